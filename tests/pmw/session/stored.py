@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.damage import reseal
-from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
+from pmw.session.store import SessionStore, StoredAnswer, columns_of
 from pmw.session.store.answers import StoredAnswers
 from pmw.session.store.chain import as_written
 from pmw.session.store.columns import question_keys
@@ -31,6 +31,16 @@ def answer_to_request(store: SessionStore, request_id: str) -> StoredAnswer | No
     return store.answers.answer(number) if number else None
 
 
+def marked_answers(store: SessionStore) -> list[tuple[str | None, StoredAnswer]]:
+    """Return all answers in order, each with the request that it was first given to."""
+    return [
+        (mark, one)
+        for columns in store.answers.blocks()
+        for mark, one in zip(columns.request_ids or (None,) * len(columns), columns.answers(), strict=True)
+    ]
+
+
+_Row: TypeAlias = tuple[Any, ...]
 _NAMES = (
     "sequence", "query", "keyed_by", "count", "low", "high", "confidence", "source", "version", "share",
     "kind", "typical_low", "typical_high", "analyst", "settled", "request_id",
@@ -50,23 +60,19 @@ def tamper(path: Path, script: str, *, relink: bool = True) -> None:
         connection.execute(f"CREATE TEMP TABLE answers ({', '.join(_NAMES)})")
         places = ", ".join("?" * len(_NAMES))
         connection.executemany(f"INSERT INTO answers VALUES ({places})", _rows(connection))
-        before = connection.execute("SELECT * FROM answers").fetchall()
         connection.executescript(script)
-        after = connection.execute("SELECT * FROM answers ORDER BY sequence").fetchall()
-        if after != before:
-            connection.execute("DELETE FROM blocks")
-            for row in after:
-                _write(connection, *row)
+        _write(connection, connection.execute("SELECT * FROM answers ORDER BY sequence").fetchall())
         if relink:
             reseal(connection)
         else:
-            fact = as_written("meta", ("answers", str(len(after))))
+            (count,) = connection.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()
+            fact = as_written("meta", ("answers", str(count)))
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", fact)
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+def _rows(connection: sqlite3.Connection) -> Iterator[_Row]:
     stored = StoredAnswers(connection, "forged")
-    for first, columns in zip([first for first, _ in stored.spans()], stored.blocks(), strict=True):
+    for (first, _), columns in zip(stored.spans(), stored.blocks(), strict=True):
         requests = columns.request_ids or (None,) * len(columns)
         for number, (one, request) in enumerate(zip(columns.answers(), requests, strict=True), start=first):
             ends = (*(one.interval or (None, None)), one.confidence, one.source, one.version, one.share)
@@ -76,12 +82,38 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
             )
 
 
-def _write(connection: sqlite3.Connection, number: int, query: str, keyed_by: str, *others: Any) -> None:
-    count, low, high, confidence, source, version, share, kind, *typical, analyst, settled, request = others
+def _write(connection: sqlite3.Connection, rows: list[_Row]) -> None:
+    """Write those blocks anew whose answers are others now; what is new stands alone."""
+    stored, left, before = StoredAnswers(connection, "forged"), list(rows), list(_rows(connection))
+    for first, end in stored.spans():
+        old = [row for row in before if first <= row[0] < end]
+        new = [row for row in rows if first <= row[0] < end]
+        left = [row for row in left if row not in new]
+        if new != old:
+            connection.execute("DELETE FROM blocks WHERE sequence = ?", (first,))
+            alike = [row[0] - place for place, row in enumerate(new)]
+            for start in dict.fromkeys(alike):
+                _insert(connection, [row for row, own in zip(new, alike, strict=True) if own == start])
+    for row in left:
+        _insert(connection, [row])
+
+
+def _insert(connection: sqlite3.Connection, rows: list[_Row]) -> None:
+    """Write answers with numbers that follow one another."""
+    answers, first = [_answer(*row[1:-1]) for row in rows], rows[0][0]
+    for columns in columns_of(answers, [row[-1] for row in rows] if any(row[-1] for row in rows) else ()):
+        StoredAnswers(connection, "forged")._insert(first, columns)
+        own = [row[2] for row in rows if first <= row[0] < first + len(columns)]
+        keys = question_keys(own).astype("<u4").tobytes()
+        if own != list(columns.texts):
+            connection.execute("UPDATE blocks SET keys = ? WHERE sequence = ?", (keys, first))
+        first += len(columns)
+
+
+def _answer(query: str, keyed_by: str, count: float, low: float, high: float, *others: Any) -> StoredAnswer:
+    del keyed_by
+    confidence, source, version, share, kind, *typical, analyst, settled = others
     interval, pair = (None if None in ends else ends for ends in ((low, high), tuple(typical)))
-    one = StoredAnswer(
+    return StoredAnswer(
         query, count, interval, confidence, source, version, share, kind, pair, analyst, settled
     )
-    StoredAnswers(connection, "forged")._insert(number, AnswerColumns.of([one], [request] if request else ()))
-    key = question_keys([keyed_by]).astype("<u4").tobytes()
-    connection.execute("UPDATE blocks SET keys = ? WHERE sequence = ?", (key, number))

@@ -324,7 +324,7 @@ def test_each_analyst_has_a_history_and_repeats_are_in_it_once(opened: Opener, t
         assert ann.budget().questions == 3
         assert session.status().queries_answered == 3 + 2 + 2
         session.export(tmp_path / "m.model")
-    assert b"ann" not in (tmp_path / "m.model").read_bytes()
+    assert b'"ann"' not in (tmp_path / "m.model").read_bytes()
     with pmw.resume_session(path) as again:
         assert len(again.activity("bob")) == 2
         assert again.verify().holds

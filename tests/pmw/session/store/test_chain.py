@@ -12,15 +12,21 @@ from pathlib import Path
 import pytest
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, columns_of
+from pmw.session.store import (
+    AnswerColumns,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+    columns_of,
+)
 from pmw.session.store.chain import Chain
-from tests.pmw.session.stored import answer_to_request, newest_answer
+from tests.pmw.session.stored import answer_to_request, newest_answer, tamper
 
 CONTRACT = '"the contract"'
 DAMAGED = r"s\.pmw: the session file is damaged: "
-BROKEN = (
-    DAMAGED + r"charges, measurements or measured answers were altered or are gone \(link {} of its chain\)"
-)
+BROKEN = DAMAGED + r"charges, measurements or answers were altered or are gone \(link {} of its chain\)"
 
 
 def answer(number: int, source: str = "measured") -> StoredAnswer:
@@ -38,6 +44,11 @@ def answer(number: int, source: str = "measured") -> StoredAnswer:
     )
 
 
+def marked(*answers: StoredAnswer) -> tuple[AnswerColumns, ...]:
+    """Return answers as they are stored, each with a request of its own."""
+    return columns_of(answers, [f"r{one.query.strip('{}')}" for one in answers])
+
+
 def batch(number: int) -> Outcome:
     """Return the outcome of a batch that measured something for one question, after a free answer."""
     return Outcome(
@@ -46,7 +57,7 @@ def batch(number: int) -> Outcome:
             LedgerRow("value", f"q{number}", None, "1/7", None, '[["ann","1"]]'),
         ],
         measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
-        columns=columns_of([answer(100 + number, "synthetic"), answer(number)]),
+        columns=marked(answer(100 + number, "synthetic"), answer(number)),
         asked=2,
     )
 
@@ -65,10 +76,10 @@ def make(path: Path | None) -> SessionStore:
         ),
     )
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
-    store.finish(None, Outcome(columns=columns_of([answer(7, "synthetic"), answer(8, "exhausted")]), asked=2))
+    store.finish(None, Outcome(columns=marked(answer(7, "synthetic"), answer(8, "exhausted")), asked=2))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
     store.finish(
-        store.begin("tests", "{}", bytes(32)), Outcome(columns=columns_of([answer(9, "synthetic")]), asked=1)
+        store.begin("tests", "{}", bytes(32)), Outcome(columns=marked(answer(9, "synthetic")), asked=1)
     )
     return store
 
@@ -97,6 +108,8 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
         found = store.chained()
         session = str(store.meta("session"))
         numbers = [row[0] for row in store._connection.execute("SELECT sequence FROM chain")]
+        columns = "sequence, size, analyst, confidence, share, version, drawn, kinds, settled, keys, hash"
+        rows = store._connection.execute(f"SELECT {columns} FROM blocks ORDER BY sequence").fetchall()
 
     def link(before: bytes, *content: object) -> bytes:
         return hashlib.blake2b(before + json.dumps(content).encode(), digest_size=32).digest()
@@ -104,57 +117,48 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     def blob(raw: bytes) -> str:
         return hashlib.blake2b(raw, digest_size=32).hexdigest()
 
-    def drawn(place: int, number: int) -> list[object]:
-        one = answer(number)
-        head = [place, one.request_id, blob(one.query_key), one.query, one.count, *(one.interval or ())]
-        return [
-            *head,
-            one.confidence,
-            one.source,
-            one.version,
-            one.share,
-            one.kind,
-            *(one.typical or ()),
-            one.analyst,
-            one.settled,
-        ]
+    blocks = [[blob(value) if isinstance(value, bytes) else value for value in row] for row in rows]
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
-        found.origin, [1, 1, 2, 0, 0],
+        found.origin, [1, 1, 2, 0],
         [[1, 1, "total", "records", None, "1/8", "1/4", '[["","1"]]']],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
-        [], [],
+        [],
     )  # fmt: skip
     second = link(
-        first, [2, 3, 3, 0, 2],
+        first, [2, 3, 3, 1],
         [
             [2, 2, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
             [3, 2, "value", "q2", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
-        [], [drawn(2, 2)],
+        [blocks[0]],
     )  # fmt: skip
     third = link(
-        second, [3, 5, 4, 0, 6],
+        second, [3, 5, 4, 3],
         [
             [4, 3, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
             [5, 3, "value", "q3", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
-        [], [drawn(6, 3)],
+        [blocks[1]],
     )  # fmt: skip
     assert found.links == (first, second, third)
     assert numbers == [1, 2, 3]
+    assert [one[:2] for one in blocks] == [[1, 2], [3, 4], [7, 1]]  # joined before a link covered them
 
 
-def test_what_charges_measures_and_draws_nothing_adds_no_link() -> None:
+def test_what_charges_and_measures_nothing_adds_no_link_until_it_is_much() -> None:
     with closing(make(None)) as store:
         before = store.chained()
-        store.finish(None, Outcome(columns=columns_of([answer(50, "synthetic")]), meta={"data": '"x"'}))
+        for number in range(254):  # one more is in none already
+            store.finish(None, Outcome(columns=marked(answer(1000 + number, "synthetic"))))
         assert store.chained() == before
-        store.finish(None, Outcome(columns=columns_of([answer(51)])))
+        store.finish(None, Outcome(columns=marked(answer(2000, "synthetic")), meta={"data": '"x"'}))
         assert store.chained().links[:-1] == before.links
+        assert store.answers.spans()[2:] == [(7, 7 + 256)]
+        assert [one.query for one in store.answers.each()][-2:] == ["{1253}", "{2000}"]
 
 
 def test_an_outcome_that_fails_leaves_the_chain_as_it_was() -> None:
@@ -204,11 +208,7 @@ DAMAGE: dict[str, tuple[str, int]] = {
         "INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0', NULL, '')", 1,
     ),
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
-    "a measured answer that was added": (
-        "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
-        " version, share, kind, typical_low, typical_high, analyst, settled, NULL"
-        " FROM answers WHERE sequence = 6", 4,
-    ),
+    "a block's number": ("UPDATE blocks SET sequence = 2 WHERE sequence = 3", 3),
     "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
     "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),
     "exchanged measurements": (SWAP.format("measurements", 3, 4), 2),
@@ -235,7 +235,10 @@ DAMAGE: dict[str, tuple[str, int]] = {
 def test_damage_is_refused_by_who_takes_over_and_by_every_reader(path: Path, damage: str) -> None:
     script, link = DAMAGE[damage]
     with closing(SessionStore.open(path)) as store:
-        execute(path, script)
+        if "answers" in script:
+            tamper(path, script, relink=False)  # the hash of its block was made to fit
+        else:
+            execute(path, script)
         uses: list[Callable[[], object]] = [
             store.ledger, store.measurements, store.chained, store.is_whole, store.take_over,
         ]  # fmt: skip
@@ -283,83 +286,69 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
     execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
     with closing(sqlite3.connect(path)) as connection:
         chain = Chain(connection, "s.pmw")
-        made = chain._next(chain._newest(0), (1, 1, 2, 0, 0))
+        made = chain._next(chain._newest(0), (1, 1, 2, 0))
         connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
         connection.commit()
     with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
         take_over(path)
 
 
-def test_a_measured_answer_is_compared_with_its_link_each_time_it_is_read(path: Path) -> None:
+def test_an_answer_is_compared_with_the_hash_of_its_block_each_time_that_is_read(path: Path) -> None:
     drawn, free = answer(3), answer(103, "synthetic")
     with closing(SessionStore.open(path)) as store:
         assert newest_answer(store, drawn.query) == answer_to_request(store, "r3") == drawn
         assert newest_answer(store, free.query) == free
-        execute(path, "UPDATE answers SET count = count + 1 WHERE sequence > 4")
+    execute(path, "UPDATE blocks SET share = share + 1 WHERE sequence = 3")
+    with closing(SessionStore.open(path)) as store:
         reads: list[Callable[[], object]] = [
             lambda: newest_answer(store, drawn.query),
+            lambda: newest_answer(store, free.query),
             lambda: answer_to_request(store, "r3"),
         ]
         for read in reads:
-            with pytest.raises(SessionCorruptError, match=BROKEN.format(3)):
+            with pytest.raises(SessionCorruptError, match=DAMAGED + "a row of its blocks"):
                 read()
-        with pytest.raises(SessionCorruptError, match=DAMAGED + "a row of its answers was altered"):
-            newest_answer(store, free.query)
         assert answer_to_request(store, "r2") == answer(2)
 
 
-@pytest.mark.parametrize(
-    ("number", "script", "link"),
-    [
-        (9, "UPDATE answers SET source = 'measured' WHERE request_id = 'r9'", 0),  # no link after it
-        (7, "UPDATE answers SET source = 'measured' WHERE request_id = 'r7'", 3),
-        (3, "UPDATE chain SET link = x'' WHERE sequence = 3", 3),
-        (3, "DELETE FROM chain WHERE sequence > 1", 0),
-        (3, "DELETE FROM chain WHERE sequence = 2", 3),
-    ],
-)
-def test_a_measured_answer_that_no_link_covers_is_refused(
-    path: Path, number: int, script: str, link: int
-) -> None:
+DAMAGED_COLUMNS = {
+    "drawn": "drawn + 1", "kinds": "kinds + 1", "settled": "settled + 1", "keys": "zeroblob(length(keys))",
+    "hash": "zeroblob(16)", "answers": "zeroblob(9)", "analyst": "'bob'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", DAMAGED_COLUMNS)
+@pytest.mark.parametrize("number", [1, 3, 7], ids=["drawn", "joined", "in no link"])
+def test_damage_of_any_answer_is_found(path: Path, column: str, number: int) -> None:
+    """Also of a single free one, which no link covers: by all who look at the whole file."""
+    execute(path, f"UPDATE blocks SET {column} = {DAMAGED_COLUMNS[column]} WHERE sequence = {number}")
     with closing(SessionStore.open(path)) as store:
-        execute(path, script)
-        with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
-            answer_to_request(store, f"r{number}")
-
-
-HIDE = "PRAGMA writable_schema = ON"
-
-
-def execute_behind_the_index(path: Path, script: str) -> None:
-    """Alter rows and leave the index of measured answers as it is, as a damaged page of the table does."""
-    execute(path, f"{HIDE}; CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'answers_measured';"
-                  "DELETE FROM sqlite_master WHERE name = 'answers_measured'")  # fmt: skip
-    execute(path, script)
-    execute(path, f"{HIDE}; INSERT INTO sqlite_master SELECT * FROM kept; DROP TABLE kept")
-
-
-@pytest.mark.parametrize(
-    ("request_id", "source"), [("r7", "measured"), ("r9", "measured"), ("r3", "synthetic")]
-)
-def test_a_source_that_the_index_does_not_know_of_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch, request_id: str, source: str
-) -> None:
-    monkeypatch.setattr("pmw.session.store.wholeness._FEW_PAGES", 0)  # as in a file too large to look at
-    execute_behind_the_index(
-        path, f"UPDATE answers SET source = '{source}' WHERE request_id = '{request_id}'"
-    )
-    with closing(SessionStore.open(path)) as store:
-        with pytest.raises(SessionCorruptError, match=DAMAGED):
-            answer_to_request(store, request_id)
-        with pytest.raises(SessionCorruptError, match=DAMAGED):
-            store.take_over()
+        uses: list[Callable[[], object]] = [
+            store.is_whole,
+            lambda: store.copy_public(path.with_name("copy"), path.with_name("copy")),
+            *([] if number == 7 else [store.take_over]),
+        ]
+        for use in uses:
+            with pytest.raises(SessionCorruptError, match=DAMAGED):
+                use()
 
 
 @pytest.mark.parametrize("script", [
-    "DELETE FROM answers WHERE sequence = 7", "DELETE FROM answers WHERE sequence = 1",
-    "DELETE FROM meta WHERE key = 'answers'", "UPDATE answers SET sequence = 9 WHERE sequence = 7",
+    "DELETE FROM blocks WHERE sequence = 7", "DELETE FROM meta WHERE key = 'answers'",
+    "UPDATE blocks SET sequence = 9 WHERE sequence = 7",
 ])  # fmt: skip
 def test_free_answers_that_are_gone_are_missed_by_their_number(path: Path, script: str) -> None:
     execute(path, script)
-    with pytest.raises(SessionCorruptError, match=DAMAGED + "rows of its answers are not there"):
+    with pytest.raises(SessionCorruptError, match=DAMAGED):
+        take_over(path)
+
+
+@pytest.mark.parametrize("script", [
+    "DELETE FROM requests WHERE request = 'r3'", "UPDATE requests SET answer = 1 WHERE request = 'r3'",
+])  # fmt: skip
+def test_a_request_that_is_gone_is_missed_for_its_answer_would_be_drawn_again(
+    path: Path, script: str
+) -> None:
+    execute(path, script)
+    with pytest.raises(SessionCorruptError, match=DAMAGED):
         take_over(path)
