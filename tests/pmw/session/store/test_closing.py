@@ -99,7 +99,7 @@ def test_a_session_file_that_cannot_be_made_is_closed(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    monkeypatch.setattr(f"pmw.session.store.session_store.{step}", fail)
+    monkeypatch.setattr(f"pmw.session.store.store.{step}", fail)
     with pytest.raises(pmw.PMWError):
         pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw")
     assert are_closed(made)
