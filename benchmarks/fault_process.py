@@ -471,11 +471,12 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
             at_positive()
         return draws, secret
 
-    def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes, account: Any) -> Any:
+    def carried_out(engine: Engine, intent: int, *given: Any) -> Any:
+        seed = given[-1]
         facts = secret_facts(engine._secret, SecretState.closed(len(engine.state.plan)))
         held = sorted((name, digest(fact)) for name, fact in facts.items() if fact)
         under_way.update(intent=intent, seed=digest(seed), thresholds=[list(one) for one in held])
-        answers = carry_out(engine, intent, proposal, asked, seed, account)
+        answers = carry_out(engine, intent, *given)
         note(version=engine.state.version, answers=_model_answers(engine.state))
         return answers
 

@@ -53,7 +53,7 @@ from benchmarks.fault_process import (
 )
 from pmw.data import TableFile
 from pmw.session.maintenance import is_closed, read_ledger, remembered_table
-from pmw.session.store import SessionStore
+from pmw.session.store import SessionStore, StoredAnswer
 
 _SOURCE = Path(__file__).with_name("fault_calls.c")
 _PRELOADED = "PMW_FAULTS_PRELOADED"  # set in the process that the command becomes
@@ -338,11 +338,6 @@ def _spread(last: int, most: int) -> list[int]:
 # --- what each stop left, and the promises ------------------------------------------------------------------
 
 Row = tuple[Any, ...]
-_ANSWER = "count, low, high, source, version, share"
-_MARKED = (  # requests that were given an answer stored for another
-    f"SELECT substr(key, 9), {_ANSWER} FROM meta JOIN answers ON sequence = value"  # noqa: S608
-    " WHERE key LIKE 'request %'"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +371,11 @@ class Stop:
     after: Contents
 
 
+def _told(one: StoredAnswer) -> Row:
+    low, high = one.interval or (None, None)
+    return one.count, low, high, one.source, one.version, one.share
+
+
 def contents_of(path: Path, *, verified: bool = True) -> Contents:
     """Return what a session file holds, as who reopens it finds it; the file itself is not touched.
 
@@ -392,10 +392,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
     copy = folder / path.name
     with contextlib.closing(sqlite3.connect(copy)) as connection:
         read = connection.execute
-        answers = read(f"SELECT request_id, {_ANSWER} FROM answers")  # noqa: S608
-        found = {row[0]: row[1:] for row in answers}
-        marked = read(_MARKED)
-        found.update({row[0]: row[1:] for row in marked})
+        requests = read("SELECT request, answer FROM requests").fetchall()
         ledger = read(
             "SELECT sequence, intent, event, epsilon, rho, mu_squared FROM ledger ORDER BY sequence"
         ).fetchall()
@@ -404,6 +401,8 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
     with contextlib.closing(SessionStore.open(copy)) as store:
         waiting = store.pending()
+        rows = {number: _told(one) for number, one in enumerate(store.answers.each(), start=1)}
+    found = {request: rows[number] for request, number in requests}
     pending = [] if waiting is None else [(waiting.id, digest(waiting.seed))]
     thresholds = tuple(sorted((name, digest(value)) for name, value in names))
     share = read_ledger(copy).share

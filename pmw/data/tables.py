@@ -330,7 +330,9 @@ def require_table(table: Table | None) -> None:
         DataError: it is of none; the message names its type and shows nothing of it.
     """
     kind = type(table)  # not what the thing says of itself
-    if issubclass(kind, CountSource | TableFile | DatabaseTable | None):
+    if issubclass(kind, TableFile | DatabaseTable | None):
+        return
+    if any(base is CountSource for base in type.mro(kind)):  # an abstract class would ask the type itself
         return
     if issubclass(kind, str | Path):
         _require_file_name(table)
