@@ -60,12 +60,4 @@ def _forecast(plan: SessionPlan, limit: int) -> PeopleForecast | None:
             )
         except BudgetError:
             return None
-    vector, marginals = plan.vector, plan.marginals
-    tested = (
-        vector.bound if vector is not None else marginals.typical_bound if marginals is not None else None
-    )
-    measured = (
-        vector.value_bound if vector is not None else marginals.cell_bound if marginals is not None else None
-    )
-    cell = max((attribute.cell_bound for attribute in plan.attributes), default=None)
-    return PeopleForecast(limit, plan.orders[0].bound, cell, tested, measured)
+    return PeopleForecast(limit, plan.orders[0].bound, plan.cell_bound, *plan.test_bounds)

@@ -6,45 +6,27 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError
-from pmw.planning import bin_forecasts, error_quantiles
-from pmw.planning.forecasts import (
-    AttributeForecast,
-    DeltaForecast,
-    OrderForecast,
-    VectorForecast,
-    forecast_attribute,
-    forecast_everybody,
-    forecast_orders,
-    forecast_textbook,
-    forecast_vector,
-    total_deviation,
-)
-from pmw.planning.marginal_forecasts import (
+from pmw.planning import error_quantiles
+from pmw.planning.opened import plan_opened
+from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+from pmw.planning.outlook import OrderForecast, Outlook, imagined_state
+from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
+from pmw.planning.tested_bounds import (
+    BinForecast,
     Certificates,
     Grids,
     MarginalForecast,
+    VectorForecast,
+    forecast_bins,
     forecast_marginal_orders,
     forecast_marginals,
-    forecast_table,
-    measured_width,
-    planned_confidences,
-    table_width,
+    forecast_sparse_vectors,
+    forecast_vector,
 )
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import (
-    check_model_size,
-    check_neighbors,
-    choose_filter,
-    plan_opening,
-    widest_bar,
-)
-from pmw.planning.session_plan import SessionPlan, check_records
-from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
+from pmw.planning.textbook_plan import forecast_textbook
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.filter import PrivacyFilter
-from pmw.public.confidences import total_half_width
 from pmw.public.contract import Contract, Options, agreed
-from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
+from pmw.public.plans import marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
@@ -79,24 +61,6 @@ def plan_session(
     return replace(plan, other_delta=_other_delta(contract, plan))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choices:
-    """What ``open_session`` would choose: the filter after opening, both plans, and what is tested."""
-
-    ledger: PrivacyFilter
-    opening: OpeningPlan
-    grids: Grids
-    test: TestPlan
-
-
-def _choose(contract: Contract, records: int) -> _Choices:
-    domain, options = contract.domain, contract.options
-    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
-    opened = plan_opened(contract, opening, float(records))
-    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
-    return _Choices(opened.ledger, opening, grids, opened.test)
-
-
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     """Return the bounds under delta = 0, or under a usual delta where the plan has none."""
     delta = contract.budget.delta
@@ -106,20 +70,19 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         other = _forecast(Contract(contract.domain, budget, options), plan.records)
     except BudgetError:
         return None
-    if _tests(other) is None or _tests(plan) is None:
+    if any(one.vector is None and one.marginals is None for one in (plan, other)):
         return None
-    (tested, value), (other_tested, other_value) = _test_bounds(plan), _test_bounds(other)
+    (tested, value), (other_tested, other_value) = plan.test_bounds, other.test_bounds
 
     def ratio(ours: float | None, theirs: float | None) -> float | None:
         if ours is None or theirs is None:
             return None
         return theirs / ours if delta else ours / theirs
 
-    cell, other_cell = _cell_bound(plan), _cell_bound(other)
     return DeltaForecast(
         delta=float(budget.delta),
-        cell_bound=other_cell,
-        cell_ratio=ratio(cell, other_cell),
+        cell_bound=other.cell_bound,
+        cell_ratio=ratio(plan.cell_bound, other.cell_bound),
         tested_bound=other_tested,
         tested_ratio=ratio(tested, other_tested),
         value_bound=other_value,
@@ -127,47 +90,34 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     )
 
 
-def _tests(plan: SessionPlan) -> VectorForecast | MarginalForecast | None:
-    return plan.vector or plan.marginals
-
-
-def _test_bounds(plan: SessionPlan) -> tuple[float | None, float | None]:
-    """Return the bound of a tested question, on a typical pair of attributes, and of a measured number."""
-    if plan.vector is not None:
-        return plan.vector.bound, plan.vector.value_bound
-    if plan.marginals is not None:
-        return plan.marginals.typical_bound, plan.marginals.cell_bound
-    return None, None
-
-
-def _cell_bound(plan: SessionPlan) -> float | None:
-    return max((attribute.cell_bound for attribute in plan.attributes), default=None)
-
-
 def _forecast(contract: Contract, records: int) -> SessionPlan:
-    choices = _choose(contract, records)
-    fixed = replace(contract, options=replace(contract.options, composition=choices.ledger.composition))
-    deviation = total_deviation(fixed.domain, choices.opening)
-    promises = _promises(fixed, records, choices)
-    vectors = tuple(forecast_sparse_vectors(fixed, choices.opening, choices.ledger, float(records)))
+    """Return the plan of what ``open_session`` would choose, without the comparison to another delta."""
+    domain, options = contract.domain, contract.options
+    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
+    opened = plan_opened(contract, opening, float(records))
+    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
+    fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
+    outlook = Outlook(imagined_state(fixed, opening, opened, records))
+    promises = _promises(outlook, grids)
     margin = None
     if promises.marginals is not None:
-        margin = error_quantiles.planned_margin(choices.ledger, fixed.options)
+        margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
+    vector = promises.vector
     return SessionPlan(
         contract=fixed,
         records=records,
-        opening_share=choices.ledger.share,
-        total_deviation=deviation,
-        attributes=promises.attributes,
+        opening_share=opened.ledger.share,
+        total_deviation=outlook.state.total.deviation,
+        attributes=outlook.attributes,
         orders=promises.orders,
-        vector=promises.vector,
+        vector=vector,
         marginals=promises.marginals,
-        coarse=choices.grids.assumed,
+        coarse=grids.assumed,
         binned=promises.binned,
-        sparse_vectors=vectors,
-        table_measured=choices.opening.table_noise is not None,
+        sparse_vectors=tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records))),
+        table_measured=outlook.table_measured,
         other_delta=None,
-        textbook=forecast_textbook(fixed, records, promises.vector),
+        textbook=forecast_textbook(fixed, records, None if vector is None else vector.update_limit),
         typical_margin=margin,
     )
 
@@ -176,65 +126,20 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
 class _Promises:
     """What questions get, and by which tests."""
 
-    attributes: tuple[AttributeForecast, ...]
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
-    marginals: MarginalForecast | None
-    binned: tuple[bin_forecasts.BinForecast, ...] = ()
+    marginals: MarginalForecast | None = None
+    binned: tuple[BinForecast, ...] = ()
 
 
-def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
-    domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
-    confidences = planned_confidences(options, opening, test)
-    width = measured_width(options, confidences)
-    everybody = _everybody(contract, records, choices, confidences.alone)
-    tested, alone = marginal_tier(test), question_tier(test)
-    single = None if alone is None else forecast_vector(alone, confidences.alone)
-    vector = single if tested is None else None
-    deviation = total_deviation(domain, opening)
-    if opening.table_noise is not None:
-        noise, cells = opening.table_noise, domain.size
-        width = table_width(options, confidences, noise, cells, deviation)
-        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
-        attributes, covered = forecast_table(domain, records, noise, width, widest)
-        return _Promises(attributes, (everybody, *covered), vector, None)
-    attributes = tuple(
-        forecast_attribute(name, domain[name].size, noise, width, tree=opening.trees.get(name))
-        for name, noise in opening.marginal_noise.items()
-    )
-    if len(domain) == 1 and options.tests_marginals and attributes and not opening.trees:
-        (noise,), cells = opening.noises, domain.size
-        width = table_width(options, confidences, noise, cells, deviation)
-        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
-        only = forecast_attribute(domain.names[0], cells, noise, width)
-        attributes = (replace(only, widest_bound=widest),)
-    orders = forecast_orders(domain, records, attributes, vector)
-    marginals = None
-    binned: tuple[bin_forecasts.BinForecast, ...] = ()
-    if options.tests_marginals:
-        if tested is not None:
-            total_error = _planned_total_error(contract, records, choices, confidences.total)
-            certificates = Certificates(tested, choices.grids, options, confidences, total_error)
-            marginals = forecast_marginals(certificates, single)
-            binned = tuple(bin_forecasts.forecast_bins(certificates, records))
-            orders = forecast_marginal_orders(orders, certificates, marginals, records)
-        else:
-            orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)
-    return _Promises(attributes, (everybody, *orders), vector, marginals, binned)
-
-
-def _everybody(contract: Contract, records: int, choices: _Choices, confidence: float) -> OrderForecast:
-    deviation = total_deviation(contract.domain, choices.opening)
-    bound = _planned_total_error(contract, records, choices, confidence)
-    return forecast_everybody(records, deviation, bound)
-
-
-def _planned_total_error(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
-    """Return how far a model's total may be from the number of records, in records.
-
-    A model's total is at least 1, which the released number may be below.
-    """
-    deviation = total_deviation(contract.domain, choices.opening)
-    noises = choices.opening.noises
-    width = total_half_width(choices.ledger.composition, deviation, confidence, noises)
-    return width + max(0.0, 1 - (records - width))
+def _promises(outlook: Outlook, grids: Grids) -> _Promises:
+    plan, confidence = outlook.state.plan, outlook.confidences.alone
+    tested, alone = marginal_tier(plan), question_tier(plan)
+    single = None if alone is None else forecast_vector(alone, confidence)
+    if tested is None:
+        orders = tuple(outlook.orders(None if single is None else single.bound))
+        return _Promises(orders, single)
+    certificates = Certificates.of(tested, grids, outlook)
+    marginals = forecast_marginals(certificates, single)
+    orders = tuple(forecast_marginal_orders(certificates, marginals))
+    return _Promises(orders, None, marginals, tuple(forecast_bins(certificates)))
