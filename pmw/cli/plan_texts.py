@@ -10,7 +10,7 @@ from pmw.cli.bin_texts import bin_lines
 from pmw.display.texts import counted
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.outlook import OrderForecast
-from pmw.planning.people import PeopleForecast
+from pmw.planning.plans import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan

@@ -22,8 +22,7 @@ from pmw.model import (
     OneWayMeasurement,
     noise_variance,
 )
-from pmw.planning.opened import Opened
-from pmw.planning.opening import widest_bar
+from pmw.planning.opening import Opened, widest_bar
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
 from pmw.public.bars import Bounds

@@ -1,14 +1,23 @@
-"""Planning: the choices of an opening, made for a stated number of records, and what they promise."""
+"""Planning: the choices of an opening, made for a stated number of records, and what they promise.
+
+Beside a plan stand those for other numbers of records per person, and of the smallest epsilon under which a
+session keeps an accuracy contract, for ``plan`` and ``open`` alike. A contract (alpha, beta) over a stated
+number of records says: no error bar of a counting question reaches farther than alpha of the records either
+way, or the question is refused; and a bar misses the truth with probability at most beta. It can be kept
+where opening gives such bars to all that it covers, and where the test of single questions gives one to each
+of its answers.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opened, plan_opening
 from pmw.planning.outlook import OrderForecast, Outlook, imagined_state
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
@@ -30,6 +39,8 @@ from pmw.public.plans import marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
+_USUAL_LIMITS = (1, 2, 4, 8, 16)  # records per person
+_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-6, 1e3
 
 
 def plan_session(
@@ -143,3 +154,171 @@ def _promises(outlook: Outlook, grids: Grids) -> _Promises:
     marginals = forecast_marginals(certificates, single)
     orders = tuple(forecast_marginal_orders(certificates, marginals))
     return _Promises(orders, None, marginals, tuple(forecast_bins(certificates)))
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleForecast:
+    """The bounds of a session that keeps so many records of each person.
+
+    Args:
+        records: K.
+        everybody_bound: of the number of records, in records; None where nothing is promised.
+        cell_bound: of one cell of the noisiest one-attribute marginal, in records.
+        tested_bound: of a tested question, on a typical pair of attributes, in records.
+        measured_bound: of a number that was measured after a test, in records.
+    """
+
+    records: int
+    everybody_bound: float | None
+    cell_bound: float | None
+    tested_bound: float | None
+    measured_bound: float | None
+
+
+def forecast_people(plan: SessionPlan) -> tuple[PeopleForecast, ...]:
+    """Return the bounds for 1, 2, 4, 8 and 16 records per person, and for the plan's own number.
+
+    The table is taken to have as many records, whatever is kept: how many are left out is known to the
+    custodian alone. A number that leaves no budget for anything is left out.
+
+    Returns:
+        Nothing where the plan has no column of ids.
+    """
+    if plan.contract.domain.person is None:
+        return ()
+    limits = sorted({*_USUAL_LIMITS, plan.contract.options.records_per_person})
+    return tuple(found for limit in limits if (found := _of_people(plan, limit)) is not None)
+
+
+def _of_people(plan: SessionPlan, limit: int) -> PeopleForecast | None:
+    domain, options, budget = plan.contract.domain, plan.contract.options, plan.contract.budget
+    if domain.person is None:
+        return None
+    if limit != options.records_per_person:
+        try:
+            plan = plan_session(
+                replace(domain, person=replace(domain.person, records=limit)),
+                records=plan.records,
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                options=replace(options, records_per_person=limit),
+            )
+        except BudgetError:
+            return None
+    return PeopleForecast(limit, plan.orders[0].bound, plan.cell_bound, *plan.test_bounds)
+
+
+def check_accuracy(accuracy: float) -> None:
+    """Refuse an accuracy that is no fraction.
+
+    Raises:
+        BudgetError: it is none.
+    """
+    if not 0 < accuracy < 1:
+        raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+
+
+def plan_accuracy(
+    domain: Domain, *, records: int, accuracy: float, delta: Number = 0, options: Options | None = None
+) -> SessionPlan | None:
+    """Return the plan of the smallest epsilon whose bounds are within an accuracy, or None out of reach.
+
+    The bounds are those of ``SessionPlan.contract_bound``, of intervals at ``options.confidence``. Epsilon is
+    searched by bisection, from 1e-6 to 1000, and rounded up to three digits: with one less in the last of
+    them some bound is wider.
+
+    Args:
+        domain: the declared attributes.
+        records: about how many records the table has.
+        accuracy: alpha, the widest bound as a fraction of the records; 0 < accuracy < 1.
+        delta: of the guarantee; held fixed.
+        options: further choices.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
+    """
+    check_accuracy(accuracy)
+    check_records(records)
+    chosen = options or Options()
+    if chosen.tests_marginals:
+        chosen = replace(chosen, accuracy=accuracy, records=records)
+
+    @cache
+    def kept(digits: int) -> SessionPlan | None:
+        """Return the plan of an epsilon where it keeps to the accuracy."""
+        try:
+            plan = plan_session(
+                domain, records=records, epsilon=_epsilon(digits), delta=delta, options=chosen
+            )
+        except BudgetError:
+            if digits == high:  # at the largest epsilon, where it is not for want of budget
+                raise
+            return None
+        return plan if keeps(plan, accuracy * records) else None
+
+    low, high = _digits(_SMALLEST_EPSILON), _digits(_LARGEST_EPSILON)
+    if kept(high) is None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if kept(middle) is not None else (middle, high)
+    return kept(high)
+
+
+def keeps(plan: SessionPlan, limit: float) -> bool:
+    """Tell whether all that a plan must bound is within so many records."""
+    bound = plan.contract_bound
+    return bound is not None and bound <= limit
+
+
+def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, options: Options) -> Budget:
+    """Return the budget of a session: the stated one, or the smallest that keeps its accuracy contract.
+
+    Args:
+        domain: the declared attributes.
+        epsilon: of the guarantee; None for the smallest.
+        delta: of the guarantee.
+        options: the custodian's choices.
+
+    Raises:
+        BudgetError: neither epsilon nor an accuracy is given, or no such epsilon keeps the contract.
+    """
+    accuracy, records = options.accuracy, options.records
+    if accuracy is None or records is None:
+        if epsilon is None:
+            raise BudgetError("expected epsilon, or an accuracy in its place; got neither")
+        return Budget.of(epsilon, delta)
+    if epsilon is not None:
+        plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)
+        if keeps(plan, accuracy * records):
+            return Budget.of(epsilon, delta)
+    found = plan_accuracy(domain, records=records, accuracy=accuracy, delta=delta, options=options)
+    if found is None:
+        raise BudgetError(out_of_reach(accuracy))
+    if epsilon is not None:
+        least = float(found.contract.budget.epsilon)
+        raise BudgetError(
+            f"epsilon={float(Budget.of(epsilon, delta).epsilon):g} keeps no error bar within "
+            f"{100 * accuracy:g}% of {records:,} records; the smallest that does is {least:g}"
+        )
+    return found.contract.budget
+
+
+def out_of_reach(accuracy: float) -> str:
+    """Return in words that no epsilon is large enough."""
+    return (
+        f"no epsilon up to {_LARGEST_EPSILON:g} keeps every bound within {100 * accuracy:g}% of the "
+        "records; allow a wider one, or choose options that leave more for tests"
+    )
+
+
+def _digits(epsilon: float) -> int:
+    """Return the place of an epsilon among the numbers of three digits."""
+    exponent = math.floor(math.log10(epsilon) + 1e-9)
+    return 900 * exponent + round(epsilon / 10.0**exponent * 100) - 100
+
+
+def _epsilon(digits: int) -> float:
+    """Return the number of three digits at a place."""
+    exponent, mantissa = divmod(digits, 900)
+    return float(f"{mantissa + 100}e{exponent - 2}")

@@ -22,9 +22,8 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.planning.calibration import half_band
-from pmw.planning.marginals import assumed_bins, bin_deviations, expected_tests
-from pmw.planning.opened import plan_test
 from pmw.planning.outlook import OrderForecast, Outlook, measured_half_width, noise_error
+from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.confidences import negative_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense

@@ -36,8 +36,7 @@ from pmw.loop import (
 )
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source

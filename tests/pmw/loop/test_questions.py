@@ -32,7 +32,7 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.questions import plan_query_test
+from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource

@@ -13,9 +13,9 @@ import pytest
 
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
-from pmw.planning.accuracy import plan_accuracy
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.outlook import measured_half_width
+from pmw.planning.plans import plan_accuracy
 from pmw.planning.tested_bounds import Grids
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width

@@ -22,7 +22,7 @@ from pmw.planning.opening import (
     opening_share,
     plan_opening,
 )
-from pmw.planning.questions import plan_query_test
+from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
