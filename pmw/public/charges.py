@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
+from pmw.model.measurement import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace

@@ -1,4 +1,8 @@
-"""Sparse: find up to c values above a threshold."""
+"""Sparse: find up to c values above a threshold.
+
+What composes several rounds is imported late, by what chooses scales or states the price of a whole run: a
+session charges each event by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import decimal
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +19,6 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, Number, pure_charge, round_up
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.above_threshold import AboveThreshold
-from pmw.sparse_vector.comparison import Comparison
-from pmw.sparse_vector.composition import composed_epsilon, require_printed, round_epsilon
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -25,7 +28,9 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
     require_integers,
 )
-from pmw.sparse_vector.split import Split
+
+if TYPE_CHECKING:
+    from pmw.sparse_vector.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,6 +88,8 @@ class Sparse:
             BudgetError: a parameter is out of range, or the printed scale does not keep (epsilon, delta):
                 ``require_printed`` says where it does.
         """
+        from pmw.sparse_vector.composition import require_printed
+
         budget = Budget.of(epsilon, delta)
         scale = sensitivity * textbook_sigma(budget, update_limit)
         require_printed(budget, update_limit)
@@ -108,6 +115,9 @@ class Sparse:
 
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """
+        from pmw.sparse_vector.composition import round_epsilon
+        from pmw.sparse_vector.split import Split
+
         price = round_epsilon(Budget.of(epsilon, delta), update_limit)
         split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
         return cls(comparison.priced(split, 1), update_limit, redraw=True)
@@ -123,6 +133,8 @@ class Sparse:
         Raises:
             BudgetError: delta is out of range.
         """
+        from pmw.sparse_vector.composition import composed_epsilon
+
         share = Budget.of(1, delta).delta
         if not self.redraw:
             return self.total_epsilon
