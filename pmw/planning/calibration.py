@@ -18,8 +18,8 @@ from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, floor_price, root_down
 from pmw.privacy.gaussian_dp import LEAST_SIGMA, gaussian_mu_squared, pure_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.contract import Options
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,

@@ -26,11 +26,10 @@ from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.tail_bounds import simultaneous_half_width
-from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
 from pmw.public.confidences import Confidences, total_half_width
 from pmw.public.contract import Contract, ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 

@@ -1,4 +1,7 @@
-"""Charges: what each event costs, and the most that a batch can charge."""
+"""Charges: what one person changes, what each event costs, and the most that a batch can charge.
+
+Sensitivities are in units of 2^-20 records.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from typing import TypeAlias
 
 from pmw.errors import BudgetError
 from pmw.model.measurement import MarginalMeasurement, NoiseDistribution, QueryMeasurement
-from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
+from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import QuestionKind
 from pmw.public.contract import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from queries.factors import UNITS
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
@@ -63,6 +66,30 @@ class LedgerEntry:
         parts, names = [part for _, part in self.booked], [name for name, _ in self.booked]
         if sum(parts) != 1 or min(parts, default=0) <= 0 or names != sorted(set(names)):
             raise BudgetError("expected parts of a charge by name, each above 0, with the sum 1; got others")
+
+
+def query_sensitivity(options: Options) -> int:
+    """Return how much one person changes a query's answer, in units: weights lie in [0, 1]."""
+    return options.records_per_person * UNITS
+
+
+def l1_sensitivity(options: Options) -> int:
+    """Return how much one person changes a marginal in L1, in units.
+
+    Under replace-one a record leaves one cell and enters another. A hierarchical histogram moves by as much
+    at each of its levels.
+    """
+    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
+    return moves * options.records_per_person * UNITS
+
+
+def l2_squared_sensitivity(options: Options) -> Fraction:
+    """Return the square of how much one person changes a marginal in L2, in squared units.
+
+    A person's k records may share a cell: k^2 under add/remove, 2 k^2 under replace-one.
+    """
+    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
+    return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:

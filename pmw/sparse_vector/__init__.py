@@ -7,7 +7,7 @@ private as published are not offered here: see ``pmw.research.sparse_vectors.fla
 from __future__ import annotations
 
 from pmw.sparse_vector.above_threshold import AboveThreshold
-from pmw.sparse_vector.comparison import Comparison
+from pmw.sparse_vector.comparison import Comparison, Ratio, Split
 from pmw.sparse_vector.composition import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
 from pmw.sparse_vector.kinds import SparseVectorKind
 from pmw.sparse_vector.noisy_comparison import (
@@ -22,7 +22,6 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise
 from pmw.sparse_vector.sech2 import Sech2Test, ThresholdNoise
 from pmw.sparse_vector.sech2_noise import SechSquared
 from pmw.sparse_vector.sparse import Sparse, SparseState
-from pmw.sparse_vector.split import Ratio, Split
 
 __all__ = [
     "AboveThreshold",

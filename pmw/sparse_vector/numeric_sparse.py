@@ -264,7 +264,7 @@ def value_charge(noise: ValueNoise, sensitivity: int) -> Charge:
 
 
 def _priced_rounds(comparison: Comparison, price: Fraction, update_limit: int) -> Sparse:
-    from pmw.sparse_vector.split import Split
+    from pmw.sparse_vector.comparison import Split
 
     split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
     return Sparse(comparison.priced(split, 1), update_limit, redraw=True)

@@ -115,8 +115,8 @@ class Sparse:
 
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """
+        from pmw.sparse_vector.comparison import Split
         from pmw.sparse_vector.composition import round_epsilon
-        from pmw.sparse_vector.split import Split
 
         price = round_epsilon(Budget.of(epsilon, delta), update_limit)
         split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)

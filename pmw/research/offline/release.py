@@ -13,10 +13,9 @@ from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
 from pmw.public.bars import answers_untested
-from pmw.public.charges import Event
+from pmw.public.charges import Event, query_sensitivity
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
-from pmw.public.sensitivity import query_sensitivity
 from pmw.public.state import PublicState
 from queries.errors import QueryError
 from queries.factors import UNITS

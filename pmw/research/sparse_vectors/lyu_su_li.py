@@ -11,10 +11,9 @@ from __future__ import annotations
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Number
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.sparse_vector.comparison import Comparison, scale_up
+from pmw.sparse_vector.comparison import Comparison, Ratio, Split, scale_up
 from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
-from pmw.sparse_vector.split import Ratio, Split
 
 
 def algorithm_1(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> Sparse:

@@ -22,8 +22,8 @@ from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.contract import Options
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from queries import CategoricalAttribute, Domain, DomainError, IntegerAttribute
 from queries.factors import UNITS
 from queries.person import Person

@@ -40,10 +40,9 @@ from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import marginal_charge, reservation
+from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
 from pmw.public.contract import Contract, ModelKind, Options, TestKind
 from pmw.public.plans import MarginalTestPlan, marginal_tier
-from pmw.public.sensitivity import l1_sensitivity
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
