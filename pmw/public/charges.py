@@ -186,6 +186,24 @@ def reservation(tier: TierPlan, options: Options, composition: Composition, *, r
     return positive if round_open else threshold_entry(tier, 0, composition).charge + positive
 
 
+def price_of_positives(
+    tier: TierPlan, positives: int, options: Options, ledger: PrivacyFilter, *, round_open: bool
+) -> Fraction:
+    """Return what so many positives charge with the threshold noise of their rounds, in the filter's measure.
+
+    Args:
+        tier: the tests.
+        positives: how many.
+        options: the custodian's choices.
+        ledger: the session's filter.
+        round_open: threshold noise is drawn already, for one round.
+    """
+    positive = positive_entry(tier, options, ledger.composition, "").charge
+    threshold = threshold_entry(tier, 0, ledger.composition).charge
+    rounds = (positives if tier.sparse.redraw else 1) - round_open
+    return positives * ledger.price(positive) + rounds * ledger.price(threshold)
+
+
 def reserved_by_rounds(
     plan: TestPlan, rounds: Sequence[bool], options: Options, ledger: PrivacyFilter
 ) -> Fraction:
