@@ -25,6 +25,7 @@ from pmw.planning.tested_bounds import (
     Certificates,
     Grids,
     MarginalForecast,
+    SparseVectorForecast,
     VectorForecast,
     forecast_bins,
     forecast_marginal_orders,
@@ -32,7 +33,7 @@ from pmw.planning.tested_bounds import (
     forecast_sparse_vectors,
     forecast_vector,
 )
-from pmw.planning.textbook_plan import forecast_textbook
+from pmw.planning.textbook_plan import TextbookForecast, forecast_textbook
 from pmw.privacy.budget import Budget, Number
 from pmw.public.contract import Contract, Options, agreed
 from pmw.public.plans import marginal_tier, planned_bins, question_tier
@@ -64,12 +65,22 @@ def plan_session(
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_records(records)
-    domain, chosen = agreed(domain, options or Options())
-    contract = Contract(domain, Budget.of(epsilon, delta), chosen)
+    contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())
+    plan = _forecast(contract, records, compared=True)
+    return replace(plan, other_delta=_other_delta(contract, plan))
+
+
+def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
+    """Return what a session would fix at opening.
+
+    Raises:
+        BudgetError: the options do not go together, or not with the domain.
+    """
+    domain, chosen = agreed(domain, options)
+    contract = Contract(domain, budget, chosen)
     check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)
-    plan = _forecast(contract, records)
-    return replace(plan, other_delta=_other_delta(contract, plan))
+    return contract
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -101,8 +112,14 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     )
 
 
-def _forecast(contract: Contract, records: int) -> SessionPlan:
-    """Return the plan of what ``open_session`` would choose, without the comparison to another delta."""
+def _forecast(contract: Contract, records: int, *, compared: bool = False) -> SessionPlan:
+    """Return the plan of what ``open_session`` would choose, without the comparison to another delta.
+
+    Args:
+        contract: what is fixed at opening.
+        records: stated number of records.
+        compared: beside other sparse vectors and the textbook's theorems.
+    """
     domain, options = contract.domain, contract.options
     opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
     opened = plan_opened(contract, opening, float(records))
@@ -113,7 +130,11 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
     margin = None
     if promises.marginals is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
-    vector = promises.vector
+    vector, textbook = promises.vector, TextbookForecast(None, None, None)
+    sparse_vectors: tuple[SparseVectorForecast, ...] = ()
+    if compared:
+        sparse_vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
+        textbook = forecast_textbook(fixed, records, None if vector is None else vector.update_limit)
     return SessionPlan(
         contract=fixed,
         records=records,
@@ -125,10 +146,10 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         marginals=promises.marginals,
         coarse=grids.assumed,
         binned=promises.binned,
-        sparse_vectors=tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records))),
+        sparse_vectors=sparse_vectors,
         table_measured=outlook.table_measured,
         other_delta=None,
-        textbook=forecast_textbook(fixed, records, None if vector is None else vector.update_limit),
+        textbook=textbook,
         typical_margin=margin,
     )
 
@@ -244,31 +265,28 @@ def plan_accuracy(
         chosen = replace(chosen, accuracy=accuracy, records=records)
 
     @cache
-    def kept(digits: int) -> SessionPlan | None:
-        """Return the plan of an epsilon where it keeps to the accuracy."""
+    def is_kept(digits: int) -> bool:
+        """Tell whether an epsilon keeps to the accuracy."""
         try:
-            plan = plan_session(
-                domain, records=records, epsilon=_epsilon(digits), delta=delta, options=chosen
-            )
+            return _keeps(domain, Budget.of(_epsilon(digits), delta), chosen, records, accuracy)
         except BudgetError:
             if digits == high:  # at the largest epsilon, where it is not for want of budget
                 raise
-            return None
-        return plan if keeps(plan, accuracy * records) else None
+            return False
 
     low, high = _digits(_SMALLEST_EPSILON), _digits(_LARGEST_EPSILON)
-    if kept(high) is None:
+    if not is_kept(high):
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if kept(middle) is not None else (middle, high)
-    return kept(high)
+        low, high = (low, middle) if is_kept(middle) else (middle, high)
+    return plan_session(domain, records=records, epsilon=_epsilon(high), delta=delta, options=chosen)
 
 
-def keeps(plan: SessionPlan, limit: float) -> bool:
-    """Tell whether all that a plan must bound is within so many records."""
-    bound = plan.contract_bound
-    return bound is not None and bound <= limit
+def _keeps(domain: Domain, budget: Budget, options: Options, records: int, accuracy: float) -> bool:
+    """Tell whether all that a plan must bound is within a part of the records."""
+    bound = _forecast(_contract_of(domain, budget, options), records).contract_bound
+    return bound is not None and bound <= accuracy * records
 
 
 def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, options: Options) -> Budget:
@@ -289,16 +307,17 @@ def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, optio
             raise BudgetError("expected epsilon, or an accuracy in its place; got neither")
         return Budget.of(epsilon, delta)
     if epsilon is not None:
-        plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)
-        if keeps(plan, accuracy * records):
-            return Budget.of(epsilon, delta)
+        check_records(records)
+        budget = Budget.of(epsilon, delta)
+        if _keeps(domain, budget, options, records, accuracy):
+            return budget
     found = plan_accuracy(domain, records=records, accuracy=accuracy, delta=delta, options=options)
     if found is None:
         raise BudgetError(out_of_reach(accuracy))
     if epsilon is not None:
         least = float(found.contract.budget.epsilon)
         raise BudgetError(
-            f"epsilon={float(Budget.of(epsilon, delta).epsilon):g} keeps no error bar within "
+            f"epsilon={float(budget.epsilon):g} keeps no error bar within "
             f"{100 * accuracy:g}% of {records:,} records; the smallest that does is {least:g}"
         )
     return found.contract.budget
