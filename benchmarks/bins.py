@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-import pmw.planning.opened
+import pmw.planning.tiers
 from benchmarks.runner import error_scores, parser, peak_mb, promise_scores, tell
 from benchmarks.tables import Case, true_counts
-from pmw.planning.marginals import affordable_bins
+from pmw.planning.tiers import affordable_bins
 from queries import (
     CategoricalAttribute,
     CodedRecords,
@@ -98,7 +98,7 @@ def _measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str,
         return arguments.bins or affordable_bins(*given)  # type: ignore[arg-type]
 
     source, started = case.source(), time.process_time()
-    with patch.object(pmw.planning.opened, "affordable_bins", bins):
+    with patch.object(pmw.planning.tiers, "affordable_bins", bins):
         session = pmw.open_session(
             source,
             case.domain,

@@ -39,7 +39,7 @@ import pmw
 from benchmarks.runner import parser, pin_threads, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
 from pmw.model import half_width
-from pmw.planning.accuracy import plan_accuracy
+from pmw.planning.plans import plan_accuracy
 from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width

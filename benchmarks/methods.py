@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-import pmw.planning.opened
+import pmw.planning.opening
 import pmw.session.opening
 from benchmarks.tables import Case, stream_scopes, true_counts
 from pmw.model import (
@@ -37,9 +37,8 @@ from pmw.model import (
     target_of,
 )
 from pmw.planning.calibration import marginal_noise, value_noise
-from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule
-from pmw.planning.opened import plan_test
 from pmw.planning.opening import plan_opening
+from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule, plan_test
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
@@ -379,7 +378,7 @@ def planned_by(policy: Policy) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
     with ExitStack() as changed:
         changed.enter_context(
-            patch.object(pmw.planning.opened, "plan_test", partial(plan_test, schedule=policy.schedule))
+            patch.object(pmw.planning.opening, "plan_test", partial(plan_test, schedule=policy.schedule))
         )
         if policy.opening is not None:
             opening = partial(plan_opening, share=policy.opening)

@@ -8,9 +8,9 @@ from typing import Any
 
 from pmw.display.texts import counted
 from pmw.errors import BudgetError
-from pmw.planning.bin_forecasts import BinForecast
 from pmw.planning.plans import plan_session
 from pmw.planning.session_plan import SessionPlan
+from pmw.planning.tested_bounds import BinForecast
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.numbers import IntegerAttribute

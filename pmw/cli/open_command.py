@@ -106,7 +106,7 @@ def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
     from pmw.display.texts import counted
     from pmw.planning.opening import choose_filter, plan_opening
-    from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
+    from pmw.planning.tested_bounds import forecast_sparse_vectors
 
     if state.contract.budget.delta > 0 or not state.plan:
         return None

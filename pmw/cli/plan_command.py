@@ -53,7 +53,7 @@ def command(schema: Path, as_json: bool, **given: Any) -> None:
     """
     records = given["records"]
     _refuse_wrong_count(records, given)
-    from pmw.planning.accuracy import check_accuracy
+    from pmw.planning.plans import check_accuracy
     from pmw.planning.session_plan import check_records
 
     with wrong_values():
@@ -91,9 +91,7 @@ def _plan_session(
     """Print the plan of a session, as JSON where there is no schema to name."""
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
-    from pmw.planning.accuracy import contract_budget, out_of_reach, plan_accuracy
-    from pmw.planning.people import forecast_people
-    from pmw.planning.plans import plan_session
+    from pmw.planning.plans import contract_budget, forecast_people, out_of_reach, plan_accuracy, plan_session
 
     if given["accuracy"] is None or given["epsilon"] is not None:
         epsilon = contract_budget(domain, given["epsilon"], given["delta"], options).epsilon

@@ -9,10 +9,10 @@ from pathlib import Path
 from pmw.cli.bin_texts import bin_lines
 from pmw.display.texts import counted
 from pmw.planning.error_quantiles import SHARE
-from pmw.planning.forecasts import OrderForecast
-from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
-from pmw.planning.people import PeopleForecast
+from pmw.planning.outlook import OrderForecast
+from pmw.planning.plans import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
+from pmw.planning.tested_bounds import CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pmw.data import CountSource
 from pmw.loop.fit import first_model, fitted_to
 from pmw.model import (
@@ -18,7 +16,6 @@ from pmw.model import (
     OneWayMeasurement,
     SyntheticDistribution,
     choose_coarsening,
-    noise_variance,
     refit,
     target_of,
 )
@@ -130,17 +127,5 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test
 
 
 def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
-    """Return the released total combined with the sums of the released marginals, by inverse variance.
-
-    Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records plus
-    noise.
-    """
-    estimate = draws.total_units / UNITS
-    if plan.total_noise is None:
-        return Total(max(1.0, estimate), estimate, 0.0)
-    estimates = [estimate, *(float(marginal.values.sum()) for marginal in draws.marginals)]
-    variances = [noise_variance(plan.total_noise)]
-    variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in draws.marginals]
-    precision = sum(1 / variance for variance in variances)
-    combined = sum(value / variance for value, variance in zip(estimates, variances, strict=True)) / precision
-    return Total(max(1.0, combined), combined, math.sqrt(1 / precision))
+    """Return the released total combined with the sums of the released marginals, by inverse variance."""
+    return Total.released(plan, draws.total_units, draws.marginals)

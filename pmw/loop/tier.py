@@ -15,7 +15,14 @@ from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
+from pmw.public.charges import (
+    LedgerEntry,
+    paid_for,
+    positive_entry,
+    price_of_positives,
+    reservation,
+    threshold_entry,
+)
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
 from pmw.public.state import LaterMeasurement, PublicState
@@ -82,10 +89,8 @@ class Tier(ABC, Generic[Want, Asked]):
         if not positives:
             return Fraction(0), list(queries)
         options, ledger = state.contract.options, state.ledger
-        positive = positive_entry(self.plan, options, ledger.composition, "").charge
-        threshold = threshold_entry(self.plan, self.place, ledger.composition).charge
-        rounds = (positives if self.plan.sparse.redraw else 1) - state.rounds[self.place]
-        most = positives * ledger.price(positive) + rounds * ledger.price(threshold)
+        is_open = state.rounds[self.place]
+        most = price_of_positives(self.plan, positives, options, ledger, round_open=is_open)
         certain = wanted <= room and most <= ledger.remaining  # no test is left out
         return most, [query for query in queries if not (certain and self.settles(state, query))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pmw.model.bins import (
-    DEFAULT_BINS,
     assumed_domain,
     choose_coarsening,
     coarsening_of,
@@ -32,6 +31,7 @@ from pmw.model.hierarchical_histogram import (
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
 from pmw.model.measurement import (
+    DEFAULT_BINS,
     CombinedMarginal,
     HierarchicalMeasurement,
     MarginalMeasurement,

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.coarsening import Coarsening
-from pmw.model.measurement import OneWayMeasurement, target_of
+from pmw.model.measurement import DEFAULT_BINS, OneWayMeasurement, target_of
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.numbers import IntegerAttribute
 
-DEFAULT_BINS = 16  # of a long ordered attribute, at least
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise

@@ -29,6 +29,8 @@ from queries.linear import LinearQuery
 
 NoiseDistribution: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
+DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalMeasurement:

@@ -24,8 +24,8 @@ from pmw.privacy.budget import (
     root_down,
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.contract import Options
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,

@@ -27,7 +27,7 @@ from pmw.planning.calibration import value_noise
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import QuestionKind
-from pmw.public.charges import LedgerEntry, positive_entry, quantile_entry, threshold_entry
+from pmw.public.charges import LedgerEntry, price_of_positives, quantile_entry
 from pmw.public.contract import Options
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.public.plans import marginal_tier
@@ -177,10 +177,8 @@ def _planned(state: PublicState, place: int) -> Fraction:
     positives = tier.update_limit - state.positives(place)
     if positives <= 0:
         return Fraction(0)
-    rounds = (positives if tier.sparse.redraw else 1) - state.rounds[place]
-    positive = positive_entry(tier, state.contract.options, ledger.composition, "").charge
-    threshold = threshold_entry(tier, place, ledger.composition).charge
-    return positives * ledger.price(positive) + rounds * ledger.price(threshold)
+    options, is_open = state.contract.options, state.rounds[place]
+    return price_of_positives(tier, positives, options, ledger, round_open=is_open)
 
 
 def _known(quantiles: Sequence[ErrorQuantile], kind: QuestionKind) -> float:

@@ -1,13 +1,15 @@
-"""The opening, planned: what is measured first, and its noise, from public numbers before anything is drawn.
+"""The opening, planned: the filter, what is measured first and its noise, and what is left after it.
 
-Nothing here sees a record: inputs are the schema, the budget and the custodian's options. Scales are rounded
-up and shares down, so that what is charged never exceeds what was planned.
+All follows from public numbers, before anything is drawn, for ``open`` and ``plan`` alike. Nothing here sees
+a record: inputs are the schema, the budget and the custodian's options. Scales are rounded up and shares
+down, so that what is charged never exceeds what was planned.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
@@ -20,14 +22,14 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.planning.calibration import calibrated_noise
-from pmw.planning.filters import filter_of_squares, share_of_tests
+from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.tail_bounds import simultaneous_half_width
+from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
 from pmw.public.confidences import Confidences, total_half_width
-from pmw.public.contract import ModelKind, Opening, Options
-from pmw.public.plans import OpeningPlan
-from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
+from pmw.public.contract import Contract, ModelKind, Opening, Options
+from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
@@ -39,6 +41,7 @@ OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all a
 MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are measured later
 TREE_SHARE = Fraction(4, 100)  # more for each attribute that is measured as a hierarchical histogram
 LARGEST_OPENING_SHARE = Fraction(25, 100)
+_PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
 
@@ -109,6 +112,43 @@ def choose_filter(
     variance = events / float(squares.cap if squares.composition is Composition.GDP else 2 * squares.cap)
     laplace = math.sqrt(2) * events / float(budget.epsilon)
     return pure if laplace < math.sqrt(variance) and not kept else squares
+
+
+def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fraction(0)) -> PrivacyFilter:
+    """Return the filter, of zCDP and GDP, under which what is planned takes the smaller part of its cap.
+
+    A plan whose tests take a share x of rho costs 2 rho (1 - x) + 2 rho x pi/2 in mu^2, but for the surcharge
+    of the discrete Gaussian. So tests are dearer in GDP, and all else is as dear in a cap that is larger: at
+    (1, 1e-9) by 1.106. Below x = 0.185 GDP leaves more. zCDP it is too where GDP has no price: with sech^2
+    tests, or where no mu is found for the budget.
+
+    Args:
+        budget: the guarantee, of a positive delta.
+        options: the custodian's choices.
+        tests: the share of rho that is planned for tests.
+
+    Raises:
+        BudgetError: the budget holds no zCDP.
+    """
+    zcdp, kind = open_filter(budget, Composition.ZCDP), options.sparse_vector
+    if kind is not None and kind.is_sech2:
+        return zcdp
+    try:
+        gdp = open_filter(budget, Composition.GDP)
+    except BudgetError:
+        return zcdp
+    return gdp if 2 * zcdp.cap * (1 + tests * (_PURE_PRICE - 1)) < gdp.cap else zcdp
+
+
+def share_of_tests(options: Options) -> Fraction:
+    """Return the part of rho, of what opening leaves, that is planned for tests.
+
+    Where single questions are tested, or an accuracy is promised, tests take most, and have no larger share
+    under GDP (``Schedule.under``). Then it counts as all: GDP has to leave tests themselves no worse.
+    """
+    if not options.tests_marginals or options.bar_limit is not None:
+        return Fraction(1)
+    return DEFAULT_SCHEDULE.tests + DEFAULT_SCHEDULE.queries * (1 - VALUE_SHARE)
 
 
 def plan_opening(
@@ -310,3 +350,36 @@ def _noise(
         return calibrated_noise(budget_filter.composition, price, moved, options, one=one)
     except NoiseError:
         raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What follows from an opening's plan and the number of records.
+
+    Args:
+        entries: what opening charges.
+        ledger: the filter after these charges.
+        test: the tiers of tests; none where nothing is left for any.
+    """
+
+    entries: tuple[LedgerEntry, ...]
+    ledger: PrivacyFilter
+    test: TestPlan
+
+
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
+    """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
+
+    Nothing here depends on a released count but the number of records, so that a session differs from its
+    plan only by the noise on that.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: what is measured at opening.
+        total: the number of records, as released or as stated.
+    """
+    entries = opening_entries(plan, contract.options)
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in entries:
+        ledger = ledger.charge(entry.charge)
+    return Opened(entries, ledger, plan_test(contract, plan, ledger, total))

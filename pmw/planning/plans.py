@@ -1,53 +1,47 @@
-"""Planning: the choices of an opening, made for a stated number of records, and what they promise."""
+"""Planning: the choices of an opening, made for a stated number of records, and what they promise.
+
+Beside a plan stand those for other numbers of records per person, and of the smallest epsilon under which a
+session keeps an accuracy contract, for ``plan`` and ``open`` alike. A contract (alpha, beta) over a stated
+number of records says: no error bar of a counting question reaches farther than alpha of the records either
+way, or the question is refused; and a bar misses the truth with probability at most beta. It can be kept
+where opening gives such bars to all that it covers, and where the test of single questions gives one to each
+of its answers.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 from pmw.errors import BudgetError
-from pmw.planning import bin_forecasts, error_quantiles
-from pmw.planning.forecasts import (
-    AttributeForecast,
-    DeltaForecast,
-    OrderForecast,
-    VectorForecast,
-    forecast_attribute,
-    forecast_everybody,
-    forecast_orders,
-    forecast_textbook,
-    forecast_vector,
-    total_deviation,
-)
-from pmw.planning.marginal_forecasts import (
+from pmw.planning import error_quantiles
+from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opened, plan_opening
+from pmw.planning.outlook import OrderForecast, Outlook, imagined_state
+from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
+from pmw.planning.tested_bounds import (
+    BinForecast,
     Certificates,
     Grids,
     MarginalForecast,
+    SparseVectorForecast,
+    VectorForecast,
+    forecast_bins,
     forecast_marginal_orders,
     forecast_marginals,
-    forecast_table,
-    measured_width,
-    planned_confidences,
-    table_width,
+    forecast_sparse_vectors,
+    forecast_vector,
 )
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import (
-    check_model_size,
-    check_neighbors,
-    choose_filter,
-    plan_opening,
-    widest_bar,
-)
-from pmw.planning.session_plan import SessionPlan, check_records
-from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
+from pmw.planning.textbook_plan import TextbookForecast, forecast_textbook
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.filter import PrivacyFilter
-from pmw.public.confidences import total_half_width
 from pmw.public.contract import Contract, Options, agreed
-from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
+from pmw.public.plans import marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
+_USUAL_LIMITS = (1, 2, 4, 8, 16)  # records per person
+_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-6, 1e3
 
 
 def plan_session(
@@ -71,30 +65,22 @@ def plan_session(
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_records(records)
-    domain, chosen = agreed(domain, options or Options())
-    contract = Contract(domain, Budget.of(epsilon, delta), chosen)
-    check_model_size(domain, contract.options)
-    check_neighbors(domain, contract.options)
-    plan = _forecast(contract, records)
+    contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())
+    plan = _forecast(contract, records, compared=True)
     return replace(plan, other_delta=_other_delta(contract, plan))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choices:
-    """What ``open_session`` would choose: the filter after opening, both plans, and what is tested."""
+def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
+    """Return what a session would fix at opening.
 
-    ledger: PrivacyFilter
-    opening: OpeningPlan
-    grids: Grids
-    test: TestPlan
-
-
-def _choose(contract: Contract, records: int) -> _Choices:
-    domain, options = contract.domain, contract.options
-    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
-    opened = plan_opened(contract, opening, float(records))
-    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
-    return _Choices(opened.ledger, opening, grids, opened.test)
+    Raises:
+        BudgetError: the options do not go together, or not with the domain.
+    """
+    domain, chosen = agreed(domain, options)
+    contract = Contract(domain, budget, chosen)
+    check_model_size(domain, contract.options)
+    check_neighbors(domain, contract.options)
+    return contract
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -106,20 +92,19 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         other = _forecast(Contract(contract.domain, budget, options), plan.records)
     except BudgetError:
         return None
-    if _tests(other) is None or _tests(plan) is None:
+    if any(one.vector is None and one.marginals is None for one in (plan, other)):
         return None
-    (tested, value), (other_tested, other_value) = _test_bounds(plan), _test_bounds(other)
+    (tested, value), (other_tested, other_value) = plan.test_bounds, other.test_bounds
 
     def ratio(ours: float | None, theirs: float | None) -> float | None:
         if ours is None or theirs is None:
             return None
         return theirs / ours if delta else ours / theirs
 
-    cell, other_cell = _cell_bound(plan), _cell_bound(other)
     return DeltaForecast(
         delta=float(budget.delta),
-        cell_bound=other_cell,
-        cell_ratio=ratio(cell, other_cell),
+        cell_bound=other.cell_bound,
+        cell_ratio=ratio(plan.cell_bound, other.cell_bound),
         tested_bound=other_tested,
         tested_ratio=ratio(tested, other_tested),
         value_bound=other_value,
@@ -127,47 +112,44 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     )
 
 
-def _tests(plan: SessionPlan) -> VectorForecast | MarginalForecast | None:
-    return plan.vector or plan.marginals
+def _forecast(contract: Contract, records: int, *, compared: bool = False) -> SessionPlan:
+    """Return the plan of what ``open_session`` would choose, without the comparison to another delta.
 
-
-def _test_bounds(plan: SessionPlan) -> tuple[float | None, float | None]:
-    """Return the bound of a tested question, on a typical pair of attributes, and of a measured number."""
-    if plan.vector is not None:
-        return plan.vector.bound, plan.vector.value_bound
-    if plan.marginals is not None:
-        return plan.marginals.typical_bound, plan.marginals.cell_bound
-    return None, None
-
-
-def _cell_bound(plan: SessionPlan) -> float | None:
-    return max((attribute.cell_bound for attribute in plan.attributes), default=None)
-
-
-def _forecast(contract: Contract, records: int) -> SessionPlan:
-    choices = _choose(contract, records)
-    fixed = replace(contract, options=replace(contract.options, composition=choices.ledger.composition))
-    deviation = total_deviation(fixed.domain, choices.opening)
-    promises = _promises(fixed, records, choices)
-    vectors = tuple(forecast_sparse_vectors(fixed, choices.opening, choices.ledger, float(records)))
+    Args:
+        contract: what is fixed at opening.
+        records: stated number of records.
+        compared: beside other sparse vectors and the textbook's theorems.
+    """
+    domain, options = contract.domain, contract.options
+    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
+    opened = plan_opened(contract, opening, float(records))
+    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
+    fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
+    outlook = Outlook(imagined_state(fixed, opening, opened, records))
+    promises = _promises(outlook, grids)
     margin = None
     if promises.marginals is not None:
-        margin = error_quantiles.planned_margin(choices.ledger, fixed.options)
+        margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
+    vector, textbook = promises.vector, TextbookForecast(None, None, None)
+    sparse_vectors: tuple[SparseVectorForecast, ...] = ()
+    if compared:
+        sparse_vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
+        textbook = forecast_textbook(fixed, records, None if vector is None else vector.update_limit)
     return SessionPlan(
         contract=fixed,
         records=records,
-        opening_share=choices.ledger.share,
-        total_deviation=deviation,
-        attributes=promises.attributes,
+        opening_share=opened.ledger.share,
+        total_deviation=outlook.state.total.deviation,
+        attributes=outlook.attributes,
         orders=promises.orders,
-        vector=promises.vector,
+        vector=vector,
         marginals=promises.marginals,
-        coarse=choices.grids.assumed,
+        coarse=grids.assumed,
         binned=promises.binned,
-        sparse_vectors=vectors,
-        table_measured=choices.opening.table_noise is not None,
+        sparse_vectors=sparse_vectors,
+        table_measured=outlook.table_measured,
         other_delta=None,
-        textbook=forecast_textbook(fixed, records, promises.vector),
+        textbook=textbook,
         typical_margin=margin,
     )
 
@@ -176,65 +158,186 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
 class _Promises:
     """What questions get, and by which tests."""
 
-    attributes: tuple[AttributeForecast, ...]
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
-    marginals: MarginalForecast | None
-    binned: tuple[bin_forecasts.BinForecast, ...] = ()
+    marginals: MarginalForecast | None = None
+    binned: tuple[BinForecast, ...] = ()
 
 
-def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
-    domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
-    confidences = planned_confidences(options, opening, test)
-    width = measured_width(options, confidences)
-    everybody = _everybody(contract, records, choices, confidences.alone)
-    tested, alone = marginal_tier(test), question_tier(test)
-    single = None if alone is None else forecast_vector(alone, confidences.alone)
-    vector = single if tested is None else None
-    deviation = total_deviation(domain, opening)
-    if opening.table_noise is not None:
-        noise, cells = opening.table_noise, domain.size
-        width = table_width(options, confidences, noise, cells, deviation)
-        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
-        attributes, covered = forecast_table(domain, records, noise, width, widest)
-        return _Promises(attributes, (everybody, *covered), vector, None)
-    attributes = tuple(
-        forecast_attribute(name, domain[name].size, noise, width, tree=opening.trees.get(name))
-        for name, noise in opening.marginal_noise.items()
-    )
-    if len(domain) == 1 and options.tests_marginals and attributes and not opening.trees:
-        (noise,), cells = opening.noises, domain.size
-        width = table_width(options, confidences, noise, cells, deviation)
-        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
-        only = forecast_attribute(domain.names[0], cells, noise, width)
-        attributes = (replace(only, widest_bound=widest),)
-    orders = forecast_orders(domain, records, attributes, vector)
-    marginals = None
-    binned: tuple[bin_forecasts.BinForecast, ...] = ()
-    if options.tests_marginals:
-        if tested is not None:
-            total_error = _planned_total_error(contract, records, choices, confidences.total)
-            certificates = Certificates(tested, choices.grids, options, confidences, total_error)
-            marginals = forecast_marginals(certificates, single)
-            binned = tuple(bin_forecasts.forecast_bins(certificates, records))
-            orders = forecast_marginal_orders(orders, certificates, marginals, records)
-        else:
-            orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)
-    return _Promises(attributes, (everybody, *orders), vector, marginals, binned)
+def _promises(outlook: Outlook, grids: Grids) -> _Promises:
+    plan, confidence = outlook.state.plan, outlook.confidences.alone
+    tested, alone = marginal_tier(plan), question_tier(plan)
+    single = None if alone is None else forecast_vector(alone, confidence)
+    if tested is None:
+        orders = tuple(outlook.orders(None if single is None else single.bound))
+        return _Promises(orders, single)
+    certificates = Certificates.of(tested, grids, outlook)
+    marginals = forecast_marginals(certificates, single)
+    orders = tuple(forecast_marginal_orders(certificates, marginals))
+    return _Promises(orders, None, marginals, tuple(forecast_bins(certificates)))
 
 
-def _everybody(contract: Contract, records: int, choices: _Choices, confidence: float) -> OrderForecast:
-    deviation = total_deviation(contract.domain, choices.opening)
-    bound = _planned_total_error(contract, records, choices, confidence)
-    return forecast_everybody(records, deviation, bound)
+@dataclass(frozen=True, slots=True)
+class PeopleForecast:
+    """The bounds of a session that keeps so many records of each person.
 
-
-def _planned_total_error(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
-    """Return how far a model's total may be from the number of records, in records.
-
-    A model's total is at least 1, which the released number may be below.
+    Args:
+        records: K.
+        everybody_bound: of the number of records, in records; None where nothing is promised.
+        cell_bound: of one cell of the noisiest one-attribute marginal, in records.
+        tested_bound: of a tested question, on a typical pair of attributes, in records.
+        measured_bound: of a number that was measured after a test, in records.
     """
-    deviation = total_deviation(contract.domain, choices.opening)
-    noises = choices.opening.noises
-    width = total_half_width(choices.ledger.composition, deviation, confidence, noises)
-    return width + max(0.0, 1 - (records - width))
+
+    records: int
+    everybody_bound: float | None
+    cell_bound: float | None
+    tested_bound: float | None
+    measured_bound: float | None
+
+
+def forecast_people(plan: SessionPlan) -> tuple[PeopleForecast, ...]:
+    """Return the bounds for 1, 2, 4, 8 and 16 records per person, and for the plan's own number.
+
+    The table is taken to have as many records, whatever is kept: how many are left out is known to the
+    custodian alone. A number that leaves no budget for anything is left out.
+
+    Returns:
+        Nothing where the plan has no column of ids.
+    """
+    if plan.contract.domain.person is None:
+        return ()
+    limits = sorted({*_USUAL_LIMITS, plan.contract.options.records_per_person})
+    return tuple(found for limit in limits if (found := _of_people(plan, limit)) is not None)
+
+
+def _of_people(plan: SessionPlan, limit: int) -> PeopleForecast | None:
+    domain, options, budget = plan.contract.domain, plan.contract.options, plan.contract.budget
+    if domain.person is None:
+        return None
+    if limit != options.records_per_person:
+        try:
+            plan = plan_session(
+                replace(domain, person=replace(domain.person, records=limit)),
+                records=plan.records,
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                options=replace(options, records_per_person=limit),
+            )
+        except BudgetError:
+            return None
+    return PeopleForecast(limit, plan.orders[0].bound, plan.cell_bound, *plan.test_bounds)
+
+
+def check_accuracy(accuracy: float) -> None:
+    """Refuse an accuracy that is no fraction.
+
+    Raises:
+        BudgetError: it is none.
+    """
+    if not 0 < accuracy < 1:
+        raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+
+
+def plan_accuracy(
+    domain: Domain, *, records: int, accuracy: float, delta: Number = 0, options: Options | None = None
+) -> SessionPlan | None:
+    """Return the plan of the smallest epsilon whose bounds are within an accuracy, or None out of reach.
+
+    The bounds are those of ``SessionPlan.contract_bound``, of intervals at ``options.confidence``. Epsilon is
+    searched by bisection, from 1e-6 to 1000, and rounded up to three digits: with one less in the last of
+    them some bound is wider.
+
+    Args:
+        domain: the declared attributes.
+        records: about how many records the table has.
+        accuracy: alpha, the widest bound as a fraction of the records; 0 < accuracy < 1.
+        delta: of the guarantee; held fixed.
+        options: further choices.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
+    """
+    check_accuracy(accuracy)
+    check_records(records)
+    chosen = options or Options()
+    if chosen.tests_marginals:
+        chosen = replace(chosen, accuracy=accuracy, records=records)
+
+    @cache
+    def is_kept(digits: int) -> bool:
+        """Tell whether an epsilon keeps to the accuracy."""
+        try:
+            return _keeps(domain, Budget.of(_epsilon(digits), delta), chosen, records, accuracy)
+        except BudgetError:
+            if digits == high:  # at the largest epsilon, where it is not for want of budget
+                raise
+            return False
+
+    low, high = _digits(_SMALLEST_EPSILON), _digits(_LARGEST_EPSILON)
+    if not is_kept(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_kept(middle) else (middle, high)
+    return plan_session(domain, records=records, epsilon=_epsilon(high), delta=delta, options=chosen)
+
+
+def _keeps(domain: Domain, budget: Budget, options: Options, records: int, accuracy: float) -> bool:
+    """Tell whether all that a plan must bound is within a part of the records."""
+    bound = _forecast(_contract_of(domain, budget, options), records).contract_bound
+    return bound is not None and bound <= accuracy * records
+
+
+def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, options: Options) -> Budget:
+    """Return the budget of a session: the stated one, or the smallest that keeps its accuracy contract.
+
+    Args:
+        domain: the declared attributes.
+        epsilon: of the guarantee; None for the smallest.
+        delta: of the guarantee.
+        options: the custodian's choices.
+
+    Raises:
+        BudgetError: neither epsilon nor an accuracy is given, or no such epsilon keeps the contract.
+    """
+    accuracy, records = options.accuracy, options.records
+    if accuracy is None or records is None:
+        if epsilon is None:
+            raise BudgetError("expected epsilon, or an accuracy in its place; got neither")
+        return Budget.of(epsilon, delta)
+    if epsilon is not None:
+        check_records(records)
+        budget = Budget.of(epsilon, delta)
+        if _keeps(domain, budget, options, records, accuracy):
+            return budget
+    found = plan_accuracy(domain, records=records, accuracy=accuracy, delta=delta, options=options)
+    if found is None:
+        raise BudgetError(out_of_reach(accuracy))
+    if epsilon is not None:
+        least = float(found.contract.budget.epsilon)
+        raise BudgetError(
+            f"epsilon={float(budget.epsilon):g} keeps no error bar within "
+            f"{100 * accuracy:g}% of {records:,} records; the smallest that does is {least:g}"
+        )
+    return found.contract.budget
+
+
+def out_of_reach(accuracy: float) -> str:
+    """Return in words that no epsilon is large enough."""
+    return (
+        f"no epsilon up to {_LARGEST_EPSILON:g} keeps every bound within {100 * accuracy:g}% of the "
+        "records; allow a wider one, or choose options that leave more for tests"
+    )
+
+
+def _digits(epsilon: float) -> int:
+    """Return the place of an epsilon among the numbers of three digits."""
+    exponent = math.floor(math.log10(epsilon) + 1e-9)
+    return 900 * exponent + round(epsilon / 10.0**exponent * 100) - 100
+
+
+def _epsilon(digits: int) -> float:
+    """Return the number of three digits at a place."""
+    exponent, mantissa = divmod(digits, 900)
+    return float(f"{mantissa + 100}e{exponent - 2}")

@@ -12,23 +12,47 @@ from typing import Any
 
 from pmw.errors import BudgetError
 from pmw.model import DEFAULT_MAX_CELLS
-from pmw.planning.bin_forecasts import BinForecast
-from pmw.planning.forecasts import (
-    AttributeForecast,
-    DeltaForecast,
-    OrderForecast,
-    TextbookForecast,
+from pmw.planning.outlook import AttributeForecast, OrderForecast
+from pmw.planning.tested_bounds import (
+    BinForecast,
+    MarginalForecast,
+    SparseVectorForecast,
     VectorForecast,
 )
-from pmw.planning.marginal_forecasts import (
-    MarginalForecast,
-)
-from pmw.planning.sparse_vector_forecasts import SparseVectorForecast
+from pmw.planning.textbook_plan import TextbookForecast
 from pmw.public.contract import Contract, guarantee, is_dense
 from queries.domain import Domain
 from queries.plain_values import type_name
 
 _MOST_RECORDS = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaForecast:
+    """The same plan under another delta: its bounds in records, and what delta does to them.
+
+    A ratio is the bound without delta divided by the one with it: above 1, delta makes it narrower. Where
+    squares add rounds are redrawn, whose threshold noise is wider, so a tested bound may be narrower without.
+
+    Args:
+        delta: 0, or 1e-9 where the plan itself has none.
+        cell_bound: of one cell of the noisiest attribute; None where opening measures none.
+        cell_ratio: of these bounds.
+        tested_bound: of tested questions; where marginals are tested, on a typical pair of attributes. None
+            where none is tested.
+        tested_ratio: of these bounds.
+        value_bound: of measured answers, or of a measured marginal's cell; None where nothing is to be
+            measured.
+        value_ratio: of these bounds.
+    """
+
+    delta: float
+    cell_bound: float | None
+    cell_ratio: float | None
+    tested_bound: float | None
+    tested_ratio: float | None
+    value_bound: float | None
+    value_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -126,6 +150,20 @@ class SessionPlan:
     def guarantee(self) -> str:
         """The guarantee in words."""
         return guarantee(self.contract)
+
+    @property
+    def cell_bound(self) -> float | None:
+        """The bound of one cell of the noisiest attribute, in records; None where opening measures none."""
+        return max((attribute.cell_bound for attribute in self.attributes), default=None)
+
+    @property
+    def test_bounds(self) -> tuple[float | None, float | None]:
+        """The bounds of a tested question, on a typical pair of attributes, and of a measured number."""
+        if self.vector is not None:
+            return self.vector.bound, self.vector.value_bound
+        if self.marginals is not None:
+            return self.marginals.typical_bound, self.marginals.cell_bound
+        return None, None
 
     def __repr__(self) -> str:
         budget, bound = self.contract.budget, self.bound

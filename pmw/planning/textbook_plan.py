@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,8 +19,9 @@ from pmw.planning.theorems import (
 )
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.contract import Options
+from pmw.public.contract import Contract, Options
 from pmw.sparse_vector import NumericSparse
+from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain
 
 _MOST_RECORDS = 10**12  # of a plan
@@ -92,6 +94,47 @@ class TextbookPlan:
         """Scale of the Laplace noise on a value, in records."""
         noise = self.noise.value_noise
         return float(noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class TextbookForecast:
+    """What the textbook's theorems promise for the same budget, all answers at once, in records.
+
+    None stands where the printed noise does not keep the budget, so that the theorem says nothing.
+
+    Args:
+        online_pmw_error: online private multiplicative weights.
+        online_pmw_update_limit: the positives that it provides for.
+        numeric_sparse_error: NumericSparse alone, with this session's number of positives.
+    """
+
+    online_pmw_error: float | None
+    online_pmw_update_limit: int | None
+    numeric_sparse_error: float | None
+
+
+def forecast_textbook(contract: Contract, records: int, positives: int | None) -> TextbookForecast:
+    """Return what theorems promise for a contract's budget, questions and confidence.
+
+    Args:
+        contract: what is fixed at opening.
+        records: stated number of records.
+        positives: of the session's test of single questions; None where there is no such test.
+    """
+    options, budget = contract.options, contract.budget
+    queries, beta = options.expected_queries, 1 - options.confidence
+    epsilon, delta = float(budget.epsilon) / options.records_per_person, float(budget.delta)
+    error, updates, sparse = None, None, None
+    with contextlib.suppress(BudgetError):
+        online = online_pmw_accuracy(
+            queries, records=records, cells=contract.domain.size, epsilon=epsilon, delta=delta, beta=beta
+        )
+        error, updates = online.error, online.update_limit
+    if positives is not None:
+        with contextlib.suppress(BudgetError):
+            require_printed(Budget.of(epsilon, delta), positives, halved=True)
+            sparse = numeric_sparse_accuracy(2 * queries, positives, epsilon=epsilon, delta=delta, beta=beta)
+    return TextbookForecast(error, updates, sparse)
 
 
 def solve_textbook(

@@ -1,4 +1,7 @@
-"""Charges: what each event costs, and the most that a batch can charge."""
+"""Charges: what one person changes, what each event costs, and the most that a batch can charge.
+
+Sensitivities are in units of 2^-20 records.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
-from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
+from pmw.model.measurement import MarginalMeasurement, NoiseDistribution, QueryMeasurement
+from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import QuestionKind
 from pmw.public.contract import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from queries.factors import UNITS
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
@@ -63,6 +66,30 @@ class LedgerEntry:
         parts, names = [part for _, part in self.booked], [name for name, _ in self.booked]
         if sum(parts) != 1 or min(parts, default=0) <= 0 or names != sorted(set(names)):
             raise BudgetError("expected parts of a charge by name, each above 0, with the sum 1; got others")
+
+
+def query_sensitivity(options: Options) -> int:
+    """Return how much one person changes a query's answer, in units: weights lie in [0, 1]."""
+    return options.records_per_person * UNITS
+
+
+def l1_sensitivity(options: Options) -> int:
+    """Return how much one person changes a marginal in L1, in units.
+
+    Under replace-one a record leaves one cell and enters another. A hierarchical histogram moves by as much
+    at each of its levels.
+    """
+    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
+    return moves * options.records_per_person * UNITS
+
+
+def l2_squared_sensitivity(options: Options) -> Fraction:
+    """Return the square of how much one person changes a marginal in L2, in squared units.
+
+    A person's k records may share a cell: k^2 under add/remove, 2 k^2 under replace-one.
+    """
+    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
+    return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
@@ -157,6 +184,24 @@ def reservation(tier: TierPlan, options: Options, composition: Composition, *, r
     """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
     positive = positive_entry(tier, options, composition, "").charge
     return positive if round_open else threshold_entry(tier, 0, composition).charge + positive
+
+
+def price_of_positives(
+    tier: TierPlan, positives: int, options: Options, ledger: PrivacyFilter, *, round_open: bool
+) -> Fraction:
+    """Return what so many positives charge with the threshold noise of their rounds, in the filter's measure.
+
+    Args:
+        tier: the tests.
+        positives: how many.
+        options: the custodian's choices.
+        ledger: the session's filter.
+        round_open: threshold noise is drawn already, for one round.
+    """
+    positive = positive_entry(tier, options, ledger.composition, "").charge
+    threshold = threshold_entry(tier, 0, ledger.composition).charge
+    rounds = (positives if tier.sparse.redraw else 1) - round_open
+    return positives * ledger.price(positive) + rounds * ledger.price(threshold)
 
 
 def reserved_by_rounds(

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from pmw.model import (
-    DEFAULT_BINS,
-    HierarchicalHistogram,
-    MarginalMeasurement,
-    NoiseDistribution,
-    QueryMeasurement,
-)
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import DEFAULT_BINS, MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.sparse_vector import NumericSparse, Sparse
+from pmw.sparse_vector.numeric_sparse import NumericSparse
+from pmw.sparse_vector.sparse import Sparse
 from queries.domain import Domain
 from queries.factors import UNITS
 

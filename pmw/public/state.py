@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,12 +18,14 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     SyntheticDistribution,
+    noise_variance,
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.plans import QueryTestPlan, TestPlan, marginal_tier, question_tier
+from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
@@ -68,6 +71,30 @@ class Total:
     value: float
     estimate: float
     deviation: float
+
+    @classmethod
+    def released(cls, plan: OpeningPlan, units: int, opening: Sequence[OneWayMeasurement]) -> Total:
+        """Return the number combined with the sums of the opening's marginals, by inverse variance.
+
+        Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records
+        plus noise.
+
+        Args:
+            plan: the noise of the opening measurements.
+            units: the number of records with that noise, in units of 2^-20.
+            opening: the marginals that were measured.
+        """
+        estimate = units / UNITS
+        if plan.total_noise is None:
+            return cls(max(1.0, estimate), estimate, 0.0)
+        estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
+        variances = [noise_variance(plan.total_noise)]
+        variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in opening]
+        precision = sum(1 / variance for variance in variances)
+        combined = (
+            sum(value / variance for value, variance in zip(estimates, variances, strict=True)) / precision
+        )
+        return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
-    from pmw.planning.accuracy import contract_budget  # late: going on with a session plans nothing
     from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+    from pmw.planning.plans import contract_budget  # late: going on with a session plans nothing
 
     domain, chosen = agreed(domain, options or Options())
     if epsilon is not None:

@@ -27,7 +27,7 @@ from pmw.loop import (
     settle_requested,
 )
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
-from pmw.planning.opened import plan_opened
+from pmw.planning.opening import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts

@@ -1,4 +1,7 @@
-"""NumericSparse: Sparse that also releases the values that passed, with fresh noise."""
+"""NumericSparse: Sparse that also releases the values that passed, with fresh noise.
+
+What composes several rounds is imported late, as in ``pmw.sparse_vector.sparse``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +29,11 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector.comparison import Comparison, Split, scale_up
-from pmw.sparse_vector.composition import composed_epsilon, require_printed, rho_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
+
+if TYPE_CHECKING:
+    from pmw.sparse_vector.comparison import Comparison
 
 _MARGIN = Fraction(1, 10**20)
 
@@ -71,6 +75,8 @@ class NumericSparse:
             BudgetError: a parameter is out of range, or the printed scales do not keep (epsilon, delta):
                 ``require_printed`` says where they do.
         """
+        from pmw.sparse_vector.composition import require_printed
+
         budget = Budget.of(epsilon, delta)
         root = Fraction(Decimal(512).sqrt())  # 28 digits; both shares are taken a little low
         tests, values = Fraction(8, 9), Fraction(2, 9)
@@ -112,6 +118,9 @@ class NumericSparse:
 
         Privacy: (epsilon, delta)-DP as a whole.
         """
+        from pmw.sparse_vector.comparison import scale_up
+        from pmw.sparse_vector.composition import round_epsilon
+
         budget, share = Budget.of(epsilon, delta), as_fraction(value_share, "value_share")
         if not 0 < share < 1:
             raise BudgetError(f"expected a value share between 0 and 1, got {float(share):g}")
@@ -146,6 +155,8 @@ class NumericSparse:
         Raises:
             BudgetError: delta is out of range, or 0 with Gaussian values.
         """
+        from pmw.sparse_vector.composition import composed_epsilon, rho_epsilon
+
         share, found = Budget.of(1, delta).delta, []
         limit, value = self.sparse.update_limit, self.value_charge
         if value.epsilon is not None:
@@ -237,6 +248,8 @@ def sigma_up(sensitivity: int, rho: Fraction) -> Fraction:
     Raises:
         BudgetError: rho is too small for any noise.
     """
+    from pmw.sparse_vector.comparison import scale_up
+
     price = floor_price(rho)
     if price <= 0:
         raise BudgetError("expected a budget that holds values of some noise, got a smaller one")
@@ -251,5 +264,7 @@ def value_charge(noise: ValueNoise, sensitivity: int) -> Charge:
 
 
 def _priced_rounds(comparison: Comparison, price: Fraction, update_limit: int) -> Sparse:
+    from pmw.sparse_vector.comparison import Split
+
     split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
     return Sparse(comparison.priced(split, 1), update_limit, redraw=True)

@@ -1,4 +1,8 @@
-"""AboveThreshold finds the first value above a threshold, then halts; Sparse finds up to c of them."""
+"""AboveThreshold finds the first value above a threshold, then halts; Sparse finds up to c of them.
+
+What composes several rounds is imported late, by what chooses scales or states the price of a whole run: a
+session charges each event by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import decimal
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +28,6 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector.comparison import Comparison, Split
-from pmw.sparse_vector.composition import composed_epsilon, require_printed, round_epsilon
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -34,6 +37,9 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
     require_integers,
 )
+
+if TYPE_CHECKING:
+    from pmw.sparse_vector.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +197,8 @@ class Sparse:
             BudgetError: a parameter is out of range, or the printed scale does not keep (epsilon, delta):
                 ``require_printed`` says where it does.
         """
+        from pmw.sparse_vector.composition import require_printed
+
         budget = Budget.of(epsilon, delta)
         scale = sensitivity * textbook_sigma(budget, update_limit)
         require_printed(budget, update_limit)
@@ -216,6 +224,9 @@ class Sparse:
 
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """
+        from pmw.sparse_vector.comparison import Split
+        from pmw.sparse_vector.composition import round_epsilon
+
         price = round_epsilon(Budget.of(epsilon, delta), update_limit)
         split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
         return cls(comparison.priced(split, 1), update_limit, redraw=True)
@@ -231,6 +242,8 @@ class Sparse:
         Raises:
             BudgetError: delta is out of range.
         """
+        from pmw.sparse_vector.composition import composed_epsilon
+
         share = Budget.of(1, delta).delta
         if not self.redraw:
             return self.total_epsilon

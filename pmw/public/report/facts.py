@@ -1,16 +1,32 @@
-"""Facts: what a report is made of, all of it public, and what follows from it of the questions."""
+"""Facts: what a report is made of, all of it public, and what follows from it.
+
+That is how far the error bars of the questions reach, and which tables of counts were measured, so that they
+may be quoted, with how far their cells may be off.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+import numpy as np
+
+from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
+from pmw.public.bars import Bounds
+from pmw.public.confidences import Confidences, total_error_bound
 from pmw.public.ledger import Ledger
 from pmw.public.pictures import NINE_TENTHS, quantile_of
+from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
+from queries.linear import LinearQuery
+
+SURER = 0.99  # the second confidence of a report
+
+_Measured: TypeAlias = OneWayMeasurement | MarginalMeasurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +99,82 @@ def group_questions(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | 
     if by_number:
         return dict(sorted(groups.items(), key=lambda item: str(item[0]).rjust(9)))
     return dict(sorted(groups.items(), key=lambda item: -item[1].questions))
+
+
+@dataclass(frozen=True, slots=True)
+class QuotableTable:
+    """A measured table of counts.
+
+    Args:
+        scope: attribute names in declared order.
+        cells: how many numbers it has.
+        binned: its numbers are of bins of cells.
+        opened: opening measured it.
+        widths: half-width of its narrowest and of its widest error bar, in records, at the session's
+            confidence.
+        surer: the same at ``SURER``.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    binned: bool
+    opened: bool
+    widths: tuple[float, float]
+    surer: tuple[float, float]
+
+
+def quotable_tables(state: PublicState) -> list[QuotableTable]:
+    """Return the tables that were measured, each once: those of opening, then the others in order.
+
+    A width is what an answer to a question about one cell has.
+    """
+    surer = at_confidence(state, SURER)
+    first: dict[tuple[tuple[str, ...], int], _Measured] = {}
+    for one in (*state.opening, *state.marginals):
+        first.setdefault((one.scope, one.cell_variances.size), one)
+    return [_table(state, surer, one) for one in first.values()]
+
+
+def at_confidence(state: PublicState, confidence: float) -> PublicState:
+    """Return a state whose error bars hold at another confidence; the same noise gives them."""
+    options = replace(state.contract.options, confidence=confidence)
+    return replace(state, contract=replace(state.contract, options=options))
+
+
+def total_widths(state: PublicState) -> tuple[float, float]:
+    """Return how far the number of records may be off, at the session's confidence and at ``SURER``."""
+    session, surer = (
+        total_error_bound(one, Confidences.in_state(one).alone)
+        for one in (state, at_confidence(state, SURER))
+    )
+    return session, surer
+
+
+def single_half_width(state: PublicState) -> tuple[int, float]:
+    """Return how many single questions were measured, and how far they may be off, in records."""
+    singles = [one for one in state.measured if isinstance(one, QueryMeasurement)]
+    confidence = Confidences.in_state(state).alone
+    return len(singles), max((half_width(one.noise, confidence) for one in singles), default=0.0)
+
+
+def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTable:
+    fine = one.values.size == state.domain.scope_size(one.scope)
+    grid = state.domain if fine else state.coarsening.coarse
+    variances = one.cell_variances
+    ends = [np.unravel_index(place, variances.shape) for place in (variances.argmin(), variances.argmax())]
+    cells = [cell_question(state, one.scope, [int(place) for place in end], grid) for end in ends]
+    return QuotableTable(
+        one.scope,
+        variances.size,
+        binned=not fine,
+        opened=any(one is opened for opened in state.opening),
+        widths=_widths(state, cells),
+        surer=_widths(surer, cells),
+    )
+
+
+def _widths(state: PublicState, cells: Sequence[LinearQuery]) -> tuple[float, float]:
+    bounds = Bounds(state)
+    found = [bounds.half_width(cell) for cell in cells]
+    low, high = (math.nan if width is None else width for width in found)
+    return low, high

@@ -27,11 +27,10 @@ from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatabl
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
 from pmw.public.bars import answers_untested
-from pmw.public.charges import Event, LedgerEntry, opening_entries
+from pmw.public.charges import Event, LedgerEntry, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, agreed
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger, ledger_of
-from pmw.public.sensitivity import query_sensitivity
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
 from pmw.research.offline.options import (

@@ -33,9 +33,15 @@ from pmw.planning.calibration import marginal_noise, selection_epsilon, value_no
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.public.charges import Event, LedgerEntry, paid_for
+from pmw.public.charges import (
+    Event,
+    LedgerEntry,
+    l1_sensitivity,
+    l2_squared_sensitivity,
+    paid_for,
+    query_sensitivity,
+)
 from pmw.public.contract import Options, UpdateRule
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS

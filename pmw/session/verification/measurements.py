@@ -17,7 +17,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
 )
-from pmw.planning.marginals import affordable_bins
+from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.codec import loads, read

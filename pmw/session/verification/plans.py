@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
     LedgerEntry,
+    l1_sensitivity,
     positive_entry,
+    query_sensitivity,
     threshold_entry,
 )
 from pmw.public.contract import Contract, Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan, TierPlan
-from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.session.journal import threshold_name
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse

@@ -36,14 +36,12 @@ from pmw.loop import (
 )
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import marginal_charge, reservation
+from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
 from pmw.public.contract import Contract, ModelKind, Options, TestKind
-from pmw.public.sensitivity import l1_sensitivity
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery

@@ -32,14 +32,13 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.questions import plan_query_test
+from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import opening_entries
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
 from pmw.research.audit import output_distribution_of
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest

@@ -11,9 +11,7 @@ import pytest
 import pmw
 from pmw.errors import BudgetError
 from pmw.model import noise_variance
-from pmw.planning.filters import filter_of_squares, share_of_tests
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.opening import choose_filter, filter_of_squares, plan_opened, plan_opening, share_of_tests
 from pmw.privacy.budget import Budget, Charge, Composition
 from pmw.privacy.filter import open_filter
 from pmw.public.charges import positive_entry, threshold_entry

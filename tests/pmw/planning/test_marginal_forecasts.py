@@ -13,9 +13,10 @@ import pytest
 
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
-from pmw.planning.accuracy import plan_accuracy
-from pmw.planning.marginal_forecasts import Grids, forecast_table, measured_width
 from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.outlook import measured_half_width
+from pmw.planning.plans import plan_accuracy
+from pmw.planning.tested_bounds import Grids
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
@@ -180,19 +181,20 @@ def test_a_small_table_is_measured_whole_and_covers_everything(delta: float) -> 
     "noise", [DiscreteLaplace(Fraction(20 * UNITS)), DiscreteGaussian(Fraction(20 * UNITS))]
 )
 def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
-    widths = []
-    for options in (pmw.Options(), pmw.Options(simultaneous=True)):
+    def width(options: pmw.Options, cells: int, numbers: int) -> float:
         confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
-        widths.append(measured_width(options, confidences))
-    one, every = widths
-    for cells in (1, 16, 400):
-        assert every(noise, 1.0, cells) > 1.2 * one(noise, 1.0, cells)
-        assert every(noise, 1.0, cells) == every(noise, 9.0, cells)
+        return measured_half_width(options, noise, cells, numbers, confidences.alone)
+
+    one, every = pmw.Options(), pmw.Options(simultaneous=True)
+    for numbers in (1, 16, 400):
+        assert width(every, 1, numbers) > 1.2 * width(one, 1, numbers)
+        assert width(every, 1, numbers) == width(every, 9, numbers)
     domain = Domain((IntegerAttribute("a", 0, 1), IntegerAttribute("b", 0, 1)))
-    attributes, orders = forecast_table(domain, 100, noise, one, 7.0)
-    assert {attribute.widest_bound for attribute in attributes} == {7.0}
-    assert [round(attribute.cell_bound, 6) for attribute in attributes] == [round(one(noise, 2.0, 4), 6)] * 2
-    assert orders[1].bound == one(noise, 1.0, 4)
+    plan = pmw.plan_session(domain, records=100, epsilon=1, options=every)
+    assert plan.table_measured
+    (bound,) = {order.bound for order in plan.orders[1:]}
+    for attribute in plan.attributes:
+        assert attribute.cell_bound == attribute.range_bound == attribute.widest_bound == bound
 
 
 def test_the_first_bounds_are_wider_than_the_later(wide: Domain) -> None:

@@ -8,10 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from pmw.planning.marginals import DEFAULT_SCHEDULE, plan_marginal_test
-from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.questions import plan_query_tier
+from pmw.planning.tiers import DEFAULT_SCHEDULE, plan_marginal_test, plan_query_tier, plan_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import marginal_charge

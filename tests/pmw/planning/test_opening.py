@@ -22,14 +22,13 @@ from pmw.planning.opening import (
     opening_share,
     plan_opening,
 )
-from pmw.planning.questions import plan_query_test
+from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.charges import opening_entries
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
 from pmw.public.contract import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import OpeningPlan
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 

@@ -13,7 +13,7 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.planning.accuracy import plan_accuracy
+from pmw.planning.plans import plan_accuracy
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
 from queries import (

@@ -6,7 +6,7 @@ import pytest
 
 import pmw
 from pmw.planning.calibration import half_band
-from pmw.planning.marginals import expected_tests
+from pmw.planning.tiers import expected_tests
 from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 
@@ -65,9 +65,9 @@ def test_intervals_for_all_questions_at_once_leave_two_sided_noise_out() -> None
 
 
 def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
-    from pmw.planning.opened import plan_test
     from pmw.planning.opening import choose_filter, plan_opening
-    from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
+    from pmw.planning.tested_bounds import forecast_sparse_vectors
+    from pmw.planning.tiers import plan_test
     from pmw.privacy.budget import Budget
     from pmw.public.contract import Contract
     from pmw.public.plans import marginal_tier

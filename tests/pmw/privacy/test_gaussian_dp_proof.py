@@ -35,8 +35,8 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import DiscreteGaussian
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.contract import Options
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import (
     NoiseKind,
     Sech2Test,

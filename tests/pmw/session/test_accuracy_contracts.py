@@ -12,7 +12,7 @@ import pytest
 
 import pmw
 from pmw.loop.loop import tiers_of
-from pmw.planning.accuracy import contract_budget, plan_accuracy
+from pmw.planning.plans import contract_budget, plan_accuracy
 from pmw.public.answer import Source, Spent
 from pmw.public.bars import answers_untested
 from pmw.public.confidences import negative_margin

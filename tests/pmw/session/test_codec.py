@@ -25,8 +25,8 @@ from pmw.model import (
     QueryMeasurement,
 )
 from pmw.planning.error_quantiles import QuantileRequest
-from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.tiers import plan_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource

@@ -18,7 +18,7 @@ import pmw.session.engine
 from pmw.data import MemorySource
 from pmw.loop import propose
 from pmw.loop.secret import SecretState
-from pmw.planning.questions import plan_query_test
+from pmw.planning.tiers import plan_query_test
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import QueryTestPlan
 from pmw.session.journal import secret_facts
@@ -293,7 +293,7 @@ def test_a_session_goes_on_with_the_plan_that_its_opening_made(
         made.append(plan_query_test(*given))
         return made[-1]
 
-    monkeypatch.setattr("pmw.planning.opened.plan_query_test", noting)
+    monkeypatch.setattr("pmw.planning.tiers.plan_query_test", noting)
     with pmw.open_session(frame, domain, epsilon=1, delta=delta, path=path, options=options) as session:
         for query in uncovered(domain)[:3]:
             session.ask(query)

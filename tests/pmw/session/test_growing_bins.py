@@ -15,8 +15,8 @@ import pytest
 import pmw
 from pmw.loop import OpeningDraws, draw_opening
 from pmw.model import DEFAULT_BINS, Descent, DescentRule, descend
-from pmw.planning.marginals import affordable_bins
 from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Budget
 from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, marginal_tier, planned_bins
@@ -51,7 +51,7 @@ def rule(records: float, epsilon: float = 1, delta: float = 1e-9, **choices: Any
 def planned(
     records: float, epsilon: float, delta: float, **choices: Any
 ) -> tuple[Contract, OpeningPlan, Any]:
-    from pmw.planning.opened import plan_opened
+    from pmw.planning.opening import plan_opened
 
     budget, options = Budget.of(epsilon, delta), pmw.Options(**choices)
     ledger = choose_filter(LONG, budget, options)
@@ -135,7 +135,7 @@ def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int)
 
     options = pmw.Options(seed=1)
     with (
-        patch("pmw.planning.opened.affordable_bins", return_value=bins),
+        patch("pmw.planning.tiers.affordable_bins", return_value=bins),
         patch("pmw.loop.fit.descend", noted),
         pmw.open_session(table(2_000), LONG, epsilon=5, delta=1e-9, options=options) as session,
     ):
@@ -156,7 +156,7 @@ def opened(path: Path) -> pmw.Session:
 def test_a_session_that_was_opened_with_the_fewest_bins_keeps_them(tmp_path: Path) -> None:
     path, question = tmp_path / "old.pmw", "age >= 30 AND state = 7 AND grade = 2 AND sex = 'F'"
     with (
-        patch("pmw.planning.opened.affordable_bins", return_value=DEFAULT_BINS),
+        patch("pmw.planning.tiers.affordable_bins", return_value=DEFAULT_BINS),
         opened(path) as session,
     ):
         first = session.ask(question)
@@ -183,7 +183,7 @@ def test_bins_are_recorded_and_verified(tmp_path: Path) -> None:
 
 def test_verification_finds_bins_that_do_not_follow_from_the_released_number(tmp_path: Path) -> None:
     with (
-        patch("pmw.planning.opened.affordable_bins", return_value=21),
+        patch("pmw.planning.tiers.affordable_bins", return_value=21),
         opened(tmp_path / "other.pmw") as session,
     ):
         session.ask("age >= 30 AND sex = 'F'")

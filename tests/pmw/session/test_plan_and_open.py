@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 import pmw
 from pmw.cli.plan_texts import plan_text
 from pmw.model import noise_variance
-from pmw.planning.opened import plan_opened
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.planning.session_plan import SessionPlan
 from pmw.public.answer import Answer, Source
 from pmw.public.plans import marginal_tier

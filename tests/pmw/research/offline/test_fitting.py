@@ -15,7 +15,7 @@ from pmw.errors import BudgetError, DataError
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.privacy.budget import gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.research.offline import OfflineOptions, OfflineRelease, Targets, fit_workload
 from queries import Domain, IntegerAttribute, LinearQuery, QueryError, Workload, all_marginals
 

@@ -1,36 +1,68 @@
-"""Forecasts where whole marginals are tested and measured, from public numbers, in records.
+"""Bounds of tested questions, in closed form: no state says them beforehand, imagined or not. In records.
 
-Bounds are the half-widths of the intervals that answers carry, by the same formulas. The bins of long
-attributes are chosen from what opening releases, so a bound is that of the most bins it may choose; what is
-typical is stated for the bins that the tests are planned for.
+A question is tested while positives are left, and which ones depends on the table. Where whole marginals are
+tested, the bins of long attributes are chosen from what opening releases, so a bound is that of the most bins
+it may choose; what is typical is stated for the bins that the tests are planned for.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pmw.model import DEFAULT_MAX_CELLS, NoiseDistribution, extreme_domains, noise_variance
-from pmw.planning.forecasts import (
-    AttributeForecast,
-    OrderForecast,
-    VectorForecast,
-    Width,
-    forecast_attribute,
-    noise_error,
+from pmw.errors import BudgetError
+from pmw.model import (
+    DEFAULT_MAX_CELLS,
+    extreme_domains,
+    half_width,
+    is_long,
+    longest_kept,
+    noise_variance,
 )
-from pmw.planning.marginals import assumed_bins, bin_deviations
-from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
-from pmw.public.confidences import Confidences, negative_half_width
+from pmw.planning.calibration import half_band
+from pmw.planning.outlook import OrderForecast, Outlook, measured_half_width, noise_error
+from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.confidences import negative_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
-from pmw.public.table_noise import TableNoise
-from queries.domain import Domain
+from pmw.public.intervals import certified_half_width
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
+from pmw.sparse_vector import SparseVectorKind
+from queries.domain import CategoricalAttribute, Domain
 from queries.factors import UNITS
 
 _TESTED_ORDERS = (1, 2, 3)  # attributes of the marginals that a question asks to be tested
+
+
+@dataclass(frozen=True, slots=True)
+class VectorForecast:
+    """The sparse vector of the session, in records.
+
+    Args:
+        update_limit: number of positives, each of which measures a measurement.
+        threshold: T, the error that a test looks for.
+        threshold_scale: scale of the threshold noise.
+        query_scale: scale of the noise of each test.
+        learning_rate: eta of the single step.
+        redrawn: new threshold noise after each positive.
+        bound: half-width of the interval of an answer whose test was negative.
+        value_deviation: standard deviation of the noise on a measured answer.
+        value_error: expected |noise| of a measured answer.
+        value_bound: half-width of its interval.
+    """
+
+    update_limit: int
+    threshold: float
+    threshold_scale: float
+    query_scale: float
+    learning_rate: float
+    redrawn: bool
+    bound: float
+    value_deviation: float
+    value_error: float
+    value_bound: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +162,34 @@ class Certificates:
     Args:
         plan: the test.
         grids: what it may test.
-        options: the custodian's choices.
-        confidences: of the session's noises.
+        outlook: the bars of the session's imagined state.
         total_error: how far the model's total may be from the number of records, in records.
     """
 
     plan: MarginalTestPlan
     grids: Grids
-    options: Options
-    confidences: Confidences
+    outlook: Outlook
     total_error: float
+
+    @classmethod
+    def of(cls, plan: MarginalTestPlan, grids: Grids, outlook: Outlook) -> Certificates:
+        """Return what negatives of a test promise beside the bars of an imagined state."""
+        return cls(plan, grids, outlook, outlook.total_error(outlook.confidences.total))
+
+    @property
+    def options(self) -> Options:
+        """The custodian's choices."""
+        return self.outlook.state.contract.options
+
+    @property
+    def records(self) -> float:
+        """The stated number of records."""
+        return self.outlook.state.total.value
 
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
         threshold = self.plan.threshold(cells, self.options.expected_queries)
-        return negative_half_width(self.plan, threshold, cells, self.confidences, self.total_error)
+        return negative_half_width(self.plan, threshold, cells, self.outlook.confidences, self.total_error)
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
@@ -206,33 +251,78 @@ class Certificates:
         return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
 
 
-def measured_width(options: Options, confidences: Confidences) -> Width:
-    """Return the half-widths that measured numbers carry.
+@dataclass(frozen=True, slots=True)
+class BinForecast:
+    """What the bins of a long ordered attribute cost, in records.
 
     Args:
-        options: whether intervals hold for all questions at once.
-        confidences: of the session's noises.
+        name: of the attribute.
+        cells: declared, those of single numbers, ``missing`` and ``other`` left out.
+        bins: about how many they are put into.
+        cut_width: half of the records in a bin where all bins have as many. The bar of a question about
+            several attributes is wider by up to so much where it cuts one, more where a bin is heavier.
+        coarser_cells: declared with at most so many cells, the attribute is not binned.
+        coarser_bound: half-width of a certified question about it, so declared, and the longest other
+            attribute: no bin is cut then. None where that marginal would have too many cells to be tested.
     """
-    alone = confidences.alone
-    if options.simultaneous:
-        return lambda noise, _, cells: simultaneous_half_width(noise, cells, alone)
-    return lambda noise, squares, _: sum_half_width(noise, squares, alone, peak=1.0)
+
+    name: str
+    cells: int
+    bins: int
+    cut_width: float
+    coarser_cells: int
+    coarser_bound: float | None
 
 
-def planned_confidences(options: Options, opening: OpeningPlan, plan: TestPlan) -> Confidences:
-    """Return the confidences that a session with these plans will have."""
-    return Confidences.of(options, len(opening.noises), plan, private_total=opening.total_noise is not None)
+@dataclass(frozen=True, slots=True)
+class SparseVectorForecast:
+    """One sparse vector at the price that a session has for tests, in records.
+
+    Args:
+        name: of the kind.
+        chosen: the session would use it.
+        threshold_scale: of the threshold noise; for Gaussian noise its standard deviation.
+        query_scale: of the noise of each test.
+        half_band: half-width of the band around the threshold in which some test of the run may err, with
+            probability 1 - beta for beta = 0.05 (``half_band``).
+        theorem: what its price rests on.
+    """
+
+    name: str
+    chosen: bool
+    threshold_scale: float
+    query_scale: float
+    half_band: float
+    theorem: str
+
+
+def forecast_vector(test: QueryTestPlan, confidence: float) -> VectorForecast:
+    """Return what a sparse vector will give, at a confidence."""
+    vector = test.vector
+    noise = vector.value_noise
+    return VectorForecast(
+        update_limit=test.update_limit,
+        threshold=test.threshold / UNITS,
+        threshold_scale=float(vector.sparse.test.threshold_scale) / UNITS,
+        query_scale=float(vector.sparse.test.query_scale) / UNITS,
+        learning_rate=test.learning_rate,
+        redrawn=vector.sparse.redraw,
+        bound=certified_half_width(test, test.threshold, confidence),
+        value_deviation=math.sqrt(noise_variance(noise)),
+        value_error=noise_error(noise, 1),
+        value_bound=half_width(noise, confidence),
+    )
 
 
 def forecast_marginals(certificates: Certificates, single: VectorForecast | None) -> MarginalForecast:
     """Return what a test of marginals will give, with that of single questions behind it."""
-    plan, options, confidences = certificates.plan, certificates.options, certificates.confidences
-    declared = certificates.grids.declared
-    width, length = measured_width(options, confidences), len(declared)
+    plan, options, declared = certificates.plan, certificates.options, certificates.grids.declared
+    alone, length = certificates.outlook.confidences.alone, len(declared)
     orders = _TESTED_ORDERS if options.opening is Opening.NONE else _TESTED_ORDERS[1:]
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
+    cell, widest = (measured_half_width(options, plan.noise, one, cells, alone) for one in (1, cells))
     return MarginalForecast(
         update_limit=plan.update_limit,
         threshold_scale=float(plan.sparse.test.threshold_scale) / UNITS,
@@ -244,28 +334,24 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
         fine_cells=plan.fine_cells,
         cell_deviation=math.sqrt(noise_variance(plan.noise)),
         cell_error=noise_error(plan.noise, 1),
-        cell_bound=width(plan.noise, 1.0, cells),
-        widest_bound=width(plan.noise, float(cells), cells),
+        cell_bound=cell,
+        widest_bound=widest,
         certificates=tuple(certificates.forecast(order) for order in orders if order <= length),
         single=single,
     )
 
 
-def forecast_marginal_orders(
-    orders: Iterator[OrderForecast], certificates: Certificates, test: MarginalForecast, records: int
-) -> Iterator[OrderForecast]:
-    """Yield what questions about 1, 2, ... attributes get where marginals are tested.
+def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast) -> Iterator[OrderForecast]:
+    """Yield what questions about 0, 1, 2, ... attributes get where marginals are tested.
 
     A question is within the certificate of its marginal, or the noise of one that was measured; where its
     marginal is not tested, it is tested by itself, while positives of that test are left.
 
     Args:
-        orders: what they get without tests.
         certificates: what negatives promise.
         test: of marginals.
-        records: number of records.
     """
-    for one in orders:
+    for one in certificates.outlook.orders(None):
         if one.promise == "covered":
             yield one
             continue
@@ -274,7 +360,8 @@ def forecast_marginal_orders(
         if held is not None:
             bounds += [held, test.widest_bound]
         # The noise of measured numbers widens both ends; of the bins that are cut, half lies on either side.
-        cut = 2 * max(bounds) + records / 2 if bounds and certificates.is_binned(one.order) else None
+        binned = bool(bounds) and certificates.is_binned(one.order)
+        cut = 2 * max(bounds) + certificates.records / 2 if binned else None
         if not sure and test.single is not None:
             bounds += [test.single.bound, test.single.value_bound]
         promised = bool(bounds) and (sure or test.single is not None)
@@ -302,7 +389,7 @@ def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order:
     return tested
 
 
-def _sizes(domains: Sequence[Domain], order: int, most: int) -> Counter[tuple[int, ...]]:
+def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tuple[int, ...]]:
     """Return how many scopes of an order have each number of cells, up to one more than the most."""
     counts = [Counter({(1,) * len(domains): 1}), *(Counter[tuple[int, ...]]() for _ in range(order))]
     for sizes in zip(*(domain.shape for domain in domains), strict=True):
@@ -322,56 +409,58 @@ def _median(sizes: Counter[int]) -> int:
     return max(sizes)
 
 
-def table_width(
-    options: Options, confidences: Confidences, noise: NoiseDistribution, cells: int, deviation: float
-) -> Width:
-    """Return the half-widths that sums of a table's cells carry where nothing else is measured.
-
-    Args:
-        options: whether intervals hold for all questions at once.
-        confidences: of the session's noises.
-        noise: on each cell, in units.
-        cells: how many are measured.
-        deviation: of the number of records that takes in the cells, in records.
-    """
-    if options.simultaneous:
-        return measured_width(options, confidences)
-    known = TableNoise.of(noise, cells, deviation)
-    return lambda _, weight, __: known.half_width(weight, weight, confidences.alone)
-
-
-def forecast_table(
-    domain: Domain, records: int, noise: NoiseDistribution, width: Width, widest: float
-) -> tuple[tuple[AttributeForecast, ...], tuple[OrderForecast, ...]]:
-    """Return what a table that is measured whole will give: by attribute, and by order from 1.
-
-    Args:
-        domain: the declared attributes.
-        records: number of records.
-        noise: on each cell of the table, in units.
-        width: of intervals.
-        widest: what no interval's half-width exceeds, in records.
-    """
-    found = (
-        forecast_attribute(one.name, one.size, noise, width, repeated=domain.size // one.size)
-        for one in domain
-    )
-    attributes = tuple(replace(one, widest_bound=widest) for one in found)
-    orders = []
-    sizes = sorted(domain.shape)
-    for order in range(1, len(sizes) + 1):
-        counted = _sizes([domain], order, domain.size)
-        cells = sum(size * number for (size,), number in counted.items())
-        repeated = domain.size // math.prod(sizes[:order])  # of the smallest marginal, whose sums are longest
-        orders.append(
-            OrderForecast(
-                order,
-                counted.total(),
-                cells,
-                records * counted.total() / cells,
-                "covered",
-                noise_error(noise, repeated),
-                width(noise, repeated, domain.size),
-            )
+def forecast_bins(certificates: Certificates) -> Iterator[BinForecast]:
+    """Yield what the bins of each long ordered attribute cost."""
+    plan, grids = certificates.plan, certificates.grids
+    kept = longest_kept(plan.bins)
+    for place, attribute in enumerate(grids.declared):
+        binned = grids.assumed.shape[place] < attribute.size
+        if isinstance(attribute, CategoricalAttribute) or not (binned and is_long(attribute, plan.bins)):
+            continue
+        others = [size for other, size in enumerate(grids.assumed.shape) if other != place]
+        cells = (kept + attribute.size - attribute.base_size) * max(others, default=1)
+        bins = grids.assumed[attribute.name].base_size - len(attribute.atoms)
+        yield BinForecast(
+            attribute.name,
+            attribute.base_size,
+            bins,
+            certificates.records / (2 * bins),
+            kept,
+            certificates.bound(cells) if cells <= plan.most_cells else None,
         )
-    return attributes, tuple(orders)
+
+
+def forecast_sparse_vectors(
+    contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, records: float
+) -> Iterator[SparseVectorForecast]:
+    """Yield every sparse vector that a session could use, under the filter's own accounting.
+
+    Under GDP sech^2 tests have no price: a session that asks for them has another filter.
+
+    Args:
+        contract: what is fixed at opening.
+        opening: what is measured at opening.
+        ledger: the filter after opening.
+        records: stated number of records.
+    """
+    chosen = contract.options.chosen_sparse_vector(ledger.composition)
+    for kind in SparseVectorKind:
+        try:
+            options = replace(contract.options, sparse_vector=kind, composition=ledger.composition)
+        except BudgetError:
+            continue  # two-sided noise with simultaneous intervals, or sech^2 under GDP
+        plan = plan_test(replace(contract, options=options), opening, ledger, records)
+        if not plan:
+            continue
+        sparse, tests = plan[0].sparse, options.expected_queries
+        if marginal_tier(plan) is not None:
+            tests = expected_tests(contract.domain)
+        band = half_band(sparse.test, tests, sparse.update_limit)
+        yield SparseVectorForecast(
+            kind.value,
+            kind is chosen,
+            float(sparse.test.threshold_scale) / UNITS,
+            float(sparse.test.query_scale) / UNITS,
+            band / UNITS,
+            kind.theorem,
+        )

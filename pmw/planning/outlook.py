@@ -1,0 +1,268 @@
+"""The outlook: the bars of an imagined state, which has a uniform table and planned noise that came out as 0.
+
+Bars depend on no noise, so those of this state are those that answers will carry. The session calculates
+them (``pmw.public.bars``), as it does those of answers. Of a tested question only the bound can be known
+beforehand (``pmw.planning.tested_bounds``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmw.model import (
+    Coarsening,
+    GraphicalDistribution,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    NoiseDistribution,
+    OneWayMeasurement,
+    noise_variance,
+)
+from pmw.planning.opening import Opened, widest_bar
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
+from pmw.public.bars import Bounds
+from pmw.public.confidences import Confidences, total_error_bound
+from pmw.public.contract import Contract, Options
+from pmw.public.evidence import is_whole_table, opening_over
+from pmw.public.plans import OpeningPlan
+from pmw.public.state import PublicState, Total
+from queries.domain import Attribute
+from queries.factors import UNITS
+from queries.linear import LinearQuery
+
+_HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeForecast:
+    """What opening measures about one attribute, in records.
+
+    Args:
+        name: of the attribute.
+        cells: its number of cells.
+        levels: of the hierarchical histogram that it is measured as; 1 where its cells are measured.
+        cell_deviation: standard deviation of the noise on one cell; of a tree, on its noisiest.
+        cell_error: expected |noise| of one cell; of a tree, that of normal noise as wide, which is no less.
+        cell_bound: half-width of one cell's interval.
+        range_error: expected |noise| of a range of half the cells; of a tree likewise.
+        range_bound: half-width of its interval.
+        widest_bound: half-width of the widest interval of a question about it; of a tree, a bound on that.
+    """
+
+    name: str
+    cells: int
+    levels: int
+    cell_deviation: float
+    cell_error: float
+    cell_bound: float
+    range_error: float
+    range_bound: float
+    widest_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class OrderForecast:
+    """What questions about so many attributes get.
+
+    Args:
+        order: number of attributes that a question names; 0 counts everybody.
+        marginals: marginals of that order.
+        cells: cells of all of them together.
+        mean_count: records in one of these cells, on average.
+        promise: ``covered`` by the opening; ``tested``, so the bound holds while positives are left; or
+            ``none``.
+        expected_error: expected |noise| of one cell, of the noisiest attribute, in records (of everybody: an
+            upper bound on it); None for tested questions, of whose error only the bound is known.
+        bound: half-width of the interval, in records: of one cell where opening covers it, else of any
+            question that cuts no bin; None where nothing is promised.
+        cut_bound: the same of questions that cut bins, whatever these hold; None where there are none, and
+            where nothing is promised.
+    """
+
+    order: int
+    marginals: int
+    cells: int
+    mean_count: float
+    promise: str
+    expected_error: float | None
+    bound: float | None
+    cut_bound: float | None = None
+
+
+def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, records: int) -> PublicState:
+    """Return the first public state of a session over a uniform table, where all noise came out as 0.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: what is measured at opening.
+        opened: what is left after it.
+        records: stated number of records.
+    """
+    domain = contract.domain
+    opening: list[OneWayMeasurement] = []
+    for name, noise in plan.marginal_noise.items():
+        cells, tree = np.full(domain[name].size, records * UNITS // domain[name].size), plan.trees.get(name)
+        if tree is None:
+            opening.append(MarginalMeasurement((name,), cells, noise))
+        else:
+            opening.append(HierarchicalMeasurement((name,), tree, tree.node_counts(cells), noise))
+    if plan.table_noise is not None:
+        cells = np.full(domain.shape, records * UNITS // domain.size)
+        opening.append(MarginalMeasurement(domain.names, cells, plan.table_noise))
+    return PublicState(
+        contract=contract,
+        ledger=opened.ledger,
+        total=Total(float(records), float(records), Total.released(plan, 0, opening).deviation),
+        opening=tuple(opening),
+        measured=(),
+        model=GraphicalDistribution.uniform(domain, float(records)),
+        plan=opened.test,
+        rounds=(False,) * len(opened.test),
+        coarsening=Coarsening.identity(domain),
+    )
+
+
+class Outlook:
+    """What an imagined state says of questions that its opening covers.
+
+    Args:
+        state: the imagined state.
+
+    Attributes:
+        state: the imagined state.
+        confidences: of the session's noises.
+        attributes: what opening measures, by attribute; empty where it measures no marginals.
+    """
+
+    def __init__(self, state: PublicState) -> None:
+        self.state = state
+        self.confidences = Confidences.in_state(state)
+        self._bounds = Bounds(state)
+        held = ((one, opening_over(state, (one.name,))) for one in state.domain)
+        self.attributes = tuple(self._attribute(one, over) for one, over in held if over is not None)
+
+    @property
+    def table_measured(self) -> bool:
+        """Opening measures the whole table in place of its attributes."""
+        return any(len(one.scope) > 1 for one in self.state.opening)
+
+    def total_error(self, confidence: float) -> float:
+        """Return how far a model's total may be from the number of records, in records.
+
+        A model's total is at least 1, which the released number may be below.
+        """
+        width = total_error_bound(self.state, confidence)
+        return width + max(0.0, 1 - (self.state.total.value - width))
+
+    def orders(self, tested_bound: float | None) -> Iterator[OrderForecast]:
+        """Yield what questions about 0, 1, 2, ... attributes get, without tests of marginals.
+
+        Args:
+            tested_bound: of single questions that are tested; None where none is.
+        """
+        domain, total = self.state.domain, self.state.total
+        error = _HALF_NORMAL * total.deviation
+        yield OrderForecast(0, 1, 1, total.value, "covered", error, self.total_error(self.confidences.alone))
+        sizes = _symmetric(domain.shape)
+        for order in range(1, len(domain) + 1):
+            marginals, cells = math.comb(len(domain), order), sizes[order]
+            promise, expected, bound = "none", None, None
+            if self.table_measured:
+                promise, (expected, bound) = "covered", self._smallest_marginal(order)
+            elif order == 1 and self.attributes:
+                promise = "covered"
+                expected = max(attribute.cell_error for attribute in self.attributes)
+                bound = max(attribute.cell_bound for attribute in self.attributes)
+            elif tested_bound is not None:
+                promise, bound = "tested", tested_bound
+            mean = total.value * marginals / cells
+            yield OrderForecast(order, marginals, cells, mean, promise, expected, bound)
+
+    def _smallest_marginal(self, order: int) -> tuple[float, float]:
+        """Return the expected |noise| of one cell of a measured table's smallest marginal, and its bound.
+
+        Its sums are the longest.
+        """
+        domain, (table,) = self.state.domain, self.state.opening
+        names = sorted(domain.names, key=lambda name: domain[name].size)[:order]
+        error = noise_error(table.noise, domain.size // domain.scope_size(names))
+        return error, self._bar(dict.fromkeys(names, (0, 0)))
+
+    def _bar(self, cells: dict[str, tuple[int, int]]) -> float:
+        """Return the half-width of the bar of a box: the first and the last cell of each attribute."""
+        width = self._bounds.half_width(LinearQuery.cells(self.state.domain, cells))
+        return math.inf if width is None else width
+
+    def _attribute(self, attribute: Attribute, measured: OneWayMeasurement) -> AttributeForecast:
+        name, cells, half = attribute.name, attribute.size, max(1, attribute.size // 2)
+        repeated, place, levels = measured.units.size // cells, 0, 1  # measured cells in one of these
+        cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
+        deviation = math.sqrt(repeated * measured.variance)
+        if isinstance(measured, HierarchicalMeasurement):
+            levels, place = measured.tree.height, int(measured.cell_variances.argmax())
+            deviation = math.sqrt(float(measured.cell_variances[place]))
+            lower = (np.arange(cells) < half).astype(np.float64)
+            cell_error = deviation * _HALF_NORMAL
+            range_error = math.sqrt(measured.weighted_variance(lower)) * _HALF_NORMAL
+        return AttributeForecast(
+            name=name,
+            cells=cells,
+            levels=levels,
+            cell_deviation=deviation,
+            cell_error=cell_error,
+            cell_bound=self._bar({name: (place, place)}),
+            range_error=range_error,
+            range_bound=self._bar({name: (0, half - 1)}),
+            widest_bound=self._widest(measured),
+        )
+
+    def _widest(self, measured: OneWayMeasurement) -> float:
+        """Return what no bar of a question about measured numbers exceeds, in records."""
+        alone, options, noise = self.confidences.alone, self.state.contract.options, measured.noise
+        if is_whole_table(measured, self.state):
+            return widest_bar(noise, measured.units.size, self.state.total.deviation, options, alone)
+        # Least squares vary no more than the cells alone; all numbers may be off at once.
+        return measured_half_width(options, noise, measured.values.size, measured.units.size, alone)
+
+
+def measured_half_width(
+    options: Options, noise: NoiseDistribution, cells: int, numbers: int, confidence: float
+) -> float:
+    """Return what the half-width of a question's bar about measured numbers is, or a bound on it, in records.
+
+    Args:
+        options: whether intervals hold for all questions at once.
+        noise: on each number, in units.
+        cells: of the question.
+        numbers: how many were measured.
+        confidence: of one noise that an interval rests on alone.
+    """
+    if options.simultaneous:
+        return simultaneous_half_width(noise, numbers, confidence)
+    return sum_half_width(noise, cells, confidence, peak=1.0)
+
+
+def _symmetric(sizes: tuple[int, ...]) -> list[int]:
+    """Return, for each order, the sum over all sets of so many attributes of the product of their sizes."""
+    sums = [1] + [0] * len(sizes)
+    for number, size in enumerate(sizes, start=1):
+        for order in range(number, 0, -1):
+            sums[order] += size * sums[order - 1]
+    return sums
+
+
+def noise_error(noise: NoiseDistribution, cells: int) -> float:
+    """Return the expected |sum| of the noises of so many cells, in records.
+
+    Gaussian: sigma sqrt(2m/pi). Laplace: a sum of m is the difference of two Gamma(m) variables, so
+    2 b Gamma(m + 1/2) / (sqrt(pi) Gamma(m)).
+    """
+    if isinstance(noise, DiscreteLaplace):
+        gammas = math.exp(math.lgamma(cells + 0.5) - math.lgamma(cells))
+        return float(noise.scale) / UNITS * 2 * gammas / math.sqrt(math.pi)
+    return math.sqrt(cells * noise_variance(noise)) * _HALF_NORMAL
