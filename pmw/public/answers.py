@@ -252,9 +252,9 @@ class Answers(Sequence[Answer]):
         places = range(len(self))[index]
         if isinstance(places, range):
             return tuple(self.take(np.array(places, dtype=np.int64)))
-        if self.asked is not None:
-            return replace(self, asked=None)[places]
-        return next(self.take(np.array([places])).each())
+        own = slice(places, places + 1)
+        columns = {name: getattr(self, name)[own] for name in COLUMNS}
+        return next(replace(self, asked=None, **columns).each())
 
     def __len__(self) -> int:
         return len(self.count)
