@@ -55,9 +55,7 @@ Workloads:
   marginals:age,sex      every cell of one table
   prefixes:age           the cumulative counts of an ordered attribute
   ranges:age             every range of an ordered attribute
-  parities:2             the parity of every two attributes
   random:1000:7          1,000 random conjunctions, drawn with seed 7
-  popular:1000:7         the same, some of them asked again and again
 """,
 )
 @click.argument("session", type=click.Path())  # or an address

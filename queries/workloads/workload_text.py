@@ -16,20 +16,12 @@ from queries.domain import Domain, require_domain
 from queries.errors import QueryError, ScopeError
 from queries.intervals import resolve_attribute
 from queries.plain_values import shown_text
-from queries.workloads.families import all_marginals, all_ranges, marginal_cells, parities, prefixes
-from queries.workloads.streams import (
-    LARGEST_EXPONENT,
-    MOST_ATTRIBUTES,
-    MOST_DISTINCT,
-    popular_conjunctions,
-    random_conjunctions,
-)
+from queries.workloads.families import all_marginals, all_ranges, marginal_cells, prefixes
+from queries.workloads.streams import MOST_ATTRIBUTES, random_conjunctions
 from queries.workloads.workload import MOST_QUERIES, Workload, is_like_number
 
 WORKLOAD_FORMS: Mapping[str, str] = {
     "marginals": "marginals:ORDER or marginals:NAME,NAME,…",
-    "parities": "parities:ORDER",
-    "popular": "popular:SIZE:SEED[:DISTINCT[:EXPONENT[:MOST_ATTRIBUTES]]]",
     "prefixes": "prefixes:NAME",
     "random": "random:SIZE:SEED[:MOST_ATTRIBUTES]",
     "ranges": "ranges:NAME",
@@ -40,7 +32,7 @@ _ITEM = re.compile(r'\s*(?:"([^"]*(?:""[^"]*)*)"|([^,:"]*))\s*')
 
 
 def parse_workload(text: str, domain: Domain) -> Workload:
-    """Return the workload that a text names; the name of every workload is such a text.
+    """Return the workload that a text names; the names of these workloads are such texts.
 
     The forms are those of ``WORKLOAD_FORMS``. A name without quotes may differ from the declared one in
     upper and lower case; it needs double quotes where it holds a comma, a colon or a double quote, or
@@ -101,8 +93,7 @@ def _parsed(text: str, domain: Domain) -> Workload:
     except ScopeError as error:
         # Names and numbers are checked by now: what is left is an attribute without order, or the size.
         code = "wrong_kind" if kind in ("prefixes", "ranges") else "too_large"
-        blamed = fields[2] if kind == "popular" and len(fields) > 2 else fields[0]
-        raise QueryError(str(error), code=code, position=blamed[0].position) from None
+        raise QueryError(str(error), code=code, position=fields[0][0].position) from None
 
 
 def _refuse_count(kind: str, fields: Sequence[_Field], position: int) -> NoReturn:
@@ -159,10 +150,6 @@ def _marginals(fields: Sequence[_Field], domain: Domain) -> Workload:
     return marginal_cells(domain, names)
 
 
-def _parities(fields: Sequence[_Field], domain: Domain) -> Workload:
-    return parities(domain, _order(fields[0], domain))
-
-
 def _prefixes(fields: Sequence[_Field], domain: Domain) -> Workload:
     return prefixes(domain, _one_attribute(fields[0], domain))
 
@@ -177,23 +164,9 @@ def _random(fields: Sequence[_Field], domain: Domain) -> Workload:
     return random_conjunctions(domain, size, seed=seed, most_attributes=most)
 
 
-def _popular(fields: Sequence[_Field], domain: Domain) -> Workload:
-    size, seed = _size(fields), _seed(fields)
-    return popular_conjunctions(
-        domain,
-        size,
-        seed=seed,
-        distinct=_whole(fields[2], "DISTINCT", 1, MOST_DISTINCT) if len(fields) > 2 else 1000,
-        exponent=_exponent(fields[3]) if len(fields) > 3 else 1.0,
-        most_attributes=_most_attributes(fields[4]) if len(fields) > 4 else 3,
-    )
-
-
 # How each kind is built, and how many fields it has at least and at most.
 _BUILDERS: Mapping[str, tuple[Callable[[Sequence[_Field], Domain], Workload], int, int]] = {
     "marginals": (_marginals, 1, 1),
-    "parities": (_parities, 1, 1),
-    "popular": (_popular, 2, 5),
     "prefixes": (_prefixes, 1, 1),
     "random": (_random, 2, 3),
     "ranges": (_ranges, 1, 1),
@@ -253,19 +226,6 @@ def _whole(field: _Field, label: str, low: int, high: int) -> int:
     if int(digits) < low:
         raise QueryError(expected, code="bad_request", position=item.position)
     return int(digits)
-
-
-def _exponent(field: _Field) -> float:
-    item = _only(field, "EXPONENT as one number", "write 1.1, not 1,1")
-    pattern = r"[0-9]{1,2}(?:\.[0-9]{1,3})?"
-    if item.is_quoted or not re.fullmatch(pattern, item.text) or float(item.text) > LARGEST_EXPONENT:
-        raise QueryError(
-            f"expected EXPONENT as a number from 0 to {LARGEST_EXPONENT} with at most 3 decimals, "
-            f"such as 1.1, got {_came(item)}",
-            code="bad_request",
-            position=item.position,
-        )
-    return float(item.text)
 
 
 def _came(item: _Item) -> str:

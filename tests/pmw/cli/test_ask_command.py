@@ -100,9 +100,7 @@ def test_many_groups_and_many_lines_are_answered_in_order(study: Path, run: Run)
         ("marginals:sex,member", "sex Female and member true", 4),
         ("prefixes:age", "age 20..23", 10),
         ("ranges:age", "age 20..23", 55),
-        ("parities:2", None, 6),
         ("random:30:7", None, 30),
-        ("popular:30:7:5", None, 30),
     ],
 )
 def test_a_workload_is_answered_line_by_line(

@@ -21,9 +21,7 @@ from queries import (
     all_marginals,
     all_ranges,
     marginal_cells,
-    parities,
     parse_workload,
-    popular_conjunctions,
     prefixes,
     random_conjunctions,
 )
@@ -57,16 +55,11 @@ def _workloads(draw: st.DrawFn, domain: Domain) -> Workload:
     ordered = not isinstance(domain[name], CategoricalAttribute)
     seed, size = draw(st.integers(-(2**66), 2**66)), draw(st.integers(0, 2**63 - 1))
     most = draw(st.integers(1, 1000))
-    exponent = draw(st.integers(0, 10_000)) / 1000
     makers: list[Callable[[], Workload]] = [
         lambda: all_marginals(domain, order),
         lambda: marginal_cells(domain, domain.names[:order]),
         lambda: marginal_cells(domain, [name]),
-        lambda: parities(domain, order),
         lambda: random_conjunctions(domain, size, seed=seed, most_attributes=most),
-        lambda: popular_conjunctions(
-            domain, size, seed=seed, distinct=1, exponent=exponent, most_attributes=most
-        ),
         *([lambda: all_ranges(domain, name), lambda: prefixes(domain, name)] if ordered else []),
     ]
     return draw(st.sampled_from(makers))()
@@ -115,14 +108,9 @@ def test_any_other_text_is_refused_as_a_question_and_nothing_else(text: str) -> 
         ("prefixes:hours per week", "prefixes:Hours per week", 10),
         ('ranges:"a,b:""c"', 'ranges:"a,b:""c"', 55),
         ("ranges:2", 'ranges:"2"', 10),
-        ("parities:2", "parities:2", 10),
         ("random:1000:7", "random:1000:7", 1000),
         ("random:1000:7:3", "random:1000:7", 1000),
         ("random:1000:7:2", "random:1000:7:2", 1000),
-        ("popular:1000:7", "popular:1000:7:1000:1", 1000),
-        ("popular:1000:7:20", "popular:1000:7:20:1", 1000),
-        ("popular:1000:7:20:0.80", "popular:1000:7:20:0.8", 1000),
-        ("popular:1000:7:20:1.1:2", "popular:1000:7:20:1.1:2", 1000),
     ],
 )
 def test_a_name_is_read_and_written_in_one_form(odd: Domain, text: str, name: str, size: int) -> None:
@@ -135,14 +123,10 @@ def test_every_kind_has_a_form_that_begins_with_it() -> None:
     assert all(form.startswith(f"{kind}:") for kind, form in WORKLOAD_FORMS.items())
 
 
-KINDS = (
-    "expected a workload of the kind marginals, parities, popular, prefixes, random, ranges, "
-    "such as marginals:2, got "
-)
+KINDS = "expected a workload of the kind marginals, prefixes, random, ranges, such as marginals:2, got "
 DECLARED = 'declared are age, sex, a,b:"c, 2, Hours per week'
 FORMS = {
     "marginals": "marginals:ORDER or marginals:NAME,NAME,…",
-    "popular": "popular:SIZE:SEED[:DISTINCT[:EXPONENT[:MOST_ATTRIBUTES]]]",
     "prefixes": "prefixes:NAME",
     "random": "random:SIZE:SEED[:MOST_ATTRIBUTES]",
 }
@@ -181,7 +165,6 @@ def _unknown(name: str, near: str) -> str:
             "prefixes:age:sex", "syntax", 13,
             _parts("prefixes", "2 parts") + "; a name with a colon stands in double quotes",
         ),
-        ("popular:1:2:3:4:5:6", "syntax", 18, _parts("popular", "6 parts")),
         (
             "prefixes:age,sex", "bad_request", 13,
             "expected one attribute, got 2 with commas between them; "
@@ -210,15 +193,13 @@ def _unknown(name: str, near: str) -> str:
         ("marginals:0", "bad_request", 10, _whole("ORDER", 1, 5, "0")),
         ("marginals:-1", "bad_request", 10, _whole("ORDER", 1, 5, "-1")),
         ("marginals:1.5", "bad_request", 10, _whole("ORDER", 1, 5, "1.5")),
-        ("parities:age", "bad_request", 9, _whole("ORDER", 1, 5, "age")),
-        ("parities:", "bad_request", 9, _whole("ORDER", 1, 5, "")),
-        ("parities:²", "bad_request", 9, _whole("ORDER", 1, 5, "²")),
-        ('parities:"2"', "bad_request", 9, _whole("ORDER", 1, 5, "2") + " in double quotes"),
         (
             "random:99999999999999999999:1", "too_large", 7,
             _whole("SIZE", 0, 2**63 - 1, "99999999999999999999"),
         ),
         ("random:9223372036854775808:1", "too_large", 7, _whole("SIZE", 0, 2**63 - 1, "9223372036854775808")),
+        ("random:²:1", "bad_request", 7, _whole("SIZE", 0, 2**63 - 1, "²")),
+        ('random:"2":1', "bad_request", 7, _whole("SIZE", 0, 2**63 - 1, "2") + " in double quotes"),
         ("random:-1:1", "bad_request", 7, _whole("SIZE", 0, 2**63 - 1, "-1")),
         ("random:1e3:1", "bad_request", 7, _whole("SIZE", 0, 2**63 - 1, "1e3")),
         (
@@ -226,16 +207,6 @@ def _unknown(name: str, near: str) -> str:
             _whole("SEED", 0, 2**64 - 1, "18446744073709551616"),
         ),
         ("random:1:1:0", "bad_request", 11, _whole("MOST_ATTRIBUTES", 1, 1_000, "0")),
-        ("popular:1:1:0", "bad_request", 12, _whole("DISTINCT", 1, 100_000, "0")),
-        ("popular:1:1:100001", "too_large", 12, _whole("DISTINCT", 1, 100_000, "100001")),
-        *(
-            (
-                f"popular:1:1:5:{exponent}", "bad_request", 14,
-                "expected EXPONENT as a number from 0 to 10 with at most 3 decimals, such as 1.1, "
-                f"got '{exponent}'",
-            )
-            for exponent in ("11", "100", "1.2345", "-1", "nan", "1e0", "", "10.001", ".5")
-        ),
     ],
 )  # fmt: skip
 def test_a_refusal_says_what_was_expected_and_where(
@@ -249,14 +220,8 @@ def test_a_refusal_says_what_was_expected_and_where(
 
 
 def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
-    small = Domain((CategoricalAttribute("b", (0, 1)),))
-    with pytest.raises(
-        QueryError, match="expected a domain with distinct=9 different conjunctions, got 2"
-    ) as caught:
-        parse_workload("popular:5:0:9", small)
-    assert (caught.value.code, caught.value.position) == ("too_large", 12)
     wide = Domain(tuple(IntegerAttribute(f"a{number}", 1, 1000) for number in range(50)))
-    for text in ("marginals:7", "marginals:50", "parities:2", "parities:50"):
+    for text in ("marginals:7", "marginals:50"):
         with pytest.raises(QueryError) as caught:
             parse_workload(text, wide)
         assert (caught.value.code, caught.value.position) == ("too_large", text.index(":") + 1)
@@ -267,7 +232,6 @@ def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
     [
         ("random:" + "9" * 500_000 + ":1", "too_large"),
         ("random:" + "0" * 500_000 + "x:1", "bad_request"),
-        ("popular:1:1:5:" + "1" * 500_000, "bad_request"),
         ('ranges:"' + "a" * 500_000, "syntax"),
         ("ranges:" + '"' * 500_001, "syntax"),
         ("ranges:" + "a" * 500_000, "unknown_attribute"),
@@ -276,7 +240,7 @@ def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
         ("ranges:" + " " * 500_000 + '"', "syntax"),
         ("x" * (2**20 + 1), "too_long"),
     ],
-    ids=range(10),
+    ids=range(9),
 )
 def test_a_huge_text_is_refused_quickly_and_in_few_words(odd: Domain, text: str, code: str) -> None:
     start = time.perf_counter()

@@ -113,7 +113,7 @@ def test_what_is_no_text_is_refused_by_its_type(people: Domain, kind: str) -> No
     assert (MARK in str(caught.value), caught.value.code, caught.value.text) == (False, "bad_request", None)
 
 
-@pytest.mark.parametrize("text", ["{}:1", "marginals:{}", "prefixes:{}", "random:{}:1", 'parities:"{}"'])
+@pytest.mark.parametrize("text", ["{}:1", "marginals:{}", "prefixes:{}", "random:{}:1"])
 def test_a_long_text_is_cut_in_a_message(people: Domain, text: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_workload(text.format("a" * 5000), people)
