@@ -259,18 +259,20 @@ def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
+    finish, told, free = SessionStore.finish, list[tuple[int | None, int]](), list[int]()
 
     def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
         if outcome.columns:
+            free.extend([len(outcome.columns)] if intent is None else ())
             told.append((outcome.charged_before, store.charge_count()))
         finish(store, intent, outcome)
 
     monkeypatch.setattr(SessionStore, "finish", noting)
     names = ("age", "hours")
-    with opened() as session:
+    with opened(seed=4) as session:
         session.answer_arrays(names, *ranges(names, 300))
-    assert told
+        session.answer_arrays(names, *ranges(names, 300, 1))
+    assert free
     assert all(before == found for before, found in told)
 
 

@@ -173,6 +173,10 @@ def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, strea
         session._engine.answer(Requests.of([keyed[0], *others, keyed[1]]))  # in several commits
         assert session.state.settled == session._engine._store.answers.settled_count() == 1050
         assert session.state.asked == 1051
+    with opened() as session:
+        session._engine.answer(Requests.of(keyed))  # in one
+        assert session.state.settled == session._engine._store.answers.settled_count() == 1
+        assert session.state.asked == 2
 
 
 # --- who pays -----------------------------------------------------------------------------------------------
