@@ -116,7 +116,7 @@ def test_an_analyst_asks_by_keyboard(
     box.fill("SELECT sex, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex")
     box.press("Control+Enter")
     page.get_by_role("heading", name="Answer", exact=True).wait_for()
-    assert page.get_by_role("img", name="Counts with their intervals").count() == 1
+    assert page.get_by_role("img", name="count with its intervals").count() == 1
     assert page.get_by_role("table", name="The answer as a table").get_by_role("row").count() == 5
     assert journey.fits()
     page.screenshot(path=tmp_path / "answer.png", full_page=True)

@@ -271,7 +271,7 @@ def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
     names = ("age", "hours")
     with opened(seed=4) as session:
         session.answer_arrays(names, *ranges(names, 300))
-        session.measure(names)
+        session.finalize()
         session.answer_arrays(names, *ranges(names, 300, 1))
     assert free
     assert all(before == found for before, found in told)
