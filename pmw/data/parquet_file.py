@@ -6,6 +6,7 @@ a declared column of such a type is refused, whatever it holds, and so is one of
 
 * times of day, JSON, VARIANT, GEOMETRY, lists, structs, maps and unions;
 * times in milliseconds: the engine multiplies them by 1,000, and some would be too large then;
+* times of 96 bits: most of what they can hold is no time;
 * decimals in more bytes than their digits need, for the rest of the bytes may say more than the digits.
 """
 
@@ -103,8 +104,9 @@ def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored |
 def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) -> None:
     if stored is None or not is_readable(kind):
         got, cure = kind.partition("(")[0], "text or numbers"
-    elif kind in TIMESTAMPS and stored.kind != "INT96" and not _in_microseconds(stored.meaning):
-        got, cure = f"{kind} in milliseconds", "times in microseconds, or as text"
+    elif kind in TIMESTAMPS and not _in_microseconds(stored.meaning):
+        unit = "96 bits" if stored.kind == "INT96" else "milliseconds"
+        got, cure = f"{kind} in {unit}", "times in microseconds, or as text"
     elif not _is_as_wide(kind, stored):
         width = f" of {stored.width} bytes" if stored.width else ""
         got, cure = f"{kind}, stored as {stored.kind}{width}", "numbers or text"

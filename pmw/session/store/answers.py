@@ -174,11 +174,11 @@ class StoredAnswers:
 
     def _read_keys(self) -> None:
         """Read the keys of answers that are new since the last look."""
-        begin = "(SELECT coalesce(max(sequence), 0) FROM blocks WHERE sequence <= ?1)"
-        where = f"WHERE sequence >= {begin} AND sequence + size - 1 > ?1 ORDER BY sequence"
+        begin = "(SELECT coalesce(max(sequence), 0) FROM blocks WHERE sequence <= :known)"
+        where = f"WHERE sequence >= {begin} AND sequence + size - 1 > :known ORDER BY sequence"
         new = list[NDArray[np.uint64]]()
         for first, size, raw in self._connection.execute(
-            f"SELECT sequence, size, keys FROM blocks {where}", (self._known,)
+            f"SELECT sequence, size, keys FROM blocks {where}", {"known": self._known}
         ):
             keys = np.frombuffer(raw, dtype="<u4").astype(np.uint64)
             if keys.size != size:

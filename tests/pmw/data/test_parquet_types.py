@@ -174,7 +174,6 @@ READ: dict[str, Column] = {
     "times in microseconds, said again": Column(INT64, LARGE, logical=times(2, False)),
     "times in microseconds with a zone": Column(INT64, LARGE, logical=times(2, True)),
     "times in nanoseconds": Column(INT64, LARGE, logical=times(3, False)),
-    "times of 96 bits": Column(INT96, JULIAN),
     "floats": Column(FLOAT, BITS[4]),
     "doubles": Column(DOUBLE, BITS[8]),
     "halves": Column(FIXED, BITS[2], logical=meaning(15), length=2),
@@ -204,6 +203,7 @@ REFUSED: dict[str, tuple[Column, str]] = {
     "times in milliseconds with a zone": (
         Column(INT64, LARGE, logical=times(1, True)), "TIMESTAMP WITH TIME ZONE in milliseconds"
     ),
+    "times of 96 bits": (Column(INT96, JULIAN), "TIMESTAMP in 96 bits"),
     "times in nanoseconds with a zone": (Column(INT64, LARGE, logical=times(3, True)), "TIMESTAMPTZ_NS"),
     "times of day": (Column(INT32, SMALL, converted=7), "TIME"),
     "JSON": (Column(BYTE_ARRAY, TEXTS, converted=19), "JSON"),
