@@ -36,7 +36,9 @@ def headings(text: str) -> set[str]:
     return {re.sub(r"[^\w\s-]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, *PROOFS, ROOT / "benchmarks" / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, *PROOFS, ROOT / "benchmarks" / "README.md"], ids=lambda path: path.name
+)
 def test_links_to_a_heading_find_it(path: Path) -> None:
     for target, name in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
         page = path.parent / target if target else path
