@@ -49,7 +49,7 @@ class Mutant(NamedTuple):
         file: below the checkout, without its suffix.
         old: a text that stands there once.
         new: what stands in its place.
-        tests: files and folders below ``tests``, without suffixes, of which one has to fail.
+        tests: files, folders, or tests of a slow file, below ``tests`` and without suffixes; one has to fail.
     """
 
     name: str
@@ -180,16 +180,16 @@ MUTANTS = tuple(Mutant(*row) for row in (
 
     # --- what an event costs
     ("no-surcharge-of-the-lattice", "pmw/privacy/budget", "l2_squared * surcharge**2 / sigma**2",
-     "l2_squared / sigma**2", "pmw/privacy/test_gaussian_dp_proof"),
+     "l2_squared / sigma**2", "pmw/privacy/test_gaussian_dp_proof::test_the_discrete_gaussian_is_no_less_private_than_its_price_says"),
     ("mu-of-a-pure-event-is-epsilon", "pmw/privacy/budget", "Fraction(4 * up * up * (1 + _MARGIN))",
-     "epsilon**2", "pmw/privacy/test_gaussian_dp_proof"),
+     "epsilon**2", "pmw/privacy/test_gaussian_dp_proof::test_the_gaussian_curve_of_a_pure_event_touches_its_corner_from_below"),
     ("mu-of-a-tiny-pure-event-is-epsilon", "pmw/privacy/budget", "Fraction(11, 7) * epsilon**2", "epsilon**2",
-     "pmw/privacy/test_gaussian_dp_proof"),
+     "pmw/privacy/test_gaussian_dp_proof::test_a_tiny_pure_event_costs_no_less_than_its_corner_says"),
     ("cap-not-held-against-delta", "pmw/privacy/budget", "<= most * (1 - _DELTA_MARGIN)", "<= most * 2",
-     "pmw/privacy/test_gaussian_dp_proof"),
+     "pmw/privacy/test_gaussian_dp_proof::test_a_budget_without_a_mu_has_no_filter_of_squares"),
     ("mu-rounded-down", "pmw/privacy/budget", "None if price is None else round_up(price, RHO_GRID)",
      "None if price is None else floor_price(price)",
-     "pmw/privacy/test_budget pmw/privacy/test_gaussian_dp_proof"),
+     "pmw/privacy/test_gaussian_dp_proof::test_gaussian_noise_costs_its_square_with_the_surcharge_rounded_up"),
     ("mu-of-a-sum-is-the-largest", "pmw/privacy/budget", "other is None else one + other",
      "other is None else max(one, other)", "pmw/privacy/test_budget pmw/session/test_charges"),
     ("rho-of-gaussian-noise-halved", "pmw/privacy/budget", "l2_squared / (2 * sigma * sigma)",
@@ -202,7 +202,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "self.price(charge) <= self.remaining + self.cap / 100", "pmw/privacy/test_filter"),
     ("no-mu-is-free", "pmw/privacy/filter",
      'raise BudgetError("expected an event that is proved in GDP, got one without a mu")',
-     "return Fraction(0)", "pmw/privacy/test_filter pmw/planning/test_filters"),
+     "return Fraction(0)", "pmw/privacy/test_gaussian_dp_proof::test_narrow_noise_has_no_mu"),
     ("charges-do-not-add", "pmw/privacy/filter", "spent=self.spent + self.price(charge)",
      "spent=max(self.spent, self.price(charge))", "pmw/privacy/test_filter"),
 
@@ -236,7 +236,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("threshold-of-a-round-that-closed", "pmw/sparse_vector/sparse",
      "SparseState(None if self.redraw else noisy,", "SparseState(noisy,", "pmw/sparse_vector/test_sparse"),
     ("vector-in-parts", "pmw/sparse_vector/sparse", "if composition is not Composition.PURE and",
-     "if composition is Composition.ZCDP and", "pmw/sparse_vector/test_sparse"),
+     "if composition is Composition.ZCDP and",
+     "pmw/privacy/test_gaussian_dp_proof::test_a_run_that_is_not_redrawn_is_one_event"),
     ("round-without-its-positive", "pmw/sparse_vector/sparse", "pure_charge(self.round_epsilon), NOTHING",
      "pure_charge(self.test.threshold_price), NOTHING", "pmw/sparse_vector/test_sparse"),
     ("value-without-noise", "pmw/sparse_vector/numeric_sparse",
@@ -285,7 +286,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "threshold_entry(tier, 0, composition).charge + positive", "positive",
      "pmw/planning/test_opening pmw/session/test_requested pmw/loop/test_questions"),
     ("open-rounds-reserve-nothing", "pmw/public/charges", "sum(map(ledger.price, prices), Fraction(0))",
-     "Fraction(0)", "pmw/session/test_requested"),
+     "Fraction(0)", "pmw/session/test_finish"),
     ("round-charges-nothing", "pmw/loop/tier", "if proposal.opens_round:", "if False:",
      "pmw/loop/test_questions pmw/session/test_charges"),
     ("positive-charges-nothing", "pmw/loop/tier", "if draws.released is not None:\n            request",
@@ -653,8 +654,9 @@ class Copy:
                 path.write_text(before)
 
     def _path(self, test: str) -> str:
-        is_folder = (self._folder / "tests" / test).is_dir()
-        return f"tests/{test}" if is_folder else f"tests/{test}.py"
+        place, colons, name = test.partition("::")
+        is_folder = (self._folder / "tests" / place).is_dir()
+        return f"tests/{place}{'' if is_folder else '.py'}{colons}{name}"
 
     def _run(self, tests: Iterable[str]) -> tuple[int, str]:
         """Run tests until one fails; return what pytest returns, and the first failure or the last line.
