@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pmw.errors import ServiceError
+from pmw.errors import DataError, ServiceError
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
@@ -113,6 +113,8 @@ def names_of(paths: Sequence[Path]) -> dict[str, Path]:
 def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -> Iterator[Service]:
     """Hold sessions open while a service runs; they are closed at the end, and their locks are let go.
 
+    Tables are read before anybody asks, so that nobody's answer waits for that.
+
     Raises:
         ServiceError: two files have the same stem, or the users file cannot be used.
         SessionLockedError: another process, such as another service, is using a session.
@@ -123,6 +125,9 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
         hosted = [
             Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()
         ]
+        for one in hosted:
+            with suppress(DataError):  # what is free is answered all the same, and the first test says why
+                one.session.read_table()
         try:
             yield Service(hosted, users, rate)
         finally:

@@ -58,7 +58,8 @@ class Account:
                 f"expected a printable name of an analyst, at most {_LONGEST_NAME} characters, got another"
             )
         if self.share is not None and not 0 <= self.share <= 1:
-            raise BudgetError(f"expected a share in [0, 1], got {float(self.share):g}")
+            outside = "above 1" if self.share > 1 else "below 0"
+            raise BudgetError(f"expected a share in [0, 1], got one {outside}")
 
     @classmethod
     def of(cls, name: str, share: Fraction | float | None) -> Account:
@@ -73,9 +74,10 @@ class Account:
         if isinstance(share, bool) or not isinstance(share, Fraction | int | float | None):
             raise BudgetError(f"expected a share in [0, 1], got a {type_name(share)}")
         try:
-            return cls(name, None if share is None else Fraction(share))
+            part = None if share is None else Fraction(share)
         except (ValueError, OverflowError):
             raise BudgetError("expected a share in [0, 1], got a number that is none") from None
+        return cls(name, part)
 
     @property
     def whole(self) -> Parts:

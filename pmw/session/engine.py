@@ -23,6 +23,7 @@ from pmw.loop import (
     batch_entries,
     draw_tests,
     forecast,
+    may_test,
     propose,
     settle,
 )
@@ -213,6 +214,15 @@ class Engine:
             self._secret = SecretState.closed(tiers)
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
+
+    def read_table(self) -> None:
+        """Read the table now, where a test may need it: else the first one does, while others wait.
+
+        Raises:
+            DataError: it cannot be read or differs.
+        """
+        if may_test(self._state):
+            self._tables()
 
     def let_go(self) -> None:
         """Let go of the table: where it is counted in a database, that is free again."""

@@ -74,6 +74,15 @@ class Session(Dialogue):
         """
         return Analyst(self, Account.of(name, share), stop)
 
+    def read_table(self) -> None:
+        """Read the table now, where a test may need it: else the first one does, while other threads wait.
+
+        Raises:
+            DataError: it cannot be read, or differs from the one that the session was opened on.
+        """
+        with self._engaged() as engine:
+            engine.read_table()
+
     def bookings(self) -> tuple[Booked, ...]:
         """Return what was charged for each analyst; the session itself comes first, with an empty name."""
         with self._engaged() as engine:

@@ -397,15 +397,23 @@ def test_records_alone_in_a_table_are_kept() -> None:
     assert as_source(nobody, domain, KEY).counts(()).total == 0
 
 
-def test_a_table_is_never_read_without_the_key_of_its_persons() -> None:
+def test_a_table_is_read_under_the_key_of_its_persons_alone() -> None:
     frame = frame_of([("ann", 1, 1)])
     for domain in (domain_of(1), Domain(ATTRIBUTES, person=Person("id"))):
         with pytest.raises(DataError, match="'id' of ids, got none"):
             as_source(frame, domain, None)
     with pytest.raises(DataError, match="number of records per person"):
         as_source(frame, Domain(ATTRIBUTES, person=Person("id")), KEY)
-    with pytest.raises(DataError, match="give the pandas table, or name the file"):
-        as_source(MemorySource.from_frame(frame, Domain(ATTRIBUTES)), domain_of(1), KEY)
+    bounded = MemorySource.from_frame(frame, domain_of(1), KEY)
+    assert as_source(bounded, domain_of(1), KEY) is bounded
+    for source, domain, key in (
+        (MemorySource.from_frame(frame, Domain(ATTRIBUTES)), domain_of(1), KEY),
+        (MemorySource.from_frame(frame, domain_of(2), KEY), domain_of(1), KEY),
+        (bounded, domain_of(1), KEY[::-1]),
+        (bounded, Domain(ATTRIBUTES), None),
+    ):
+        with pytest.raises(DataError, match="give the pandas table, or name the file"):
+            as_source(source, domain, key)
     for twice in (frame.drop(columns="id"), pd.concat([frame, frame[["id"]]], axis=1)):
         with pytest.raises(DataError, match="expected one column 'id' in the table"):
             as_source(twice, domain_of(1), KEY)

@@ -7,9 +7,18 @@ from fractions import Fraction
 import pytest
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.planning.calibration import Statistic, marginal_statistic, query_statistic, scaled_test
-from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.planning.calibration import (
+    Statistic,
+    marginal_noise,
+    marginal_statistic,
+    query_statistic,
+    scaled_test,
+    value_noise,
+)
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation, floor_price
 from pmw.privacy.filter import open_filter
+from pmw.public.answer import Basis, QuestionKind
+from pmw.public.charges import marginal_charge, quantile_entry
 from pmw.public.contract import Options, TestKind
 from pmw.sparse_vector import Sech2Test, Sides, Sparse, SparseVectorKind
 from queries import UNITS
@@ -43,6 +52,23 @@ def test_a_whole_run_costs_its_price_and_hardly_less(
     )
     spent = (limit if kind.redraw else 1) * opening + limit * positive
     assert Fraction(999, 1000) * price < spent <= price
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("records", [1, 3])
+@pytest.mark.parametrize("composition", list(Composition))
+def test_noise_costs_its_price_and_hardly_less(
+    composition: Composition, records: int, relation: NeighboringRelation
+) -> None:
+    options = Options(neighboring_relation=relation, records_per_person=records)
+    ledger = open_filter(Budget.of(1, "1e-9"), composition)
+    for part in (Fraction(1), Fraction(3, 11), Fraction(7, 3001)):
+        price = ledger.cap * part
+        marginal = marginal_charge(marginal_noise(composition, price, options), options)
+        noise = value_noise(composition, floor_price(price), options)
+        value = quantile_entry(QuestionKind(1, Basis.TESTED), noise, options).charge
+        for charge in (marginal, value):
+            assert Fraction(99_999, 100_000) * price < ledger.price(charge) <= price
 
 
 def test_statistics_move_as_neighbours_say() -> None:

@@ -79,6 +79,23 @@ def summed(session: pmw.Session, where: str, weight: str) -> tuple[float, float]
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_bars_that_hold_together_have_each_its_part_of_what_may_fail(form: str) -> None:
+    with opened(LARGE, FORMS[form]) as session:
+        session.ask_all(QUESTIONS)
+        state = session.state
+    contract = state.contract
+    surer = replace(contract, options=replace(contract.options, confidence=1 - 0.05 / 4))
+    alone, together = Bounds(state), Bounds(state, events=4)
+    expected = alone if form == "simultaneous" else Bounds(replace(state, contract=surer))
+    for where in QUESTIONS:
+        query = parse_where(where, LARGE)
+        found, wanted, narrow = (bounds.of_query(query) for bounds in (together, expected, alone))
+        assert found[:2] == pytest.approx(wanted[:2], nan_ok=True)
+        if form != "simultaneous" and not math.isnan(float(narrow.low)):
+            assert found.low < narrow.low <= narrow.high < found.high
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("domain", "questions"), [(SMALL, QUESTIONS), (LARGE, QUESTIONS + LONG)])
 def test_a_sum_of_ones_has_the_bar_of_its_count(
     form: str, domain: Domain, questions: tuple[str, ...]

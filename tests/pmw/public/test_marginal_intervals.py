@@ -19,7 +19,7 @@ from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source, Spent
 from pmw.public.bars import MarginalBars
-from pmw.public.confidences import Confidences, total_error_bound
+from pmw.public.confidences import Confidences, negative_margin, total_error_bound
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.evidence import evidence_of, is_held
 from pmw.public.state import Certificate, PublicState, Total
@@ -104,6 +104,15 @@ def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certif
     assert marginal_answer(held, PAIR, NOWHERE).source is Source.SYNTHETIC
     wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
     assert is_held(wider, PAIR)
+
+
+def test_the_rounds_of_a_session_share_what_their_threshold_noise_may_hide() -> None:
+    plan = marginal_plan(opening())
+    test = plan.sparse.test
+    for redraw, confidence in ((True, 0.98), (False, 0.9)):
+        tier = replace(plan, sparse=Sparse(test, 5, redraw=redraw))
+        assert negative_margin(tier, 0.9) == pytest.approx(test.negative_margin(confidence), rel=1e-9)
+    assert test.negative_margin(0.98) > 1.2 * test.negative_margin(0.9)
 
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pmw.errors import ServiceError, SessionLockedError
+from pmw.errors import DataError, ServiceError, SessionLockedError
 from pmw.public.export import RowPlan
 from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
+from pmw.session import table
 
 ASK = "/sessions/study/ask"
 
@@ -494,3 +495,36 @@ def test_equal_names_and_a_session_in_use_are_refused(
         pass
     with pytest.raises(ServiceError, match="same name 'study'"), hosting([study, Path("x/study.pmw")], users):
         pass
+
+
+def test_tables_are_read_before_anybody_asks(
+    study: Path, users: UsersFile, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, read = table.as_source, list[Any]()
+    monkeypatch.setattr(table, "as_source", lambda *given: read.append(given) or real(*given))
+    add("ann")
+    wide = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
+    with hosting([study], users) as service:
+        assert len(read) == 1
+        session = service.visible(users.listed()[0])[0].session
+        before = session.state.ledger.spent
+        session.ask(wide)  # which is tested
+        assert session.state.ledger.spent > before
+        assert len(read) == 1
+        session.finalize()
+    with hosting([study], users):
+        assert len(read) == 1  # nothing is tested any more
+
+
+def test_without_its_table_a_session_is_served_and_the_first_test_says_so(
+    study: Path, users: UsersFile, add: Any
+) -> None:
+    add("ann")
+    (study.parent / "people.csv").rename(study.parent / "moved.csv")
+    with hosting([study], users) as service:
+        session = service.visible(users.listed()[0])[0].session
+        assert session.ask("age >= 30").interval is not None
+        with pytest.raises(DataError, match="no such file"):
+            session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")
+        (study.parent / "moved.csv").rename(study.parent / "people.csv")
+        session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")

@@ -336,9 +336,16 @@ def test_a_name_is_printable_and_short(opened: Opener, name: Any) -> None:
         session.analyst(name)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1, math.nan, math.inf, True, "0.5"])
-def test_a_share_is_a_part(opened: Opener, share: Any) -> None:
-    with opened() as session, pytest.raises(BudgetError, match="expected a share"):
+@pytest.mark.parametrize(
+    ("share", "got"),
+    [
+        (-0.1, "one below 0"), (1.1, "one above 1"), (Fraction(10**400), "one above 1"), (5, "one above 1"),
+        (math.nan, "a number that is none"), (math.inf, "a number that is none"), (True, "a bool"),
+        ("0.5", "a str"),
+    ],
+)  # fmt: skip
+def test_a_share_is_a_part(opened: Opener, share: Any, got: str) -> None:
+    with opened() as session, pytest.raises(BudgetError, match=rf"^expected a share in \[0, 1\], got {got}$"):
         session.analyst("ann", share)
 
 

@@ -213,6 +213,22 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
 
 
+@pytest.mark.parametrize("share", [Fraction(1, 10), Fraction(1, 5)])
+def test_what_is_measured_unasked_stays_within_a_share(
+    opened: Opened, stream: list[LinearQuery], share: Fraction
+) -> None:
+    with opened() as session:
+        ann = session.analyst("ann", share)
+        ann.ask_all(stream[:DUE])
+        assert session.state.settled == DUE
+        assert ann.budget().spent > share / 2
+        told = StoredAnswers(session._engine._store, session.domain)
+        assert plan_spare(session.state, told, {"ann": None})  # it would be, if the cap alone did bind
+        ann.ask(stream[600])
+        assert not requested(session)
+        assert ann.budget().spent <= share
+
+
 class Told:
     """One question of each of two analysts about every pair; of one of them ten times as many."""
 

@@ -321,6 +321,7 @@ def test_an_offline_release_keeps_as_many_records() -> None:
     release = pmw.fit_workload(FRAME, DOMAIN, [("sex", "visit")], epsilon=1000, options=options)
     expected = np.minimum(FRAME["patient"].value_counts(), 2).sum()
     assert release.state.total.value == pytest.approx(expected, abs=1)
+    assert "(of the records kept: at most 2 of each patient)" in release.answer("").sentence()
     assert "at most 2 records are kept" in guarantee(
         pmw.fit_workload(FRAME, DOMAIN, [("sex",)], epsilon=1).state.contract
     )

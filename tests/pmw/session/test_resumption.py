@@ -169,14 +169,16 @@ def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
     assert len(set(seeds)) == len(seeds) == 4  # the opening's too
 
 
-def test_a_batch_is_written_only_after_the_charges_that_its_state_was_made_of(
+def test_what_is_written_goes_on_from_the_charges_that_its_state_was_made_of(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
+    finish, told = SessionStore.finish, list[tuple[str, int | None, int]]()
 
     def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        if intent is not None:
-            told.append((outcome.charged_before, store.charge_count()))
+        if intent is not None or outcome.columns:
+            newer = "newer answers" if outcome.are_newer else "free answers"
+            kind = newer if intent is None else "a batch" if outcome.columns else "a release"
+            told.append((kind, outcome.charged_before, store.charge_count()))
         finish(store, intent, outcome)
 
     monkeypatch.setattr(SessionStore, "finish", noting)
@@ -184,23 +186,35 @@ def test_a_batch_is_written_only_after_the_charges_that_its_state_was_made_of(
         with pmw.resume_session(path) as session:
             session.ask(five(low))
             session.ask(boxed("a", "b", low=low))
-    assert len(told) >= 3
-    assert all(before == found for before, found in told)
-    assert len({found for _, found in told}) > 1
-
-
-def test_a_release_is_written_only_after_the_charges_that_its_state_was_made_of(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
-
-    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        if intent is not None:
-            told.append((outcome.charged_before, store.charge_count()))
-        finish(store, intent, outcome)
-
-    monkeypatch.setattr(SessionStore, "finish", noting)
+            session.ask(boxed("c", low=low))
     with pmw.resume_session(path) as session:
         session.measure(("a", "b"))
-    assert told
-    assert all(before == found for before, found in told)
+        session.ask(boxed("a", "b"))
+    assert {kind for kind, *_ in told} == {"a batch", "a release", "free answers", "newer answers"}
+    assert all(before == found for _, before, found in told)
+    assert len({found for *_, found in told}) > 2
+
+
+@pytest.mark.parametrize("kind", ["tests", "requested"])
+def test_of_what_could_not_be_kept_nothing_is_seen_and_the_next_question_finishes_it(
+    path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        raise pmw.StoreError("no room")
+
+    with pmw.resume_session(path) as session:
+        before = session.state
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "finish", failing)
+            with pytest.raises(pmw.StoreError, match="no room"):
+                session.measure(("a", "b")) if kind == "requested" else session.ask(five(0))
+            assert session.state is before
+        with closing(SessionStore.open(path)) as store:
+            waiting = store.pending()
+        assert waiting is not None
+        assert waiting.kind == kind
+        session.ask(boxed("c"))  # which is free
+        with closing(SessionStore.open(path)) as store:
+            assert (store.last_intent(), store.pending()) == (waiting.id, None)
+        assert session.state.ledger.spent > before.ledger.spent
+        assert session.verify().holds

@@ -14,6 +14,7 @@ import pytest
 from pmw.errors import SessionCorruptError
 from pmw.session.store import (
     AnswerColumns,
+    CertificateRow,
     LedgerRow,
     MeasurementRow,
     Outcome,
@@ -22,6 +23,7 @@ from pmw.session.store import (
     columns_of,
 )
 from pmw.session.store.chain import Chain
+from pmw.session.store.rows import COLUMNS, SEALED
 from tests.pmw.session.stored import answer_to_request, newest_answer, tamper
 
 CONTRACT = '"the contract"'
@@ -330,6 +332,48 @@ def test_damage_of_any_answer_is_found(path: Path, column: str, number: int) -> 
         ]
         for use in uses:
             with pytest.raises(SessionCorruptError, match=DAMAGED):
+                use()
+
+
+OTHER = "CASE typeof({0}) WHEN 'text' THEN {0} || ' ' WHEN 'integer' THEN {0} + 1 ELSE zeroblob(16) END"
+SEALED_COLUMNS = [(table, column) for table in SEALED for column in (*COLUMNS[table], "checksum")]
+
+
+@pytest.mark.parametrize(("table", "column"), SEALED_COLUMNS)
+def test_a_row_that_no_link_covers_is_compared_with_its_checksum(path: Path, table: str, column: str) -> None:
+    with closing(SessionStore.open(path)) as store:
+        store.take_over()
+        store.finish(
+            None,
+            Outcome(
+                meta={"data": '"here"'},
+                secrets={"threshold": b"1"},
+                certificates=[CertificateRow("[]", 1, 5, bytes(8))],
+                repeats=[("bob", "{3}")],
+            ),
+        )
+        assert store.is_whole()
+    which = {"meta": "WHERE key = 'data'", "requests": "WHERE request = 'r8'"}.get(table, "")
+    execute(path, f"UPDATE {table} SET {column} = {OTHER.format(column)} {which}")
+    altered = DAMAGED + f"(a row of its {table} was altered|requests of its answers are not there)"
+    with closing(SessionStore.open(path)) as store:
+        uses: list[Callable[[], object]] = [
+            store.is_whole,
+            lambda: store.copy_public(path.with_name("copy"), path.with_name("copy")),
+        ]
+        if table != "requests":  # of those whose answers drew no noise their number is looked at
+            uses.append(store.take_over)
+        reads: dict[str, Callable[[], object]] = {
+            "meta": lambda: store.meta("data"),
+            "secrets": lambda: store.secret("threshold"),
+            "requests": lambda: store.answers.by_request_ids(["r8"]),
+        }
+        if table in reads and column != COLUMNS[table][0]:  # else it is not found
+            uses.append(reads[table])
+        if table == "certificates":
+            uses.append(store.certificates)
+        for use in uses:
+            with pytest.raises(SessionCorruptError, match=altered):
                 use()
 
 

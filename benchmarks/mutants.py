@@ -1,0 +1,682 @@
+"""Mutants: a line on which privacy rests is made wrong, one at a time, and a test has to fail for it.
+
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.mutants [--first N] [--last N] [--only NAME …] [--workers 1]
+
+prints JSON lines: one for each mutant, then how many there were of each outcome. It works in a copy of the
+checkout: for each mutant one text of a file is replaced, and its tests run until one fails.
+
+* ``killed``: a test failed that passes where nothing is replaced.
+* ``survived``: all passed. A better test is missing, unless the mutant does what the code did.
+* ``not found``: the text stands in the file not once but never or often; nothing was tried.
+* ``broken``: its tests could not be run, or fail in any case.
+* ``hung``: they ran past the limit.
+
+The exit code is 0 where every mutant was killed, else 1.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import py_compile
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.runner import parser, pin_threads, tell
+
+_ROOT = Path(__file__).parent.parent
+_LEFT_OUT = (".*", "__pycache__", "build", "dist")  # of the copy
+_LIMIT = 900.0  # seconds of a mutant's tests
+_TOLD = 200  # characters
+_PASSED, _FAILED = 0, 1  # what pytest returns
+
+
+class Mutant(NamedTuple):
+    """A wrong line.
+
+    Attributes:
+        name: what is wrong.
+        file: below the checkout, without its suffix.
+        old: a text that stands there once.
+        new: what stands in its place.
+        tests: files, folders, or tests of a slow file, below ``tests`` and without suffixes; one has to fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+# fmt: off
+MUTANTS = tuple(Mutant(*row) for row in (
+    # --- persons: at most K records of each, whatever else is in the table
+    ("k-plus-1", "pmw/data/people", "order[ranks >= limit]", "order[ranks > limit]", "pmw/data/test_people"),
+    ("crowded-from-k-plus-2", "pmw/data/people", "np.append(counts > limit,", "np.append(counts > limit + 1,",
+     "pmw/data/test_people"),
+    ("order-without-a-key", "pmw/data/people", "mixed = keys.copy()", "mixed = np.zeros_like(keys)",
+     "pmw/data/test_people"),
+    ("one-hash-of-ids", "pmw/data/people", "key.hex()[16:32])", "key.hex()[:16])", "pmw/data/test_people"),
+    ("known-key-of-ids", "pmw/data/people", "(key.hex()[:16], key.hex()[16:32])", "('0' * 16, '1' * 16)",
+     "pmw/data/test_people"),
+    ("empty-ids-are-persons", "pmw/data/people", 'named | empty if self._person.empty == "person" else named',
+     "named | empty", "pmw/data/test_people"),
+    ("ids-beyond-63-bits", "pmw/data/people", " or kind == np.uint64:", ":", "pmw/data/test_id_columns"),
+    ("hash-pairs-not-told-apart", "pmw/data/people", "if np.array_equal(seconds[numbers], hashes[1]):",
+     "if True:", "pmw/data/test_people"),
+    ("ties-not-resolved", "pmw/data/people", "if all(np.array_equal(word[before], word[after])",
+     "if True or all(np.array_equal(word[before], word[after])", "pmw/data/test_people"),
+    ("buckets-not-bounded", "pmw/data/intake", "self._keep(_people(self._domain, rows))",
+     "self._kept.add(pack(self._domain, _people(self._domain, rows).records.columns))",
+     "pmw/data/test_memory_limit pmw/data/test_people"),
+    ("twice-k-are-kept", "pmw/data/intake", "self._most = person.records", "self._most = 2 * person.records",
+     "pmw/data/test_people"),
+    ("malformed-lines-are-persons", "pmw/data/intake", "return domain.person is None and all(", "return all(",
+     "pmw/data/test_people"),
+    ("ids-of-any-pandas-type", "pmw/data/intake", "if person is not None and ids is not None:", "if False:",
+     "pmw/data/test_id_columns pmw/data/test_people"),
+    ("ids-of-any-engine-type", "pmw/data/engine_columns", "if kind.upper().startswith(_NO_IDS):", "if False:",
+     "pmw/data/test_id_columns"),
+    ("wide-decimals-are-empty", "pmw/data/engine_columns",
+     'text = f"TRY_CAST({value} AS VARCHAR)"\n        return f"coalesce({text}, CASE WHEN ',
+     'text = f"TRY_CAST({value} AS VARCHAR)"\n        return f"coalesce({text}, CASE WHEN false AND ',
+     "pmw/data/test_id_columns pmw/data/test_parquet_types"),
+    ("another-bounding-is-taken", "pmw/data/memory", "(bound.person, bound.key) == (person, key)", "True",
+     "pmw/data/test_people"),
+    ("fingerprint-of-kept-records", "pmw/data/memory", "packed_digest(self._records) if own is None else own",
+     "packed_digest(self._records)", "pmw/data/test_people pmw/session/test_people"),
+    ("public-count-with-persons", "pmw/public/contract", " and self.person_column is None", "",
+     "pmw/public/test_contract pmw/session/test_people"),
+    ("persons-counted-inside", "pmw/data/engine_source", "if domain.person is not None:", "if False:",
+     "pmw/data/test_id_columns pmw/data/test_engine_source"),
+
+    # --- counting inside a database
+    ("dropped-records-counted", "pmw/data/engine_source", 'f"c{place} >= 0"', 'f"c{place} >= -1"',
+     "pmw/data/test_engine_source"),
+    ("cast-before-clipping", "pmw/data/engine_source",
+     'f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"', 'f"CAST({number} AS bigint)"',
+     "pmw/data/test_engine_source"),
+    ("fingerprint-without-pairs", "pmw/data/engine_source", "        if sums:", "        if False:",
+     "pmw/data/test_engine_source"),
+    ("several-snapshots", "pmw/data/duckdb_file", 'self._connection.execute("BEGIN TRANSACTION")', "pass",
+     "pmw/data/test_duckdb_file pmw/data/test_engine_source"),
+    ("text-of-the-engine", "pmw/data/duckdb_file", 'told = "its table could not be read"',
+     'told = str(__import__("sys").exc_info()[1])', "pmw/data/test_duckdb_file pmw/data/test_engine_source"),
+    ("extensions-are-loaded", "pmw/data/duckdb_file", '"autoload_known_extensions": False',
+     '"autoload_known_extensions": True', "pmw/data/test_duckdb_file"),
+
+    # --- sensitivities
+    ("question-of-one-record", "pmw/public/charges", "return options.records_per_person * UNITS",
+     "return UNITS", "pmw/planning/test_opening"),
+    ("l1-of-one-record", "pmw/public/charges", "moves * options.records_per_person * UNITS", "moves * UNITS",
+     "pmw/planning/test_opening"),
+    ("l1-replaces-as-it-adds", "pmw/public/charges", "else 2\n    return moves", "else 1\n    return moves",
+     "pmw/planning/test_opening"),
+    ("l2-of-k", "pmw/public/charges", "moves * (options.records_per_person * UNITS) ** 2",
+     "moves * options.records_per_person * UNITS**2", "pmw/planning/test_opening"),
+    ("l2-replaces-as-it-adds", "pmw/public/charges", "else 2\n    return Fraction(",
+     "else 1\n    return Fraction(", "pmw/planning/test_opening"),
+    ("tree-charged-as-one-level-in-l1", "pmw/public/charges", "levels * l1_sensitivity(options)",
+     "l1_sensitivity(options)", "pmw/planning/test_opening"),
+    ("tree-charged-as-one-level-in-l2", "pmw/public/charges", "levels * l2_squared_sensitivity(options)",
+     "l2_squared_sensitivity(options)", "pmw/planning/test_opening"),
+    ("number-charged-for-one-record", "pmw/public/charges", "moved = query_sensitivity(options)",
+     "moved = UNITS", "pmw/planning/test_error_quantiles pmw/planning/test_opening"),
+    ("question-tests-of-one-record", "pmw/planning/calibration",
+     "query_sensitivity(options), options.expected_queries", "2**20, options.expected_queries",
+     "pmw/planning/test_calibration pmw/session/test_charges"),
+    ("marginal-tests-of-one-record", "pmw/planning/calibration", "l1_sensitivity(options), expected)",
+     "2**20, expected)", "pmw/planning/test_calibration"),
+    ("distances-are-monotone", "pmw/planning/calibration", "self.sides is Sides.TWO_THRESHOLDS",
+     "self.sides is not Sides.TWO_SIDED", "pmw/planning/test_calibration"),
+    ("doubled-distance", "pmw/loop/marginals", "int(np.abs(counts * UNITS - model_units).sum())",
+     "int(2 * np.abs(counts * UNITS - model_units).sum())", "pmw/loop/test_marginals"),
+
+    # --- scales
+    ("laplace-scale-rounded-down", "pmw/planning/calibration", "Fraction(math.ceil(l1 / price))",
+     "Fraction(math.floor(l1 / price))", "pmw/planning/test_calibration"),
+    ("gaussian-scale-halved", "pmw/planning/calibration", "_sqrt_up(squared / (2 * price))",
+     "_sqrt_up(squared / (8 * price))", "pmw/planning/test_calibration"),
+    ("gaussian-surcharge-not-in-the-scale", "pmw/planning/calibration",
+     "while (gaussian_mu_squared(squared, sigma) or 0) > price:", "while False:",
+     "pmw/planning/test_calibration"),
+    ("value-noise-of-one-record", "pmw/planning/calibration", "price, query_sensitivity(options), options",
+     "price, 2**20, options", "pmw/planning/test_calibration"),
+    ("marginal-noise-of-one-record", "pmw/planning/calibration",
+     "floor_price(price), l1_sensitivity(options)", "floor_price(price), 2**20",
+     "pmw/planning/test_calibration"),
+    ("all-positives-at-the-price-of-one", "pmw/planning/calibration", " * (1 if kind.redraw else limit)", "",
+     "pmw/planning/test_calibration"),
+    ("sech2-positives-at-the-price-of-one", "pmw/planning/calibration",
+     "floor_price((tests - threshold) / limit)", "floor_price(tests - threshold)",
+     "pmw/planning/test_calibration"),
+    ("choice-at-twice-its-price", "pmw/planning/calibration", "root_down(8 * price)", "root_down(16 * price)",
+     "pmw/research/offline"),
+    ("offline-marginal-chosen-at-one-unit", "pmw/research/offline/rounds",
+     "l1_sensitivity(options), selection", "2**20, selection", "pmw/research/offline"),
+    ("offline-question-chosen-at-one-unit", "pmw/research/offline/rounds",
+     "query_sensitivity(options), selection", "2**20, selection", "pmw/research/offline"),
+    ("geometric-half-as-wide", "pmw/privacy/noise", "(remainder + high * whole) // low",
+     "(remainder + high * whole) // (2 * low)", "pmw/privacy/test_noise"),
+    ("geometric-array-half-as-wide", "pmw/privacy/noise", "_geometric_e(count, bits)) // low",
+     "_geometric_e(count, bits)) // (2 * low)", "pmw/privacy/test_noise"),
+    ("zero-counts-twice", "pmw/privacy/noise", "if not (negative and size == 0):", "if True:",
+     "pmw/privacy/test_noise"),
+    ("gaussian-narrower", "pmw/privacy/noise", "distance * distance, 2 * high * high",
+     "distance * distance, high * high", "pmw/privacy/test_noise"),
+    ("bits-again-and-again", "pmw/privacy/random_bits", "self._counter += 1", "self._counter = 1",
+     "pmw/privacy/test_random_bits"),
+
+    # --- what an event costs
+    ("no-surcharge-of-the-lattice", "pmw/privacy/budget", "l2_squared * surcharge**2 / sigma**2",
+     "l2_squared / sigma**2", "pmw/privacy/test_gaussian_dp_proof"),
+    ("mu-of-a-pure-event-is-epsilon", "pmw/privacy/budget", "Fraction(4 * up * up * (1 + _MARGIN))",
+     "epsilon**2", "pmw/privacy/test_gaussian_dp_proof"),
+    ("mu-of-a-tiny-pure-event-is-epsilon", "pmw/privacy/budget", "Fraction(11, 7) * epsilon**2", "epsilon**2",
+     "pmw/privacy/test_gaussian_dp_proof::test_a_tiny_pure_event_costs_no_less_than_its_corner_says"),
+    ("cap-not-held-against-delta", "pmw/privacy/budget", "<= most * (1 - _DELTA_MARGIN)", "<= most * 2",
+     "pmw/privacy/test_gaussian_dp_proof::test_a_budget_without_a_mu_has_no_filter_of_squares"),
+    ("mu-rounded-down", "pmw/privacy/budget", "None if price is None else round_up(price, RHO_GRID)",
+     "None if price is None else floor_price(price)", "pmw/privacy/test_gaussian_dp_proof"),
+    ("mu-of-a-sum-is-the-largest", "pmw/privacy/budget", "other is None else one + other",
+     "other is None else max(one, other)", "pmw/privacy/test_budget pmw/session/test_charges"),
+    ("rho-of-gaussian-noise-halved", "pmw/privacy/budget", "l2_squared / (2 * sigma * sigma)",
+     "l2_squared / (4 * sigma * sigma)", "pmw/privacy/test_budget"),
+    ("pure-event-of-bounded-range", "pmw/privacy/budget", "epsilon * epsilon / 2, RHO_GRID",
+     "epsilon * epsilon / 8, RHO_GRID", "pmw/privacy/test_budget"),
+    ("cap-of-zcdp-1-percent-over", "pmw/privacy/budget", "safe = rho * (1 -",
+     "safe = rho * (Decimal('1.01') -", "pmw/privacy/test_budget"),
+    ("filter-1-percent-over", "pmw/privacy/filter", "self.price(charge) <= self.remaining",
+     "self.price(charge) <= self.remaining + self.cap / 100", "pmw/privacy/test_filter"),
+    ("no-mu-is-free", "pmw/privacy/filter",
+     'raise BudgetError("expected an event that is proved in GDP, got one without a mu")',
+     "return Fraction(0)", "pmw/privacy/test_gaussian_dp_proof::test_narrow_noise_has_no_mu"),
+    ("charges-do-not-add", "pmw/privacy/filter", "spent=self.spent + self.price(charge)",
+     "spent=max(self.spent, self.price(charge))", "pmw/privacy/test_filter"),
+
+    # --- sparse vectors
+    ("positive-at-the-monotone-rate", "pmw/sparse_vector/noisy_comparison",
+     "(1 if self.monotone else 2) * self.sensitivity", "self.sensitivity",
+     "pmw/sparse_vector/test_noisy_comparison pmw/sparse_vector/test_sparse"),
+    ("threshold-at-half-its-price", "pmw/sparse_vector/noisy_comparison",
+     'for only one is shifted."""\n        return self.sensitivity',
+     'for only one is shifted."""\n        return self.sensitivity / 2',
+     "pmw/sparse_vector/test_noisy_comparison pmw/sparse_vector/test_sparse"),
+    ("sech2-has-a-mu", "pmw/sparse_vector/noisy_comparison",
+     "return replace(pure_charge(self.positive_price), mu_squared=None)",
+     "return pure_charge(self.positive_price)", "pmw/sparse_vector/test_sech2"),
+    ("sech2-exponential-threshold-by-its-square", "pmw/sparse_vector/noisy_comparison",
+     "Charge(self.threshold_price, round_up(self.threshold_price, RHO_GRID))",
+     "pure_charge(self.threshold_price)", "pmw/sparse_vector/test_sech2"),
+    ("tests-without-noise", "pmw/sparse_vector/noisy_comparison",
+     "compared + self.query_noise.sample_array(bits, len(values)) >= limits", "compared >= limits",
+     "pmw/sparse_vector/test_noisy_comparison pmw/sparse_vector/test_sparse"),
+    ("one-draw-for-all-tests", "pmw/sparse_vector/noisy_comparison",
+     "self.query_noise.sample_array(bits, len(values)) >= limits", "self.query_noise.sample(bits) >= limits",
+     "pmw/sparse_vector/test_noisy_comparison pmw/sparse_vector/test_sparse"),
+    ("one-draw-for-both-thresholds", "pmw/sparse_vector/noisy_comparison",
+     "NoisyThreshold(upper, self.threshold_noise.sample(bits))", "NoisyThreshold(upper, upper)",
+     "pmw/sparse_vector/test_noisy_comparison"),
+    ("outcomes-behind-a-positive", "pmw/sparse_vector/sparse", "return None, outcomes[: positives[0] + 1]",
+     "return None, outcomes", "pmw/sparse_vector/test_sparse"),
+    ("one-positive-more", "pmw/sparse_vector/sparse", "if state.positives >= self.update_limit:",
+     "if state.positives > self.update_limit:", "pmw/sparse_vector/test_sparse"),
+    ("threshold-of-a-round-that-closed", "pmw/sparse_vector/sparse",
+     "SparseState(None if self.redraw else noisy,", "SparseState(noisy,", "pmw/sparse_vector/test_sparse"),
+    ("vector-in-parts", "pmw/sparse_vector/sparse", "if composition is not Composition.PURE and",
+     "if composition is Composition.ZCDP and",
+     "pmw/privacy/test_gaussian_dp_proof::test_a_run_that_is_not_redrawn_is_one_event"),
+    ("round-without-its-positive", "pmw/sparse_vector/sparse", "pure_charge(self.round_epsilon), NOTHING",
+     "pure_charge(self.test.threshold_price), NOTHING", "pmw/sparse_vector/test_sparse"),
+    ("value-without-noise", "pmw/sparse_vector/numeric_sparse",
+     "int(values[len(outcomes) - 1]) + self.value_noise.sample(bits)", "int(values[len(outcomes) - 1])",
+     "pmw/sparse_vector/test_numeric_sparse pmw/loop/test_questions"),
+
+    # --- draws
+    ("total-without-noise", "pmw/loop/opening", "total += plan.total_noise.sample(bits)",
+     "plan.total_noise.sample(bits)", "pmw/loop/test_opening"),
+    ("one-draw-for-an-opening-marginal", "pmw/loop/opening",
+     "counts * UNITS + noise.sample_array(bits, counts.size)", "counts * UNITS + noise.sample(bits)",
+     "pmw/loop/test_opening"),
+    ("one-draw-for-a-tree", "pmw/loop/opening", "noise.sample_array(bits, tree.nodes)", "noise.sample(bits)",
+     "pmw/loop/test_opening"),
+    ("table-without-noise", "pmw/loop/opening",
+     "plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)",
+     "0 * plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)", "pmw/loop/test_opening"),
+    ("one-draw-for-a-bought-marginal", "pmw/loop/marginals",
+     "plan.noise.sample_array(bits, measured.size).reshape(measured.shape)", "plan.noise.sample(bits)",
+     "pmw/loop/test_marginals pmw/loop/test_measured_numbers"),
+    ("requested-without-noise", "pmw/loop/requested", "counts * UNITS + noise)",
+     "counts * UNITS + 0 * noise)", "pmw/loop/test_requested"),
+    ("requested-with-half-its-noise", "pmw/loop/requested", "counts * UNITS + noise)",
+     "counts * UNITS + noise // 2)", "pmw/loop/test_requested"),
+    ("one-draw-for-a-requested-marginal", "pmw/loop/requested",
+     "requested.noise.sample_array(bits, counts.size).reshape(counts.shape)",
+     "np.full(counts.shape, requested.noise.sample(bits))", "pmw/loop/test_requested"),
+    ("quantile-without-noise", "pmw/loop/error_quantiles", "error + request.noise.sample(bits)", "error",
+     "pmw/loop/test_error_quantiles"),
+    ("one-draw-for-all-quantiles", "pmw/loop/error_quantiles", "request.noise.sample(bits)",
+     "request.noise.sample(BitSource(bits._seed))", "pmw/loop/test_error_quantiles"),
+    ("threshold-noise-of-another-record", "pmw/loop/loop", "if proposal.opens_round != (noisy is None):",
+     "if False:", "pmw/loop/test_loop pmw/loop/test_questions"),
+    ("threshold-outlives-the-last-positive", "pmw/loop/tier",
+     "after.noisy if after.positives < self.plan.update_limit else None", "after.noisy",
+     "pmw/loop/test_questions pmw/session/test_engine"),
+
+    # --- what is charged and reserved
+    ("total-charges-nothing", "pmw/public/charges", "if plan.total_noise is not None:", "if False:",
+     "pmw/planning/test_opening"),
+    ("table-charges-nothing", "pmw/public/charges", "if plan.table_noise is not None:", "if False:",
+     "pmw/planning/test_opening pmw/session/test_charges"),
+    ("positive-charges-its-test-alone", "pmw/public/charges", "charges(composition)[1] + measured",
+     "charges(composition)[1]", "pmw/session/test_charges"),
+    ("round-reserved-without-its-threshold", "pmw/public/charges",
+     "threshold_entry(tier, 0, composition).charge + positive", "positive",
+     "pmw/planning/test_opening pmw/session/test_requested pmw/loop/test_questions"),
+    ("open-rounds-reserve-nothing", "pmw/public/charges", "sum(map(ledger.price, prices), Fraction(0))",
+     "Fraction(0)", "pmw/session/test_finish"),
+    ("round-charges-nothing", "pmw/loop/tier", "if proposal.opens_round:", "if False:",
+     "pmw/loop/test_questions pmw/session/test_charges"),
+    ("positive-charges-nothing", "pmw/loop/tier", "if draws.released is not None:\n            request",
+     "if False:\n            request", "pmw/loop/test_questions pmw/session/test_charges"),
+    ("test-beyond-the-cap", "pmw/loop/tier", "return state.ledger.allows(self.reserved(state))",
+     "return True", "pmw/loop/test_questions pmw/session/test_accounts"),
+    ("test-in-a-closed-session", "pmw/loop/tier", "if state.closed or state.positives", "if state.positives",
+     "pmw/session/test_sealed_session pmw/session/test_session"),
+    ("requested-charges-nothing", "pmw/session/releases", "return (self.batch.entry(options),)", "return ()",
+     "pmw/session/test_requested"),
+    ("quantiles-charge-nothing", "pmw/session/releases", "tuple(one.entry(options) for one in self.batch)",
+     "()", "pmw/session/test_error_quantiles"),
+    ("one-quantile-of-several-charges", "pmw/session/releases",
+     "tuple(one.entry(options) for one in self.batch)", "tuple(one.entry(options) for one in self.batch[:1])",
+     "pmw/session/test_error_quantiles"),
+    ("one-quantile-of-several-reserves", "pmw/session/releases",
+     "reduce(add, (entry.charge for entry in release.entries(options)))",
+     "release.entries(options)[0].charge", "pmw/session/test_error_quantiles"),
+    ("quantiles-beyond-their-share", "pmw/planning/error_quantiles", "ledger.cap * SHARE - spent",
+     "ledger.cap * SHARE", "pmw/planning/test_error_quantiles pmw/session/test_error_quantiles"),
+
+    # --- fairness: nobody spends what is not theirs
+    ("repeats-counted", "pmw/session/repeats",
+     "np.where(were_settled, AGAIN, np.where(settle, FIRST, UNSETTLED))",
+     "np.where(settle, FIRST, UNSETTLED)", "pmw/session/test_fairness"),
+    ("newer-answers-counted", "pmw/session/repeats",
+     "np.where(stored.were_settled[places], AGAIN, UNSETTLED)",
+     "np.where(stored.were_settled[places], FIRST, UNSETTLED)", "pmw/session/test_fairness"),
+    ("readers-counted", "pmw/session/accounts", "return self.share is None or may_test(limited)",
+     "return True", "pmw/session/test_fairness"),
+    ("untested-counted", "pmw/session/accounts", "return _ARE_HELD[answers.source] & self.may_pay(limited)",
+     "return np.full(len(answers), self.may_pay(limited))", "pmw/session/test_fairness"),
+    ("readers-release-what-is-due", "pmw/session/engine",
+     "settled != self._looked_at and account.may_pay(self.limited(account))", "settled != self._looked_at",
+     "pmw/session/test_fairness"),
+    ("due-by-all-answers", "pmw/loop/finishing", "if not is_due(state.settled)", "if not is_due(state.asked)",
+     "pmw/session/test_fairness pmw/session/test_spare"),
+    ("quantiles-due-by-all-answers", "pmw/session/releases", "if not is_due(state.settled)",
+     "if not is_due(state.asked)", "pmw/session/test_fairness pmw/session/test_error_quantiles"),
+    ("spare-booked-to-nobody", "pmw/session/engine", "self._release(*spare)",
+     "self._release(spare[0], SESSION.whole)", "pmw/session/test_fairness"),
+    ("spare-booked-in-equal-parts", "pmw/loop/finishing", "(name, Fraction(own, count))",
+     "(name, Fraction(1, len(paying)))", "pmw/session/test_fairness"),
+    ("share-not-looked-at-by-spare", "pmw/session/accounts",
+     "None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))", "None",
+     "pmw/session/test_fairness"),
+    ("room-of-payers-not-looked-at", "pmw/loop/finishing", "if price * own <= room[name] * count", "if True",
+     "pmw/session/test_fairness"),
+    ("no-test-kept-of-a-share", "pmw/loop/finishing", "max(one.share * reserve, test)", "one.share * reserve",
+     "pmw/session/test_fairness"),
+    ("parts-of-no-whole", "pmw/public/charges", "if sum(parts) != 1 or", "if", "pmw/session/test_fairness"),
+    ("share-does-not-bind", "pmw/session/accounts", "if account.share is None:", "if True:",
+     "pmw/session/test_accounts"),
+    ("share-forgets-what-was-spent", "pmw/session/accounts",
+     "account.share * ledger.cap - self.of(account.name, ledger)", "account.share * ledger.cap",
+     "pmw/session/test_accounts"),
+    ("sums-never-added-again", "pmw/session/accounts", "if self._spent != ledger.spent:",
+     "if self._spent is None:", "pmw/session/test_accounts"),
+    ("tests-booked-to-nobody", "pmw/session/engine", "proposal.reserved, account.whole, marks",
+     "proposal.reserved, SESSION.whole, marks", "pmw/session/test_accounts"),
+    ("requests-booked-to-nobody", "pmw/session/engine", "MarginalRelease(requested), account.whole)",
+     "MarginalRelease(requested), SESSION.whole)", "pmw/session/test_accounts"),
+    ("finished-tests-booked-to-nobody", "pmw/session/engine", "booked_to(recorded.booked,",
+     "booked_to(SESSION.whole,", "pmw/session/test_accounts"),
+    ("abandoned-batch-booked-to-nobody", "pmw/session/journal", "replace(entry, booked=booked)", "entry",
+     "pmw/session/test_accounts pmw/session/test_fairness"),
+    ("keys-of-analysts-are-one", "pmw/session/requests", "if analyst else request_id",
+     "if False else request_id", "pmw/session/test_accounts"),
+
+    # --- engine: intent before noise, charge before release
+    ("releases-from-known-bytes", "pmw/session/engine", "drawing(BitSource(seed)",
+     "drawing(BitSource(bytes(32))", "pmw/session/test_engine pmw/session/test_requested"),
+    ("batches-from-known-bytes", "pmw/session/engine", "source, BitSource(seed), coarse",
+     "source, BitSource(bytes(32)), coarse", "pmw/session/test_engine pmw/session/test_charges"),
+    ("seeds-repeat", "pmw/session/journal", "return fresh_seed() if options.seed is None",
+     "return repeatable_seed(0, number) if options.seed is None", "pmw/session/test_engine"),
+    ("tests-drawn-before-they-are-recorded", "pmw/session/engine",
+     'self._store.begin("tests", proposals.recorded_text(recorded), seed)', "self._store.last_intent() + 1",
+     "pmw/session/test_engine"),
+    ("releases-drawn-before-they-are-recorded", "pmw/session/engine",
+     "self._store.begin(release.kind, text, seed)", "self._store.last_intent() + 1",
+     "pmw/session/test_requested"),
+    ("tests-shown-before-their-charge", "pmw/session/engine", "self._store.finish(intent, outcome)",
+     "self._state = settled.state\n        self._store.finish(intent, outcome)",
+     "pmw/session/test_resumption"),
+    ("releases-shown-before-their-charge", "pmw/session/engine", "after = drawing(",
+     "self._state = after = drawing(", "pmw/session/test_resumption"),
+    ("releases-without-the-fence-of-charges", "pmw/session/engine",
+     "self._store.finish(intent, replace(outcome, charged_before=self._charges))",
+     "self._store.finish(intent, outcome)", "pmw/session/test_resumption"),
+    ("tests-without-the-fence-of-charges", "pmw/session/engine",
+     "secrets=journal.secret_facts(secret, self._secret),\n            charged_before=self._charges,",
+     "secrets=journal.secret_facts(secret, self._secret),", "pmw/session/test_resumption"),
+    ("free-answers-without-the-fence-of-charges", "pmw/session/engine",
+     "asked=len(answers), charged_before=self._charges)", "asked=len(answers))",
+     "pmw/session/test_resumption"),
+    ("newer-answers-without-the-fence-of-charges", "pmw/session/repeats",
+     "are_newer=True, charged_before=charges", "are_newer=True", "pmw/session/test_resumption"),
+    ("release-finished-with-other-bytes", "pmw/session/engine", "release, drawing, intent.seed, booked",
+     "release, drawing, bytes(32), booked", "pmw/session/test_requested"),
+    ("tests-finished-with-other-bytes", "pmw/session/engine", "self._were_settled(requests), intent.seed)",
+     "self._were_settled(requests), bytes(32))", "pmw/session/test_faults"),
+    ("opening-finished-with-other-bytes", "pmw/session/engine", "BitSource(intent.seed))",
+     "BitSource(bytes(32)))", "pmw/session/test_faults"),
+    ("what-failed-is-not-loaded-again", "pmw/session/engine", "self._interrupted = True\n        marks",
+     "marks", "pmw/session/test_resumption"),
+    ("release-that-failed-is-not-loaded-again", "pmw/session/engine",
+     "self._interrupted = True\n        text", "text", "pmw/session/test_resumption"),
+    ("counted-after-it-is-recorded", "pmw/session/engine",
+     "release.counted(self._state, self._tables())\n        self",
+     "lambda *given: release.counted(self._state, self._tables())(*given)\n        self",
+     "pmw/session/test_fairness"),
+    ("any-table-is-the-sessions", "pmw/session/table", "if key is None or expected is None or not",
+     "if key is None or expected is None and not", "pmw/session/test_table"),
+    ("analysts-may-give-a-table", "pmw/session/table",
+     "if data is not None and table_place(store) is not None:", "if False:",
+     "pmw/session/test_table pmw/session/test_session"),
+
+    # --- store
+    ("waiting-batch-overwritten", "pmw/session/store/store",
+     "if self._companion.read(session, number - 1).id != number - 1:", "if False:",
+     "pmw/session/store/test_session_store"),
+    ("batch-finished-twice", "pmw/session/store/store", "if intent != self.last_intent() + 1:", "if False:",
+     "pmw/session/store/test_session_store pmw/session/store/test_locking"),
+    ("other-charges-not-noticed", "pmw/session/store/store",
+     "if outcome.charged_before not in (None, self._charges()):", "if False:",
+     "pmw/session/store/test_session_store"),
+    ("taken-over-and-written-to", "pmw/session/store/store", "self._fence.check()", "pass",
+     "pmw/session/store/test_locking"),
+    ("lost-charges-not-noticed", "pmw/session/store/store", "if last < finished or charges < newest.charges:",
+     "if last < finished:", "pmw/session/store/test_companion"),
+    ("lost-batches-not-noticed", "pmw/session/store/store", "if last < finished or charges < newest.charges:",
+     "if charges < newest.charges:", "pmw/session/store/test_companion"),
+    ("not-recorded-again", "pmw/session/store/store", "if intent.id != self._recorded:", "if False:",
+     "pmw/session/store/test_companion"),
+    ("older-companion-accepted", "pmw/session/store/store", "if newest.id < last:", "if False:",
+     "pmw/session/store/test_companion"),
+    ("seed-left-after-its-outcome", "pmw/session/store/store", "self._companion.wipe(intent)", "pass",
+     "pmw/session/store/test_companion"),
+    ("log-not-emptied", "pmw/session/store/store", "self._log_tells = not empty_log(self._connection)",
+     "self._log_tells = False", "pmw/session/store/test_wiping pmw/session/store/test_session_store"),
+    ("closed-session-keeps-secrets", "pmw/session/store/store", 'execute("DELETE FROM secrets")',
+     'execute("SELECT 1")', "pmw/session/store/test_session_store"),
+    ("damaged-snapshot-used", "pmw/session/store/store", "snapshot_checksum(row[0], row[1]) != row[2]",
+     "False", "pmw/session/store/test_session_store"),
+    ("copy-keeps-secrets", "pmw/session/store/wholeness", 'if table != "secrets":', "if True:",
+     "pmw/session/test_backup"),
+    ("commits-not-durable", "pmw/session/store/connection", "synchronous = FULL", "synchronous = NORMAL",
+     "pmw/session/store/test_session_store"),
+    ("deleted-rows-stay", "pmw/session/store/connection", "secure_delete = ON", "secure_delete = OFF",
+     "pmw/session/store/test_session_store pmw/session/store/test_wiping"),
+    ("copy-without-what-waits", "pmw/session/backup", "closing_outcome(pending)", "closing_outcome(None)",
+     "pmw/session/test_backup"),
+
+    # --- companion
+    ("companion-not-synchronised", "pmw/session/store/companion", "os.fsync(descriptor)", "pass",
+     "pmw/session/store/test_companion"),
+    ("newest-seed-stays", "pmw/session/store/companion", "head[2] <= last:", "head[2] < last:",
+     "pmw/session/store/test_companion"),
+    ("companion-of-another-session", "pmw/session/store/companion", "if owner != session:", "if False:",
+     "pmw/session/store/test_companion"),
+    ("torn-seed-read", "pmw/session/store/companion", "if check != _check(seed, entry[_SEED.stop :]):",
+     "if False:", "pmw/session/store/test_companion"),
+    ("torn-requests-read", "pmw/session/store/companion", "digest_size=32).digest() != digest:",
+     "digest_size=32).digest() == b'':", "pmw/session/store/test_companion"),
+
+    # --- chain and checksums
+    ("links-not-compared", "pmw/session/store/chain", "if last.hash != found or places[0] != number:",
+     "if places[0] != number:", "pmw/session/store/test_chain"),
+    ("rows-beyond-the-chain", "pmw/session/store/chain", "if any(part[-1] for part in parts[:-1]) or", "if",
+     "pmw/session/store/test_chain"),
+    ("lost-links-not-missed", "pmw/session/store/chain", " or head != (_quoted(last) if links else None):",
+     ":", "pmw/session/store/test_chain"),
+    ("links-not-chained", "pmw/session/store/chain", "_hash(last.hash, [places, *rows])",
+     "_hash(b'', [places, *rows])", "pmw/session/store/test_chain"),
+    ("chain-without-its-contract", "pmw/session/store/chain", '("session", "contract")', '("session",)',
+     "pmw/session/store/test_chain"),
+    ("checksums-not-compared", "pmw/session/store/chain", "if _checksum(table, values) != found:",
+     "if False:", "pmw/session/store/test_chain"),
+
+    # --- blocks of answers
+    ("keys-decide-not-texts", "pmw/session/store/answers",
+     "same[at] = are_same(columns.texts, own, texts, places[at])", "same[at] = True",
+     "pmw/session/store/test_blocks"),
+    ("damaged-free-answer-passes", "pmw/session/store/answers", "if block_hash(*row[:-2], answers) == found:",
+     "if True:", "pmw/session/store/test_chain pmw/session/store/test_blocks"),
+    ("hash-without-answers", "pmw/session/store/answers", "found.update(answers)", "pass",
+     "pmw/session/store/test_blocks pmw/session/store/test_chain"),
+    ("hash-without-the-head", "pmw/session/store/answers", "ascii(head).encode()", "b''",
+     "pmw/session/store/test_blocks pmw/session/store/test_chain"),
+    ("keys-not-compared", "pmw/session/store/answers", 'astype("<u4").tobytes() == row[9])',
+     'astype("<u4").tobytes() != b"")', "pmw/session/store/test_blocks"),
+    ("lost-free-answers-not-missed", "pmw/session/store/wholeness", "if after == count + 1:", "if True:",
+     "pmw/session/store/test_chain"),
+    ("drawn-answers-not-looked-at", "pmw/session/store/wholeness", "answers.require_drawn()", "pass",
+     "pmw/session/store/test_chain pmw/session/store/test_blocks"),
+    ("older-answer-first", "pmw/session/store/answers", "(self._recent, self._sorted):",
+     "(self._sorted, self._recent):", "pmw/session/store/test_blocks"),
+
+    # --- verification
+    ("charge-not-recomputed-in-rho", "pmw/session/verification/checks", 'same(f"rho of {what}",',
+     "(lambda *_: 0)(0,", "pmw/session/verification/test_verification"),
+    ("round-drawn-twice-not-found", "pmw/session/verification/checks",
+     "require(not (is_open[number] and draws),", "require(True,", "pmw/session/verification"),
+    ("positive-without-a-round-not-found", "pmw/session/verification/checks",
+     "require(is_open[number] or not measures,", "require(True,", "pmw/session/verification"),
+    ("measured-without-a-charge-not-found", "pmw/session/verification/checks",
+     "require((intent, event, label) in paid,", "require(True,", "pmw/session/verification"),
+    ("reserved-charge-not-compared", "pmw/session/verification/checks",
+     'same("reserved charge", wanted, reserved)', "pass", "pmw/session/verification"),
+    ("noise-of-measurements-not-compared", "pmw/session/verification/measurements",
+     "None if tier is None else tier.noise, read_noise(row)", "0, 0", "pmw/session/verification"),
+    ("rewritten-history-not-found", "pmw/session/verification/anchor",
+     'require(links[number - 1].hex() == held["link"], fault)', "pass",
+     "pmw/session/verification/test_anchor"),
+
+    # --- bars and aggregates
+    ("tail-of-rounds-not-shared", "pmw/public/confidences", "tier.update_limit if tier.sparse.redraw else 1",
+     "1", "pmw/public/test_marginal_intervals"),
+    ("simultaneous-bars-of-one", "pmw/public/confidences", "split_confidence(options.confidence, events)",
+     "options.confidence", "pmw/public/test_marginal_intervals pmw/public/test_bars"),
+    ("both-ends-with-all-that-may-fail", "pmw/public/evidence", "if one_end and not", "if False and not",
+     "pmw/public/test_marginal_intervals pmw/public/test_bars"),
+    ("groups-with-all-that-may-fail", "pmw/public/bars", "confidences = confidences.of_part(events)", "pass",
+     "pmw/public/test_bars"),
+    ("ratio-without-its-noise", "pmw/public/sums", "bounds.high(above.minus(r, below).high) >= 0",
+     "bounds.low(above.minus(r, below).high) >= 0", "pmw/public/test_aggregates"),
+    ("quantile-without-its-part", "pmw/public/aggregates", "_shifted(inside, part, counted)[1]",
+     "_shifted(inside, 0.0, counted)[1]", "pmw/public/test_aggregates"),
+    ("answers-silent-of-kept-records", "pmw/public/intervals", "kept=state.contract.records_kept",
+     "kept=None", "pmw/session/test_people"),
+    ("wider-newer-answer-given", "pmw/session/repeats", " & (found < before) & (found <= _NARROWER * before)",
+     "", "pmw/session/test_repeats"),
+
+    # --- codec
+    ("unknown-keys-read", "pmw/public/codec", "if len(form) != len(wanted):", "if False:",
+     "pmw/session/test_codec"),
+    ("keys-read-twice", "pmw/public/codec", "if len(found) != len(pairs):", "if False:",
+     "pmw/session/test_codec"),
+    ("fractions-in-any-terms", "pmw/public/codec",
+     '_require(str(found) == form, "no fraction in lowest terms")', "pass", "pmw/session/test_codec"),
+    ("fractions-through-floats", "pmw/public/codec", "Fraction: str,",
+     "Fraction: lambda one: str(Fraction(float(one))),", "pmw/session/test_codec"),
+    ("arrays-of-any-size", "pmw/public/codec", "len(text) == -(-size // 3) * 4", "True",
+     "pmw/session/test_codec"),
+    ("questions-in-any-text", "pmw/public/codec", "query.to_json() == form", "True",
+     "pmw/session/test_codec"),
+    ("questions-of-any-size", "pmw/public/codec", "_require(self._cells >= 0,", "_require(True,",
+     "pmw/session/test_codec"),
+    ("wholes-of-any-size", "pmw/public/codec", "and abs(form) <= _LARGEST", "", "pmw/session/test_codec"),
+
+    # --- service
+    ("reader-pays-for-a-bar", "pmw/service/asking", "if quote.needed and not pays:", "if False:",
+     "pmw/service/test_app"),
+    ("reader-measures", "pmw/service/app", "if user.role is Role.READER and not measured.dry_run:",
+     "if False:", "pmw/service/test_app"),
+    ("reader-has-a-share", "pmw/service/hosting", "0 if user.role is Role.READER else user.share",
+     "user.share", "pmw/service/test_app pmw/service/test_users"),
+    ("revoked-tokens-are-good", "pmw/service/users", "if found is None or found.revoked:",
+     "if found is None:", "pmw/service/test_users"),
+    ("sessions-of-others", "pmw/service/hosting", "if found is None or not user.may_use(name):",
+     "if found is None:", "pmw/service/test_app"),
+    ("questions-of-others", "pmw/service/app", "named = None if user.role is Role.CUSTODIAN else user.name",
+     "named = None", "pmw/service/test_app"),
+    ("exact-sums-of-others", "pmw/service/app", "exact=one.name == user.name", "exact=True",
+     "pmw/service/test_app"),
+    ("parts-of-others", "pmw/service/app", 'if one["analyst"] == user.name]', "]", "pmw/service/test_app"),
+    ("requests-of-any-size", "pmw/service/limits", "if cells > MOST_CELLS:", "if False:",
+     "pmw/service/test_limits"),
+    ("cookies-without-end", "pmw/service/access", "if len(own) > _MOST_COOKIES:", "if False:",
+     "pmw/service/test_app pmw/service/test_limits"),
+    ("pages-of-others", "pmw/service/access", "    if not own:", "    if False:",
+     "pmw/service/test_app pmw/service/test_pages"),
+))
+# fmt: on
+
+
+def main() -> None:
+    """Try the mutants that the arguments choose."""
+    made = parser(__doc__)
+    made.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    made.add_argument("--last", type=int, default=len(MUTANTS), help="number of the one after the last")
+    made.add_argument("--only", nargs="+", metavar="NAME", choices=[one.name for one in MUTANTS])
+    made.add_argument("--workers", type=int, default=1, help="mutants that are tried at a time")
+    given = made.parse_args()
+    chosen = [
+        number
+        for number in range(len(MUTANTS))[given.first : given.last]
+        if given.only is None or MUTANTS[number].name in given.only
+    ]
+    counts = Counter[str]()
+    pin_threads()
+    with tempfile.TemporaryDirectory() as name:
+        copies = [Copy(Path(name) / str(worker)) for worker in range(given.workers)]
+        for line in tried(chosen, copies):
+            counts[str(line["outcome"])] += 1
+            tell(line)
+    tell({"mutants": counts.total(), **counts})
+    sys.exit(0 if counts.total() == counts["killed"] else 1)
+
+
+def tried(chosen: Sequence[int], copies: Sequence[Copy]) -> Iterator[dict[str, object]]:
+    """Yield what becomes of mutants, by their numbers, in order; a copy is used for one at a time."""
+    free = queue.SimpleQueue[Copy]()
+    for copy in copies:
+        free.put(copy)
+
+    def one(number: int) -> dict[str, object]:
+        copy, mutant, started = free.get(), MUTANTS[number], time.monotonic()
+        try:
+            outcome, told = copy.outcome_of(mutant)
+        finally:
+            free.put(copy)
+        line = {"mutant": number, "name": mutant.name, "outcome": outcome, "told": told[:_TOLD]}
+        return {**line, "seconds": round(time.monotonic() - started)}
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        yield from pool.map(one, chosen)
+
+
+class Copy:
+    """A copy of the checkout, compiled so that only a file whose text is replaced is compiled anew.
+
+    Args:
+        folder: where it is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        shutil.copytree(_ROOT, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+        hashed = py_compile.PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=hashed)
+        self._folder = folder
+        self._passing = set[str]()  # tests that are known to pass where nothing is replaced
+
+    def outcome_of(self, mutant: Mutant) -> tuple[str, str]:
+        """Return what becomes of a mutant, and why; the copy is as before afterwards."""
+        try:
+            with self._replaced(mutant) as found:
+                if found != 1:
+                    return "not found", f"its text stands {found} times in {mutant.file}"
+                returned, told = self._run(map(self._path, mutant.tests.split()))
+            if returned != _FAILED:
+                return ("survived" if returned == _PASSED else "broken"), told
+            test = told.removeprefix("FAILED ").partition(" - ")[0]
+            if test not in self._passing and self._run([test])[0] != _PASSED:
+                return "broken", f"it fails where nothing is replaced: {test}"
+            self._passing.add(test)
+            return "killed", test
+        except subprocess.TimeoutExpired:
+            return "hung", f"past {_LIMIT:g} seconds"
+
+    @contextmanager
+    def _replaced(self, mutant: Mutant) -> Iterator[int]:
+        """Replace a mutant's text where it stands in its file once, and yield how often it does."""
+        path = self._folder / f"{mutant.file}.py"
+        before = path.read_text() if path.exists() else ""
+        found = before.count(mutant.old)
+        if found == 1:
+            path.write_text(before.replace(mutant.old, mutant.new))
+        try:
+            yield found
+        finally:
+            if found == 1:
+                path.write_text(before)
+
+    def _path(self, test: str) -> str:
+        place, colons, name = test.partition("::")
+        is_folder = (self._folder / "tests" / place).is_dir()
+        return f"tests/{place}{'' if is_folder else '.py'}{colons}{name}"
+
+    def _run(self, tests: Iterable[str]) -> tuple[int, str]:
+        """Run tests until one fails; return what pytest returns, and the first failure or the last line.
+
+        Raises:
+            subprocess.TimeoutExpired: they ran past the limit, and were ended.
+        """
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+        # Processes that tests start import the copy, too, not what is installed.
+        environment = {**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(  # noqa: S603 - our own command
+            command,
+            cwd=self._folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            check=False,
+        )
+        lines = done.stdout.splitlines() or done.stderr.splitlines() or [""]
+        return done.returncode, next((one for one in lines if one.startswith("FAILED ")), lines[-1])
+
+
+if __name__ == "__main__":
+    main()

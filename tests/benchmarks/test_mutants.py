@@ -1,0 +1,88 @@
+"""Mutants are told by what tests make of them: only what fails because of one line kills it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import mutants
+from benchmarks.mutants import MUTANTS, Mutant
+
+CODE = "def doubled(number: int) -> int:\n    return 2 * number\n\n\ndef two() -> int:\n    return 2\n"
+TESTS = """
+import os, sys
+from m import doubled
+
+def test_it_doubles():
+    assert doubled(3) == 6
+    assert os.environ["PYTHONPATH"] == os.getcwd() and sys.dont_write_bytecode
+"""
+OLD, NEW = "return 2 * number", "return 3 * number"
+TRIED = {
+    "killed": Mutant("wrong", "m", OLD, NEW, "test_m"),
+    "survived": Mutant("the same", "m", OLD, "return number * 2", "test_m folder"),
+    "not found": Mutant("there twice", "m", "return 2", "return 3", "test_m"),
+    "broken": Mutant("always wrong", "m", OLD, NEW, "test_wrong"),
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "checkout"
+    (root / "tests" / "folder").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (root / "m.py").write_text(CODE)
+    (root / "tests" / "test_m.py").write_text(TESTS)
+    (root / "tests" / "folder" / "test_n.py").write_text("def test_nothing():\n    pass\n")
+    (root / "tests" / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
+    monkeypatch.setattr(mutants, "_ROOT", root)
+    return root
+
+
+def test_each_mutant_has_the_outcome_that_its_tests_give_it(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = [*TRIED.items(), ("broken", Mutant("nowhere", "m", OLD, NEW, "test_absent"))]
+    monkeypatch.setattr(mutants, "MUTANTS", tuple(one for _, one in tried))
+    monkeypatch.setattr("sys.argv", ["mutants"])
+    with pytest.raises(SystemExit) as ended:
+        mutants.main()
+    *lines, counts = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["outcome"] for line in lines] == [outcome for outcome, _ in tried]
+    assert lines[0]["told"] == "tests/test_m.py::test_it_doubles"
+    assert lines[2]["told"] == "its text stands 2 times in m"
+    assert counts == {"mutants": 5, "killed": 1, "survived": 1, "not found": 1, "broken": 2}
+    assert ended.value.code == 1
+    assert (checkout / "m.py").read_text() == CODE
+
+
+@pytest.mark.parametrize("arguments", [["--only", "wrong", "wrong too"], ["--first", "1", "--workers", "2"]])
+def test_where_all_are_killed_the_command_ends_well(
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    wrong = TRIED["killed"]
+    monkeypatch.setattr(mutants, "MUTANTS", (TRIED["survived"], wrong, wrong._replace(name="wrong too")))
+    monkeypatch.setattr("sys.argv", ["mutants", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        mutants.main()
+    *lines, counts = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [(line["mutant"], line["name"]) for line in lines] == [(1, "wrong"), (2, "wrong too")]
+    assert counts == {"mutants": 2, "killed": 2}
+    assert ended.value.code == 0
+
+
+def test_tests_that_take_too_long_are_ended(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "_LIMIT", 0.01)
+    monkeypatch.setattr(mutants, "MUTANTS", (TRIED["killed"],))
+    (line,) = mutants.tried([0], [mutants.Copy(checkout.parent / "copy")])
+    assert (line["outcome"], line["told"]) == ("hung", "past 0.01 seconds")
+
+
+def test_mutants_have_names_of_their_own() -> None:
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
