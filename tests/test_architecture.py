@@ -247,7 +247,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
 
 def test_flawed_algorithms_are_for_audits_alone() -> None:
     # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
-    flawed = "pmw.research.sparse_vectors.flawed"
+    flawed = "pmw.research.audit.flawed"
     places = {module for module in MODULES if flawed in imported_modules(module)}
     assert places
     assert all(module.startswith("pmw.research.audit.") for module in places), places

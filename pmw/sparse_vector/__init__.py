@@ -1,7 +1,7 @@
 """The sparse vector technique, each algorithm by its textbook name.
 
 Inputs are integers on a grid, noise is exact, and each algorithm states its price. Algorithms that are not
-private as published are not offered here: see ``pmw.research.sparse_vectors.flawed``.
+private as published are not offered here: see ``pmw.research.audit.flawed``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from benchmarks.sparse_margins import (
     margin_lines,
 )
 from pmw.errors import BudgetError
-from pmw.research.sparse_vectors import algorithm_1, algorithm_2, flawed
+from pmw.research.audit import flawed
+from pmw.research.sparse_vectors import algorithm_1, algorithm_2
 
 
 def kept(distribution: str, share: float, per_test: float) -> Scales:

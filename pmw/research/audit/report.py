@@ -75,9 +75,8 @@ def witness_of(entry: Entry, instance: Instance | None) -> Witness | None:
         return None
     for shown in entry.shown:
         if shown.instance == instance:  # the stated output, where several show as much
-            return Witness(
-                instance, shown.output, shown.probabilities(), any(o is None for o in shown.output)
-            )
+            here, there = shown.log_probabilities()
+            return Witness(instance, shown.said, (math.exp(here), math.exp(there)), shown.released)
     first = entry.distribution(instance.first, instance.threshold)
     second = entry.distribution(instance.second, instance.threshold)
     found = (Witness(instance, output, (first[output], second[output])) for output in first)

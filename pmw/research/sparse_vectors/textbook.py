@@ -1,7 +1,7 @@
 """Sound sparse vectors of the textbooks: one that pays for each value asked, and those of Lyu, Su and Li.
 
 The latter stand under their numbers: 1, 2 and 7. Algorithms 3 to 6 are not private as stated and are found
-in ``pmw.research.sparse_vectors.flawed`` alone.
+in ``pmw.research.audit.flawed`` alone.
 
 Source: Lyu, Su and Li, "Understanding the Sparse Vector Technique for Differential Privacy" (2017).
 """

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, zcdp_rho
@@ -15,6 +14,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.research.sparse_vectors import NaiveAboveThreshold
 from pmw.sparse_vector import AboveThreshold
+from tests.distributions import noise_fit, require_scale
 
 
 def test_pure_noise_grows_with_the_number_of_values_asked() -> None:
@@ -69,17 +69,7 @@ def test_every_value_has_noise_of_its_own() -> None:
 def test_released_values_carry_noise_of_the_stated_scale() -> None:
     naive, bits = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 20_000), BitSource.from_integer(3)
     _, _, released = naive.scan(0, np.full(20_000, 70), np.zeros(20_000, dtype=int), bits)
-    edges = np.arange(-30, 31, 3)
-    found = np.bincount(np.searchsorted(edges, released - 70, side="right"), minlength=len(edges) + 1)
-
-    def p_value(scale: Fraction) -> float:
-        above = DiscreteLaplace(scale).survival(edges)
-        distribution = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]])
-        return float(stats.chisquare(found, distribution * found.sum()).pvalue)
-
-    assert p_value(Fraction(9)) > 1e-4
-    for wrong in (Fraction(10, 13), Fraction(13, 10)):
-        assert p_value(9 * wrong) < 1e-9
+    require_scale(lambda factor: noise_fit(released - 70, DiscreteLaplace(9 * factor)))
 
 
 def test_it_halts_after_the_values_that_were_paid_for() -> None:

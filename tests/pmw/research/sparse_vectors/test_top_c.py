@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, zcdp_rho
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.research.audit import OutputDistribution, neighbor_patterns, worst_log_ratio
-from pmw.research.sparse_vectors import TopC, top_c
+from pmw.research.audit.sound import chooser_distribution
+from pmw.research.sparse_vectors import TopC
+from tests.distributions import WRONG, fit, largest_ratio, require_scale
 
 BASES = [(0, 0, 0, 0), (5, 0, 3, 1), (40, -60, 0, -60), (0, 40, 40, -60)]
 
 
-def distribution_of(chooser: TopC, values: tuple[int, ...]) -> OutputDistribution:
-    """Return the probability of every ordered choice, from the distribution of one."""
-    distribution = {}
-    for choice in itertools.permutations(range(len(values)), chooser.count):
-        left, probability = list(range(len(values))), 1.0
-        for place in choice:
-            shares = chooser.mechanism.probabilities(np.array([values[other] for other in left]))
-            probability *= float(shares[left.index(place)])
-            left.remove(place)
-        distribution[choice] = probability
-    return distribution
-
-
 def worst(chooser: TopC, *, monotone: bool) -> float:
-    unit, found = chooser.mechanism.sensitivity, 0.0
-    for base in BASES:
-        here = distribution_of(chooser, base)
-        for pattern in neighbor_patterns(4, monotone=monotone):
-            moved = tuple(value + unit * change for value, change in zip(base, pattern, strict=True))
-            found = max(found, worst_log_ratio(here, distribution_of(chooser, moved)))
-    return found
+    distribution = chooser_distribution(chooser)
+    unit = chooser.mechanism.sensitivity
+    return largest_ratio(lambda values: distribution(values, 0), BASES, monotone=monotone, unit=unit)
 
 
 @pytest.mark.parametrize("monotone", [False, True])
@@ -55,7 +37,7 @@ def test_choices_stay_within_the_price_and_attain_it(count: int, monotone: bool,
 
 
 @pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("wrong", [Fraction(10, 13), Fraction(13, 10)])
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_scale_30_percent_off_leaves_the_band(wrong: Fraction, monotone: bool) -> None:
     mechanism = TopC.of(epsilon=3, count=2, monotone=monotone).mechanism
     off = TopC(ExponentialMechanism(1, mechanism.epsilon * wrong, monotone), 2)
@@ -68,30 +50,22 @@ def test_the_monotone_scale_is_not_for_values_that_move_apart() -> None:
 
 @pytest.mark.statistical
 def test_choices_follow_the_distribution_and_no_other_scale() -> None:
-    values, bits, runs = (0, 2, 3, 3, -9), BitSource.from_integer(5), 2500
+    values, bits = (0, 2, 3, 3, -9), BitSource.from_integer(5)
     chooser = TopC.of(epsilon=4, count=2, monotone=True)
-    drawn = Counter(chooser.select(np.array(values), bits) for _ in range(runs))
+    drawn = Counter(chooser.select(np.array(values), bits) for _ in range(1500))
 
-    def p_value(epsilon: Fraction) -> float:
-        distribution = distribution_of(TopC.of(epsilon=epsilon, count=2, monotone=True), values)
-        likely = [choice for choice, probability in distribution.items() if probability * runs >= 5]
-        expected = np.array([distribution[choice] for choice in likely]) * runs
-        counts = np.array([drawn[choice] for choice in likely])
-        return float(stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue)
+    def p_value(factor: Fraction) -> float:
+        off = TopC.of(epsilon=4 / factor, count=2, monotone=True)
+        return fit(drawn, chooser_distribution(off)(values, 0))
 
-    assert p_value(Fraction(4)) > 1e-4
-    for wrong in (Fraction(10, 13), Fraction(13, 10)):
-        assert p_value(4 * wrong) < 1e-6
+    require_scale(p_value, wrong=1e-4)
 
 
 def test_large_values_are_found_and_none_twice() -> None:
-    values = np.arange(3000) // 30 * 400
-    chosen = top_c(values, BitSource.from_integer(5), count=30, epsilon=10, monotone=True)
+    values, bits = np.arange(3000) // 30 * 400, BitSource.from_integer(5)
+    chosen = TopC.of(epsilon=10, count=30, monotone=True).select(values, bits)
     assert sorted(chosen) == list(range(2970, 3000))
-
-
-def test_all_values_may_be_chosen() -> None:
-    assert sorted(top_c(np.array([5, 1, 3]), BitSource.from_integer(5), count=3, epsilon=1)) == [0, 1, 2]
+    assert sorted(TopC.of(epsilon=1, count=3).select(np.array([5, 1, 3]), bits)) == [0, 1, 2]
 
 
 def test_with_delta_the_choices_share_a_rho() -> None:
@@ -123,4 +97,4 @@ def test_parameters_out_of_range_are_refused(epsilon: int, count: int, sensitivi
 @pytest.mark.parametrize("values", [np.array([1]), np.array([1.0, 2.0]), np.zeros((2, 2), dtype=int)])
 def test_values_that_cannot_be_are_refused(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
     with pytest.raises(BudgetError, match="expected"):
-        top_c(values, BitSource.from_integer(1), count=2, epsilon=1)
+        TopC.of(epsilon=1, count=2).select(values, BitSource.from_integer(1))
