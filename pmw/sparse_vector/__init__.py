@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pmw.sparse_vector.comparison import Comparison, Ratio, Split
 from pmw.sparse_vector.composition import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
-from pmw.sparse_vector.kinds import SparseVectorKind
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -20,7 +19,7 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
 )
 from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise
-from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState
+from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState, SparseVectorKind
 
 __all__ = [
     "AboveThreshold",

@@ -112,7 +112,7 @@ def _shared_threshold() -> Iterator[Entry]:
 
     monotone = Entry(
         name="shared-threshold",
-        claim=Claim(Measure.EPSILON, two.total_epsilon),
+        claim=Claim(Measure.EPSILON, two.epsilon),
         distribution=table_distribution(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
@@ -148,7 +148,7 @@ def _bare() -> Entry:
 
     return Entry(
         name="no-threshold-noise",
-        claim=Claim(Measure.EPSILON, sparse.total_epsilon),
+        claim=Claim(Measure.EPSILON, sparse.epsilon),
         distribution=table_distribution(tables),
         instances=(Instance((1, 1), (2, 2), 2),),
         draw=draw_from(replace(replicas, open=lambda runs, bits: np.zeros((1, runs), dtype=np.int64))),

@@ -127,7 +127,7 @@ def _claim_of(sparse: Sparse) -> Claim:
     threshold, positive = sparse.test.threshold_charge, sparse.test.positive_charge
     if threshold.epsilon is None or positive.epsilon is None:
         return Claim(Measure.RHO, threshold.rho + sparse.update_limit * positive.rho, tight=False)
-    return Claim(Measure.EPSILON, sparse.total_epsilon)
+    return Claim(Measure.EPSILON, sparse.epsilon)
 
 
 def numeric_entry(name: str, numeric: NumericSparse, stated: tuple[Instance, ...], source: str) -> Entry:

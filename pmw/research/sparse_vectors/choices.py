@@ -181,7 +181,7 @@ class Retraversal:
     @property
     def epsilon(self) -> Fraction:
         """Epsilon of the whole run when epsilons add: that of the sparse vector."""
-        return self.sparse.total_epsilon
+        return self.sparse.epsilon
 
     def charges(self, composition: Composition) -> tuple[Charge, Charge]:
         """Return what is charged when threshold noise is drawn, and at each selected value."""

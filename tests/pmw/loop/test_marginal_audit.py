@@ -179,7 +179,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
     for seed in range(4):
         stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
         assert worst(lambda t, ask=stream: distribution_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
-            float(sparse.total_epsilon) + 1e-9
+            float(sparse.epsilon) + 1e-9
         )
 
 
@@ -193,7 +193,7 @@ def test_the_claim_is_attained(relation: NeighboringRelation, limit: int, redraw
         worst(lambda t, at=at: distribution_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
         for at in range(14)
     ]
-    assert max(ratios) == pytest.approx(float(sparse.total_epsilon), abs=1e-9)
+    assert max(ratios) == pytest.approx(float(sparse.epsilon), abs=1e-9)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -204,7 +204,7 @@ def test_the_price_of_monotone_values_is_caught(relation: NeighboringRelation, n
     monotone = float(sparse.test.threshold_price + sparse.test.positive_price / 2)
     ratio = worst(lambda t: distribution_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
     assert ratio > monotone + 0.1
-    assert ratio <= float(sparse.total_epsilon) + 1e-9
+    assert ratio <= float(sparse.epsilon) + 1e-9
 
 
 def test_the_counterexample_by_hand() -> None:
@@ -230,7 +230,7 @@ def test_the_sensitivity_of_one_record_added_is_caught_under_replace_one() -> No
         tables(2, 4),
         NeighboringRelation.REPLACE_ONE,
     )
-    assert ratio > float(sparse.total_epsilon) + 0.1
+    assert ratio > float(sparse.epsilon) + 0.1
 
 
 def test_half_the_noise_at_the_full_price_is_caught() -> None:
@@ -246,7 +246,7 @@ def test_half_the_noise_at_the_full_price_is_caught() -> None:
         tables(2, 4),
         NeighboringRelation.ADD_REMOVE,
     )
-    assert ratio > float(sparse.total_epsilon) + 0.1
+    assert ratio > float(sparse.epsilon) + 0.1
 
 
 @pytest.mark.parametrize(("units", "caught"), [(1, True), (2, False)])
@@ -347,7 +347,7 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
     sensitivity = L1[relation]
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, sensitivity, False, Fraction(3), Fraction(4))
     sparse = Sparse(test, 2, redraw)
-    claimed = float(sparse.total_epsilon + 2 * sensitivity / noise.scale)
+    claimed = float(sparse.epsilon + 2 * sensitivity / noise.scale)
 
     def distribution(table: Table, thresholds: tuple[int, ...]) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
@@ -385,7 +385,7 @@ def test_a_loop_that_forgets_the_price_of_what_it_measured_is_caught() -> None:
         return tree_distribution(releasing(tables_of(sparse, 0), lambda _: counted), ask)
 
     ratio = worst(distribution, tables(2, 4), NeighboringRelation.ADD_REMOVE)
-    assert float(sparse.total_epsilon) + 0.1 < ratio <= float(sparse.total_epsilon) + 1 / 2 + 1e-9
+    assert float(sparse.epsilon) + 0.1 < ratio <= float(sparse.epsilon) + 1 / 2 + 1e-9
 
 
 # --- what a negative promises -----------------------------------------------------------------------------
@@ -478,7 +478,7 @@ def test_the_sessions_draws_have_the_audited_distribution_and_release_the_margin
         exact = tables_of(Sparse(records, 1, redraw=True), 1)
         audited = stream_distribution(exact, (abs(table[0] - 2) + table[1],))
         assert distributions[table][1,] == pytest.approx(audited[1,], abs=1e-9)
-    claimed = float(Sparse(records, 1, redraw=True).total_epsilon)
+    claimed = float(Sparse(records, 1, redraw=True).epsilon)
     found = max(
         worst_log_ratio(distributions[a], distributions[b])
         for a, b in neighbors(list(distributions), relation)

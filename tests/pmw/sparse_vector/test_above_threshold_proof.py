@@ -56,7 +56,7 @@ def test_the_named_algorithms_cost_what_the_theorem_says(epsilon: Fraction, c: i
     assert (sparse.test.threshold_scale, sparse.test.query_scale) == (2 * c / epsilon, 4 * c / epsilon)
     assert sparse.redraw
     assert sparse == algorithm_2(epsilon=epsilon, update_limit=c)
-    assert above.epsilon == sparse.total_epsilon == epsilon
+    assert above.epsilon == sparse.epsilon == epsilon
     numeric = NumericSparse.textbook(epsilon=epsilon, update_limit=c)
     assert (numeric.sparse.test.threshold_scale, numeric.sparse.test.query_scale) == (
         9 * c / (4 * epsilon),
@@ -67,7 +67,7 @@ def test_the_named_algorithms_cost_what_the_theorem_says(epsilon: Fraction, c: i
     first = algorithm_1(epsilon=epsilon, update_limit=c)
     assert (first.test.threshold_scale, first.test.query_scale) == (2 / epsilon, 4 * c / epsilon)
     assert not first.redraw
-    assert first.total_epsilon == epsilon
+    assert first.epsilon == epsilon
     for monotone, m in ((False, 2), (True, 1)):
         split = Split.of(Ratio.ONE_TO_THREE, epsilon=epsilon, update_limit=c, values=epsilon / 5)
         seventh = numeric_algorithm_7(Comparison(monotone=monotone), split, c)
@@ -262,7 +262,7 @@ def test_no_analyst_exceeds_the_theorem(noise: NoiseKind, monotone: bool) -> Non
     sparse = sparse_of(noise, Sides.ONE_SIDED, monotone)
     for seed in range(40):
         found = max(log_ratios(sparse, seed, (0, 1) if monotone else (-1, 0, 1)))
-        assert found <= float(sparse.total_epsilon) + 1e-9
+        assert found <= float(sparse.epsilon) + 1e-9
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -285,10 +285,10 @@ def test_a_value_costs_its_own_noise(r: Fraction, value: int, move: int, release
 def test_rounds_add_up(noise: NoiseKind, monotone: bool) -> None:
     sparse = sparse_of(noise, Sides.ONE_SIDED, monotone, redraw=True)
     once = sparse_of(noise, Sides.ONE_SIDED, monotone, limit=1)
-    assert sparse.total_epsilon == 2 * once.total_epsilon  # (10)
+    assert sparse.epsilon == 2 * once.epsilon  # (10)
     for seed in range(40):
         found = max(log_ratios(sparse, seed, (0, 1) if monotone else (-1, 0, 1)))
-        assert found <= float(sparse.total_epsilon) + 1e-9
+        assert found <= float(sparse.epsilon) + 1e-9
 
 
 # --- 4. absolute values -------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_one_threshold_for_both_signs_needs_the_general_price(noise: NoiseKind) 
         moved = [sign * (value + more) for value, more in zip(e, rise, strict=True) for sign in (1, -1)]
         distributions = [stream_distribution(tables_of(general, 2), values) for values in (signed, moved)]
         found = max(found, worst_log_ratio(*distributions))
-    assert float(monotone.total_epsilon) + 0.05 < found <= float(general.total_epsilon) + 1e-9
+    assert float(monotone.epsilon) + 0.05 < found <= float(general.epsilon) + 1e-9
 
 
 # --- 6. the bounds are met ----------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_the_table_of_largest_log_ratios(setting: str) -> None:
         if setting.endswith("charged as two"):
             tables = shared(tables)
         found = largest_ratio(partial(stream_distribution, tables), BASES, monotone=monotone)
-        assert float(sparse.total_epsilon) == pytest.approx(claimed, abs=5e-5)
+        assert float(sparse.epsilon) == pytest.approx(claimed, abs=5e-5)
         assert found == pytest.approx(number, abs=5e-5)
     text = PROOF.read_text()
     cells = [f"{claimed:.4f}", *(f"{number:.4f}" for number in expected)]

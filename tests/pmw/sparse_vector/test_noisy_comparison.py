@@ -82,7 +82,7 @@ def test_sech2_epsilons_add_as_for_any_comparison() -> None:
     sparse = Sparse(make(ThresholdNoise.EXPONENTIAL), 50, redraw=False)
     opening, positive = sparse.charges(Composition.PURE)
     assert (opening.epsilon, positive.epsilon) == (Fraction(1, 4), Fraction(2, 5))
-    assert sparse.total_epsilon == Fraction(1, 4) + 50 * Fraction(2, 5)
+    assert sparse.epsilon == Fraction(1, 4) + 50 * Fraction(2, 5)
 
 
 def test_exponential_noise_of_a_sech2_test_pays_its_epsilon_in_rho_and_not_half_the_square() -> None:

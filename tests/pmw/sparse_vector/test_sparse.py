@@ -60,7 +60,7 @@ def test_a_kept_threshold_is_one_event_under_zcdp() -> None:
 def test_a_kept_threshold_pays_as_it_goes_when_epsilons_add() -> None:
     opening, positive = sparse(redraw=False).charges(Composition.PURE)
     assert (opening.epsilon, positive.epsilon) == (Fraction(1, 10), Fraction(1, 20))
-    assert sparse(redraw=False).total_epsilon == Fraction(1, 10) + 3 * Fraction(1, 20)
+    assert sparse(redraw=False).epsilon == Fraction(1, 10) + 3 * Fraction(1, 20)
 
 
 @pytest.mark.parametrize("redraw", [False, True])

@@ -62,7 +62,7 @@ def test_every_variant_stays_within_its_claim(
     noise: NoiseKind, sides: Sides, monotone: bool, redraw: bool
 ) -> None:
     audited = sparse(noise, sides, monotone, redraw)
-    found, claimed = enumerated(audited, THRESHOLD, BASES), float(audited.total_epsilon)
+    found, claimed = enumerated(audited, THRESHOLD, BASES), float(audited.epsilon)
     assert found <= claimed + 1e-9
     if noise is NoiseKind.EXPONENTIAL:
         assert found == pytest.approx(claimed, abs=1e-6)  # the bound is attained: no cheaper price is sound
@@ -72,7 +72,7 @@ def test_every_variant_stays_within_its_claim(
 @pytest.mark.parametrize("which", ["threshold_scale", "query_scale"])
 def test_a_scale_30_percent_off_shows_in_the_audit(which: str, wrong: Fraction) -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, True, False)
-    claimed = float(audited.total_epsilon)
+    claimed = float(audited.epsilon)
     scale = wrong * getattr(audited.test, which)
     off = replace(audited, test=replace(audited.test, **{which: scale}))
     found = enumerated(off, THRESHOLD, BASES)
@@ -166,7 +166,7 @@ def test_curves_take_the_worse_direction() -> None:
 
 def test_no_delta_is_left_at_the_claim_of_a_pure_run() -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, False)
-    tables, claimed = tables_of(audited, THRESHOLD), float(audited.total_epsilon)
+    tables, claimed = tables_of(audited, THRESHOLD), float(audited.epsilon)
     first, second = (stream_distribution(tables, one) for one in ((4, 1, 2, 4, 4), (3, 2, 3, 5, 3)))
     curve = delta_curve(first, second, [0.0, 0.5 * claimed, 0.95 * claimed, claimed + 1e-9])
     assert (np.diff(curve) < 0).all()
@@ -253,5 +253,5 @@ def test_random_trees_catch_a_missing_threshold_noise_and_keep_a_sound_claim() -
             for tree in trees
         )
 
-    assert 0.5 < worst(whole) <= float(audited.total_epsilon) + 1e-9
+    assert 0.5 < worst(whole) <= float(audited.epsilon) + 1e-9
     assert worst(bare) > 10

@@ -22,14 +22,16 @@ from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
+from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract, Opening, Options, TestKind
 from pmw.public.state import PublicState
-from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
 from pmw.research.offline.options import RoundPrices
 from pmw.research.offline.rounds import (
     MarginalRound,
     QueryRound,
-    expected_noise,
+    TrueAnswers,
+    draw_marginal,
+    draw_query,
     propose_marginal,
     propose_query,
     round_charges,
@@ -81,7 +83,7 @@ def marginal_qualities(frame: pd.DataFrame, proposal: MarginalRound) -> NDArray[
     for scope in proposal.scopes:
         counts = source.counts(scope).counts
         distance = np.abs(counts * UNITS - np.rint(proposal.model.marginal(scope) * UNITS)).sum()
-        found.append(int(distance) - math.ceil(expected_noise(proposal.noise) * counts.size))
+        found.append(int(distance) - math.ceil(l1_mean(proposal.noise) * UNITS * counts.size))
     return np.array(found, dtype=np.int64)
 
 

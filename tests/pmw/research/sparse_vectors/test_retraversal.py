@@ -152,7 +152,7 @@ def test_it_selects_c_large_values_and_none_twice() -> None:
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseKind) -> None:
     sparse = repeated(noise).sparse
-    found, price = [], float(sparse.total_epsilon)
+    found, price = [], float(sparse.epsilon)
     for passes in (1, 2, 6, 12):
         distribution = retraversal_distribution(Retraversal(sparse, Fraction(1, 2), passes))
         assert math.fsum(distribution((2, 2, 2), 0).values()) == pytest.approx(1, abs=1e-9)
