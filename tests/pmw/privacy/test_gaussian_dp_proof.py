@@ -398,7 +398,7 @@ def test_no_sequence_of_charges_exceeds_the_cap(charges: list[Charge]) -> None:
 
 @pytest.mark.parametrize("tests", [0, Fraction(3, 100), Fraction(3, 10), 1])
 @pytest.mark.parametrize("rounds", [1, 21])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-9"), (1, "1e-6"), ("0.1", "1e-9"), (3, "1e-9")])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), (3, "1e-9")])
 def test_sums_of_squares_hold_against_exact_composition(
     epsilon: int | str, delta: str, rounds: int, tests: Fraction | int
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from pmw.errors import BudgetError
+from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.research.applications import AutoAverage, auto_avg
+from pmw.research.applications import AutoAverage, auto_avg, clipping_bound
+from pmw.sparse_vector import AboveThreshold
 
 LONG = range(1, 150_000, 5)
 
@@ -21,20 +25,15 @@ def test_one_call_serves_columns_of_different_scales(scale: int) -> None:
     assert abs(found.noisy_count - 50_000) < 60  # scale 3
 
 
-@pytest.mark.statistical
-def test_sum_and_count_carry_noise_of_thrice_the_scale() -> None:
-    # One bound on the list: it is taken whether it passes or not.
-    values = np.full(1000, 10, dtype=np.int64)
-    bits = BitSource.from_integer(2)
-    found = [auto_avg(values, [100], epsilon=1, bits=bits) for _ in range(1500)]
-    for errors, scale in (
-        ([run.noisy_sum - 10_000 for run in found], 300),
-        ([run.noisy_count - 1000 for run in found], 3),
-    ):
-        spread = float(np.mean(np.abs(errors)))  # E|X| is about the scale
-        assert 0.88 * scale < spread < 1.12 * scale
-    sums, counts = np.array([(run.noisy_sum - 10_000, run.noisy_count - 1000) for run in found]).T
-    assert abs(np.corrcoef(sums, counts)[0, 1]) < 0.12  # two draws: one would give 1
+def test_sum_and_count_carry_noise_of_thrice_the_scale_drawn_after_the_search() -> None:
+    values, search = np.full(1000, 10, dtype=np.int64), AboveThreshold.textbook(epsilon=Fraction(1, 3))
+    for seed in range(20):
+        bits, again = BitSource.from_integer(seed), BitSource.from_integer(seed)
+        found = auto_avg(values, [100], epsilon=1, bits=bits)  # one bound, taken whether it passes or not
+        clipping_bound(values, [100], search, bits=again)
+        assert found.noisy_sum == 10_000 + DiscreteLaplace(Fraction(300)).sample(again)
+        assert found.noisy_count == 1000 + DiscreteLaplace(Fraction(3)).sample(again)
+        assert bits.take(8) == again.take(8)
 
 
 def test_where_no_bound_passes_the_last_is_taken() -> None:
