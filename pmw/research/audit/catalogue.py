@@ -19,7 +19,7 @@ from pmw.research.audit import flawed
 from pmw.research.audit.entries import Claim, Entry, Instance, Measure, draw_from, table_distribution
 from pmw.research.audit.exact import Factors, OutcomeTables, tables_of
 from pmw.research.audit.flawed import COUNTEREXAMPLES, FlawedSparse
-from pmw.research.audit.sound import NEAR, family_entries, sound_entries
+from pmw.research.audit.sound import NEAR, sound_entries
 from pmw.research.audit.statistical import replica_test
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
 
@@ -194,7 +194,7 @@ def _both_ways(each: int) -> Instance:
 
 def catalogue() -> Mapping[str, Entry]:
     """Return every mechanism by name."""
-    entries = [*sound_entries(), *family_entries(), *flawed_entries()]
+    entries = [*sound_entries(), *flawed_entries()]
     return {entry.name: entry for entry in entries}
 
 

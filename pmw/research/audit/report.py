@@ -60,7 +60,7 @@ class Witness:
             "sensitivity": self.instance.sensitivity,
             "output": list(self.output),
             "probabilities": list(self.probabilities),
-            "log_ratio": self.log_ratio if math.isfinite(self.log_ratio) else "inf",
+            "log_ratio": _number(self.log_ratio),
         }
 
 

@@ -67,9 +67,15 @@ _FAR_VALUES = (-200, 200)
 
 
 def sound_entries() -> Iterator[Entry]:
-    """Return every sound mechanism."""
+    """Return every sound mechanism, each at the epsilon or rho that it charges."""
     yield from _textbook()
     yield from _exponential()
+    yield from _numbered()
+    yield _naive()
+    yield _free_gap()
+    yield from _sech2()
+    yield _composed()
+    yield from _offline()
 
 
 def _textbook() -> Iterator[Entry]:
@@ -152,16 +158,6 @@ def numeric_entry(name: str, numeric: NumericSparse, stated: tuple[Instance, ...
         draw=None,
         tables=tables,
     )
-
-
-def family_entries() -> Iterator[Entry]:
-    """Return them, each at the epsilon or rho that it charges."""
-    yield from _numbered()
-    yield _naive()
-    yield _free_gap()
-    yield from _sech2()
-    yield _composed()
-    yield from _offline()
 
 
 def _numbered() -> Iterator[Entry]:

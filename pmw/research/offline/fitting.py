@@ -27,7 +27,7 @@ from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatabl
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
 from pmw.public.bars import answers_untested
-from pmw.public.charges import Event, LedgerEntry, opening_entries, query_sensitivity
+from pmw.public.charges import Event, LedgerEntry, charged, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, agreed
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger, ledger_of
@@ -237,8 +237,7 @@ def fit_workload(
     contract = Contract(domain, budget, replace(policy, composition=ledger.composition))
     plan = opening.plan_opening(domain, ledger, contract.options)
     entries = opening_entries(plan, contract.options)
-    for entry in entries:
-        ledger = ledger.charge(entry.charge)
+    ledger = charged(ledger, entries)
     source = as_source(data, domain, None if domain.person is None else person_key(policy.seed))
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
@@ -291,8 +290,8 @@ def _playing(
         proposal = propose(state, prices)
         if proposal is None:
             return None
-        charged = _charged(state, proposal)
-        return settle_round(charged, proposal, draw(proposal), options)
+        paid = _charged(state, proposal)
+        return settle_round(paid, proposal, draw(proposal), options)
 
     return play
 
