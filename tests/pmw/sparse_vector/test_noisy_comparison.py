@@ -171,11 +171,13 @@ def test_a_pair_takes_as_many_bits_whichever_passes(noise: NoiseKind | Threshold
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_THRESHOLDS])
+@pytest.mark.parametrize("scales", [(30, 2), (8, 40)])  # the threshold noise is the wide one, then the tests'
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.999])
 def test_a_negative_lies_below_the_margin_as_often_as_stated(
-    noise: NoiseKind | ThresholdNoise, sides: Sides, confidence: float
+    noise: NoiseKind | ThresholdNoise, sides: Sides, scales: tuple[int, int], confidence: float
 ) -> None:
-    test = make(noise, sides, sensitivity=1, threshold_scale=Fraction(30), query_scale=Fraction(20))
+    kept, fresh = (Fraction(scale) for scale in scales)
+    test = make(noise, sides, sensitivity=1, threshold_scale=kept, query_scale=fresh)
     margin = math.floor(test.negative_margin(confidence)) + 1
     below = stream_distribution(tables_of(Sparse(test, 1, redraw=False), 0), (margin,))[0,]
     assert below <= 1 - confidence
