@@ -127,8 +127,12 @@ def test_the_scales_are_those_that_were_published() -> None:
     assert {type(mechanism.threshold_noise) for mechanism in MECHANISMS} == {DiscreteLaplace, Geometric}
 
 
+# Its wide noise would show a threshold that is kept.
+WIDE = replace(MECHANISMS[-1], threshold_noise=DiscreteLaplace(Fraction(12)))
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, WIDE], ids=lambda mechanism: mechanism.name)
 def test_runs_follow_the_distribution_of_the_tables(mechanism: FlawedSparse) -> None:
     values, thresholds, bits = np.array([1, -3, 2]), np.array([2, 1, 2]), BitSource.from_integer(7)
     drawn = Counter(

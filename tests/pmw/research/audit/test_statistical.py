@@ -119,6 +119,10 @@ def test_nothing_is_certified_where_the_event_was_chosen() -> None:
     assert found.epsilon == 0
 
 
+def test_the_bounds_of_all_instances_share_the_rate() -> None:
+    assert FalseAlarm(0.3, 5).alpha == pytest.approx(0.03)  # two bounds each
+
+
 @pytest.mark.parametrize(("rate", "instances"), [(0.0, 1), (1.0, 1), (0.1, 0)])
 def test_an_impossible_rate_is_refused(rate: float, instances: int) -> None:
     with pytest.raises(BudgetError, match="expected"):
