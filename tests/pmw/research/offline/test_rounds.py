@@ -123,6 +123,39 @@ def test_true_answers_are_not_shown_or_copied() -> None:
 
 @pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
 @pytest.mark.parametrize("relation", RELATIONS)
+def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
+    relation: NeighboringRelation, composition: Composition
+) -> None:
+    state = state_of(relation, composition)
+    marginals, questions = marginal_round(state), propose_query(state, QUERIES, PRICES)
+    assert questions is not None
+    epsilons = []
+    for proposal in (marginals, questions):
+        charge, _ = round_charges(proposal, state.contract.options)
+        assert charge.epsilon is not None
+        assert state.ledger.price(charge) <= PRICES.selection
+        assert state.ledger.price(charge) > PRICES.selection * Fraction(99, 100)
+        epsilons.append(float(charge.epsilon))
+    base, answers = marginal_qualities(TABLE, marginals), np.array([30, 28, 10]) * UNITS
+    model = answers + np.array([20, -20, 20]) * UNITS  # so that one quality rises where another falls
+    found = [0.0, 0.0]
+    for gone, come in itertools.product(("sst", "stt", "tss"), ("sst", "tss", "tts")):
+        leaving = TABLE.index[TABLE.eq(list(gone)).all(axis=1)][:3]
+        other = TABLE.drop(index=leaving)
+        if relation is NeighboringRelation.REPLACE_ONE:
+            other = pd.concat([other, people((come, 3))], ignore_index=True)
+        units = TrueAnswers(MemorySource.from_frame(other, DOMAIN), QUERIES).units
+        for place, selection, qualities in (
+            (0, marginals.selection, (base, marginal_qualities(other, marginals))),
+            (1, questions.selection, (np.abs(answers - model), np.abs(units - model))),
+        ):
+            here, there = (np.log(selection.probabilities(each)) for each in qualities)
+            found[place] = max(found[place], float(np.ptp(here - there)))
+    assert found == pytest.approx(epsilons, rel=1e-5)  # attained, and never exceeded
+
+
+@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
+@pytest.mark.parametrize("relation", RELATIONS)
 def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_of_one_person(
     relation: NeighboringRelation, composition: Composition
 ) -> None:
