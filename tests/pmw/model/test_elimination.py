@@ -16,9 +16,9 @@ from pmw.model.elimination import ScopedTable, expect, joint
 from pmw.model.factors import KeptTables, Positions, project, spread
 from pmw.model.junction_tree import junction_tree
 
-SHAPE = (3, 2, 4, 3, 2, 5)
-AXES = tuple(range(6))
-SCOPES: list[Positions] = [(0, 1), (1, 2), (0, 2), (2, 3), (4, 5)]
+SHAPE = (3, 2, 4, 3, 2, 5, 2, 2)
+AXES = tuple(range(8))
+SCOPES: list[Positions] = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (4, 5), (6, 7)]
 PLACES = st.sets(st.sampled_from(AXES)).map(lambda found: tuple(sorted(found)))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
 from pmw.model import GraphicalDistribution, MarginalTerm, QueryTerm, Term
-from queries import Domain, LinearQuery
+from queries import UNITS, Domain, Factor, LinearQuery
 from tests.pmw.model.test_distribution import (
     CHAIN,
     DOMAINS,
@@ -63,6 +63,8 @@ def test_a_domain_of_astronomical_size_is_answered_exactly_where_attributes_are_
     query = LinearQuery.cells(domain, dict.fromkeys(domain.names, (5, 49)))
     share = 1 - 15 / 1275
     assert model.answer(query) == pytest.approx(1e6 * share**40)
+    half = LinearQuery(domain, (Factor((), np.array(UNITS // 2)), *query.factors))
+    assert model.answer(half) == model.answer(query) / 2
     assert model.log_partition == pytest.approx(40 * math.log(1275))
 
 
