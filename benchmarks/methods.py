@@ -33,9 +33,10 @@ from pmw.model import (
     MarginalMeasurement,
     SyntheticDistribution,
     descend,
-    fits,
     target_of,
 )
+from pmw.model.factors import positions
+from pmw.model.junction_tree import fits_tree, junction_tree
 from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.planning.opening import plan_opening
 from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule, plan_test
@@ -301,7 +302,9 @@ def _pairs(domain: Domain) -> list[tuple[str, ...]]:
         return pairs
     scopes: list[tuple[str, ...]] = [(name,) for name in domain.names]
     for pair in sorted(pairs, key=domain.scope_size):
-        if fits(domain, scopes, pair, DEFAULT_MAX_CELLS):
+        held = tuple([positions(domain, scope) for scope in scopes])
+        tree = junction_tree(domain.shape, held)
+        if fits_tree(tree, held, positions(domain, pair), DEFAULT_MAX_CELLS):
             scopes.append(pair)
     return scopes
 

@@ -275,12 +275,13 @@ def proof_lines(*, epsilon: float = 1.0) -> Iterator[dict[str, object]]:
     m, ``argued`` is m ln kappa - ln 2. ``argued_if_fixed`` is the same with the kappa of m = 1, as if it did
     not depend on m: the error of the proof.
     """
-    tables = tables_of(algorithm_1(epsilon=epsilon, update_limit=1).test, 0)
-    first, second = 1.0 - tables.above(0), 1.0 - tables.above(1)
-    distance = np.abs(np.arange(len(tables.weights)) - len(tables.weights) // 2)
+    tables = tables_of(algorithm_1(epsilon=epsilon, update_limit=1), 0)
+    (weights,) = tables.weights
+    (first,), (second,) = (tables.outcomes(value)[0] for value in (0, 1))
+    distance = np.abs(np.arange(len(weights)) - len(weights) // 2)
     fixed = math.nan
     for length in _LENGTHS:
-        here, there = tables.weights * first**length, tables.weights * second**length
+        here, there = weights * first**length, weights * second**length
         inside = np.bincount(distance, here).cumsum()
         window = int(np.searchsorted(inside, inside[-1] / 2))
         near = distance <= window

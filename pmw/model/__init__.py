@@ -5,7 +5,6 @@ from __future__ import annotations
 from pmw.model.bins import (
     assumed_domain,
     choose_coarsening,
-    coarsening_of,
     extreme_domains,
     fewest_bins,
     is_long,
@@ -29,7 +28,7 @@ from pmw.model.hierarchical_histogram import (
     mean_range_variance,
     query_variance,
 )
-from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import (
     DEFAULT_BINS,
     CombinedMarginal,
@@ -55,7 +54,6 @@ __all__ = [
     "choose_coarsening",
     "CoarsenedDistribution",
     "Coarsening",
-    "coarsening_of",
     "combined",
     "CombinedMarginal",
     "DEFAULT_BINS",
@@ -68,7 +66,6 @@ __all__ = [
     "extreme_domains",
     "fewest_bins",
     "FIRST_STEP_SIZE",
-    "fits",
     "GraphicalDistribution",
     "half_width",
     "HierarchicalHistogram",
@@ -95,6 +92,5 @@ __all__ = [
     "Target",
     "target_of",
     "Term",
-    "tree_cells",
     "WeightedFactor",
 ]

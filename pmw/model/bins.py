@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.coarsening import Coarsening
-from pmw.model.measurement import DEFAULT_BINS, OneWayMeasurement, target_of
+from pmw.model.measurement import DEFAULT_BINS
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.numbers import IntegerAttribute
 
@@ -71,22 +71,6 @@ def choose_coarsening(
             shares.append(_shares(bin_, counts))
         numbers.append(bin_)
     return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(numbers), tuple(shares))
-
-
-def coarsening_of(
-    domain: Domain, measurements: Sequence[OneWayMeasurement], total: float, *, bins: int = DEFAULT_BINS
-) -> Coarsening:
-    """Return the bins and shares that the opening's measurements ask for; see ``choose_coarsening``.
-
-    Args:
-        domain: the declared attributes.
-        measurements: released, over one attribute each.
-        total: records that the model sums to.
-        bins: wanted for each long ordered attribute.
-    """
-    one_way = {one.scope[0]: target_of(one, total).values for one in measurements}
-    deviations = {one.scope[0]: math.sqrt(float(one.cell_variances.max())) for one in measurements}
-    return choose_coarsening(domain, one_way, deviations, bins=bins)
 
 
 def assumed_domain(

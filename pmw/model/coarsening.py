@@ -141,10 +141,6 @@ class Coarsening:
         """
         return self.bounds(query)[0]
 
-    def outer(self, query: LinearQuery) -> LinearQuery:
-        """Return the coarse query with the greatest weight inside each bin, exactly: never below it."""
-        return self.bounds(query)[1]
-
     def bounds(self, query: LinearQuery) -> tuple[LinearQuery, LinearQuery]:
         """Return the inner and the outer query; one and the same object where the query is aligned."""
         if self.is_identity:

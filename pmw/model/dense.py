@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
-from pmw.model.factors import plan_projections, project, weighted_sum
+from pmw.model.factors import KeptTables, plan_projections, positions, project, weighted_sum
 from queries.cells import cell_count
 from queries.domain import Domain
-from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
@@ -93,11 +92,6 @@ def combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) 
     values -= values.max()
     np.exp(values, out=values)
     return DenseCells(domain, values, float(values.sum()))
-
-
-def positions(domain: Domain, scope: Sequence[str]) -> tuple[int, ...]:
-    """Return the places of attributes in the domain."""
-    return tuple(domain.names.index(name) for name in scope)
 
 
 def spread(
@@ -178,8 +172,7 @@ class DenseDistribution:
         self.combined: Final = combined
         self._cells = cells
         self._lock = threading.Lock()
-        # A memo of ``marginal``, newest last; it never changes an answer.
-        self._marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = OrderedDict()
+        self._marginals: Final = KeptTables(_MOST_CACHED_CELLS)  # a memo; it never changes an answer
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> DenseDistribution:
@@ -216,23 +209,12 @@ class DenseDistribution:
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
-        known = self._marginals.get(key)
-        if known is not None:
-            return known
-        if self.domain.scope(key) != key:
-            raise ScopeError(f"expected a scope in declared order, got {list(key)}")
         with self._lock:
-            cells = self._held()
-            values = np.asarray(cells.sums(key) * (self.total / cells.mass))
-            values.flags.writeable = False
-            self._marginals[key] = values
-            while sum(kept.size for kept in self._marginals.values()) > _MOST_CACHED_CELLS:
-                self._marginals.popitem(last=False)
-        return values
+            return self._marginals.get(key, partial(self._summed, key))
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
-        if query.scope in self._marginals or self.domain.scope_size(query.scope) <= _MOST_CACHED_CELLS:
+        if self.domain.scope_size(query.scope) <= _MOST_CACHED_CELLS:
             return query.evaluate(self.marginal(query.scope))
         with self._lock:  # a marginal as long as this would be another array
             cells = self._held()
@@ -249,9 +231,6 @@ class DenseDistribution:
         Raises:
             ScopeError: a name is unknown, or a scope is not in declared order.
         """
-        for scope in scopes:
-            if self.domain.scope(scope) != tuple(scope):
-                raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
         wanted = tuple(positions(self.domain, scope) for scope in scopes)
         plan = plan_projections(self.domain.shape, tuple(range(len(self.domain))), wanted)
         with self._lock:
@@ -348,6 +327,13 @@ class DenseDistribution:
                     cells.multiply_box(term.query, term.dual)
             self._cells = DenseCells(self.domain, cells.values, float(cells.values.sum()))
         return self._cells
+
+    def _summed(self, scope: tuple[str, ...]) -> NDArray[np.float64]:
+        """Return a marginal that is not kept; the caller holds the lock."""
+        cells = self._held()
+        values = np.asarray(cells.sums(scope) * (self.total / cells.mass))
+        values.flags.writeable = False
+        return values
 
     def _cells_at(self, places: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the cells, numbered in declared order, at places in [0, 1) that ascend: int64."""

@@ -12,51 +12,20 @@ from __future__ import annotations
 
 import math
 import string
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.calibration import Beliefs
-from pmw.model.factors import Positions, project, spread, table_cells, weighted_sum
+from pmw.model.factors import KeptTables, Positions, contraction_order, project, spread, weighted_sum
 from pmw.model.junction_tree import JunctionTree
 
 ScopedTable = tuple[Positions, NDArray[np.float64]]
 
 _MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2
-
-
-class KeptTables:
-    """Tables that were made on the way to marginals of one calibrated tree, and are met again on others.
-
-    Scopes that share attributes, or only the cliques between them, share contractions. A key says all that a
-    table is made of, and in which order; so a table that is kept is, bit for bit, the one made again.
-
-    Args:
-        most_cells: those used longest ago go first where there are more.
-    """
-
-    def __init__(self, most_cells: int) -> None:
-        self._most_cells = most_cells
-        self._cells = 0
-        self._tables: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the table of a key, which is made where it is not kept; nobody may write to it."""
-        table = self._tables.get(key)
-        if table is None:
-            table = make()
-            self._tables[key] = table
-            self._cells += table.size
-            while self._cells > self._most_cells:
-                self._cells -= self._tables.popitem(last=False)[1].size
-        else:
-            self._tables.move_to_end(key)
-        return table
 
 
 def joint(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> NDArray[np.float64]:
@@ -67,39 +36,17 @@ def joint(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> NDArray[np.fl
         scope: positions of attributes.
         kept: of this tree.
     """
-    tree = beliefs.tree
-    needed = _needed(tree, scope)
-    held: list[ScopedTable | None] = []
-    keys: list[Hashable] = []
-    for place, (clique, positions) in enumerate(needed.items()):
-        separator = tree.separator(clique) if place else ()
-        keys.append((clique, positions, separator))
-        table = kept.get(keys[-1], partial(_conditional, beliefs, clique, positions, separator))
-        held.append((positions, table))
-    for left, right, result in _plan(tree.shape, tuple(needed.values()), scope):
-        first, second = held[left], held[right]
-        if first is None or second is None:
-            raise ValueError("expected a plan that uses each table once")
-        held[left] = held[right] = None
-        keys.append((keys[left], keys[right], result))
-        held.append((result, kept.get(keys[-1], partial(_contracted, first, second, result))))
-    last = held[-1]
-    if last is None:
-        raise ValueError("expected at least one table")
-    return project(last[1], last[0], scope)
+    return _eliminated(beliefs.tree.shape, _conditionals(beliefs, scope, kept), scope, kept)
 
 
-def conditionals(beliefs: Beliefs, scope: Positions) -> list[ScopedTable]:
-    """Return tables whose product, summed over what is not in the scope, is its distribution.
-
-    Args:
-        beliefs: the calibrated tree.
-        scope: positions of attributes.
-    """
-    tables = []
+def _conditionals(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> list[tuple[Hashable, ScopedTable]]:
+    """Return tables, each with its key, whose product, summed down to a scope, is its distribution."""
+    tables: list[tuple[Hashable, ScopedTable]] = []
     for place, (clique, positions) in enumerate(_needed(beliefs.tree, scope).items()):
         separator = beliefs.tree.separator(clique) if place else ()
-        tables.append((positions, _conditional(beliefs, clique, positions, separator)))
+        key = (clique, positions, separator)
+        table = kept.get(key, partial(_conditional, beliefs, clique, positions, separator))
+        tables.append((key, (positions, table)))
     return tables
 
 
@@ -160,7 +107,8 @@ def expect(beliefs: Beliefs, weights: Sequence[ScopedTable], kept: KeptTables) -
     route = _route(beliefs.tree, tuple([positions for positions, _ in weights]))
     if route is None:
         scope = tuple(sorted(position for positions, _ in weights for position in positions))
-        return float(eliminate(beliefs.tree.shape, [*conditionals(beliefs, scope), *weights], ()))
+        tables = [*_conditionals(beliefs, scope, kept), *enumerate(weights)]
+        return float(_eliminated(beliefs.tree.shape, tables, (), KeptTables(0)))  # weights are met once
     held = [table for _, table in weights]
     for step in route:
         table, mass = _sums(beliefs, step, kept)
@@ -225,59 +173,28 @@ def _absorption(
     return _Absorption(clique, scope, separator, tuple(steps))
 
 
-def eliminate(shape: tuple[int, ...], tables: Sequence[ScopedTable], kept: Positions) -> NDArray[np.float64]:
-    """Return the product of tables, summed over all positions but those kept: float64, C-contiguous.
+def _eliminated(
+    shape: tuple[int, ...],
+    tables: Sequence[tuple[Hashable, ScopedTable]],
+    scope: Positions,
+    kept: KeptTables,
+) -> NDArray[np.float64]:
+    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous.
 
     Args:
         shape: cells per attribute of the domain.
-        tables: positions and float64 values; every kept position is in one of them.
-        kept: positions of the result.
+        tables: each with its key among those that are kept; every position of the scope is in one of them.
+        scope: positions of the result.
+        kept: for the tables on the way.
     """
-    held: list[ScopedTable | None] = list(tables)
-    scopes = tuple(scope for scope, _ in tables)
-    for left, right, result in _plan(shape, scopes, kept):
-        first, second = held[left], held[right]
-        if first is None or second is None:
-            raise ValueError("expected a plan that uses each table once")
-        held[left] = held[right] = None
-        held.append((result, _contracted(first, second, result)))
-    last = held[-1]
-    if last is None:
-        raise ValueError("expected at least one table")
-    return project(np.asarray(last[1], order="C"), last[0], kept)
-
-
-@lru_cache(maxsize=4096)
-def _plan(
-    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions
-) -> tuple[tuple[int, int, Positions], ...]:
-    """Return the pairs to contract, with the positions that each leaves.
-
-    Next is the pair whose result is smallest against what it is made of: weights that sum an attribute out
-    come first, and tables that share nothing last. Source: Smith and Gray (2018), opt_einsum, greedy paths.
-    """
-    waiting = dict(enumerate(scopes))
-    steps = []
-    while len(waiting) > 1:
-        _, _, left, right, result = min(
-            _pair(shape, kept, waiting, left, right) for left, right in combinations(waiting, 2)
-        )
-        del waiting[left], waiting[right]
-        steps.append((left, right, result))
-        waiting[len(scopes) + len(steps) - 1] = result
-    return tuple(steps)
-
-
-def _pair(
-    shape: tuple[int, ...], kept: Positions, waiting: dict[int, Positions], left: int, right: int
-) -> tuple[int, int, int, int, Positions]:
-    """Return whether two tables share nothing, by how much they grow, both, and what they leave."""
-    first, second = waiting[left], waiting[right]
-    others = [scope for number, scope in waiting.items() if number not in (left, right)]
-    together = {*first, *second}
-    result = tuple(sorted(together.intersection({*kept}.union(*others))))
-    grown = table_cells(shape, result) - table_cells(shape, first) - table_cells(shape, second)
-    return int(len(together) == len(first) + len(second)), grown, left, right, result
+    held = dict(enumerate(tables))
+    order = contraction_order(shape, tuple([positions for _, (positions, _) in tables]), scope)
+    for number, (left, right, result) in enumerate(order, len(tables)):
+        (first_key, first), (second_key, second) = held.pop(left), held.pop(right)
+        key = (first_key, second_key, result)
+        held[number] = key, (result, kept.get(key, partial(_contracted, first, second, result)))
+    ((_, (positions, table)),) = held.values()
+    return project(np.asarray(table, order="C"), positions, scope)
 
 
 def _contracted(first: ScopedTable, second: ScopedTable, result: Positions) -> NDArray[np.float64]:

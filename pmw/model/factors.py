@@ -8,13 +8,17 @@ is made once, and runs whenever the numbers change.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from queries.domain import Domain
+from queries.errors import ScopeError
 
 Positions = tuple[int, ...]  # attributes by their places in the domain, ascending
 
@@ -246,6 +250,83 @@ def plan_projections(
     numbers = {axes: 0} | {scope: number for number, scope in enumerate(ordered, 1)}
     steps = tuple((scope, numbers[parents[scope]]) for scope in ordered)
     return ProjectionPlan(axes, steps, tuple(numbers[scope] for scope in scopes))
+
+
+@lru_cache(maxsize=4096)
+def contraction_order(
+    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, *, by_union: bool = False
+) -> tuple[tuple[int, int, Positions], ...]:
+    """Return the pairs of tables to contract, by number, with the positions that each leaves.
+
+    Next is the pair whose result is smallest against what it is made of: weights that sum an attribute out
+    come first, and tables that share nothing last.
+
+    Args:
+        shape: cells per attribute of the domain.
+        scopes: positions of each table; a contraction takes the next number.
+        kept: positions of the result.
+        by_union: next is the pair with the smallest table over the positions of both.
+
+    Source: Smith and Gray (2018), opt_einsum, greedy paths.
+    """
+    waiting = dict(enumerate(scopes))
+    steps: list[tuple[int, int, Positions]] = []
+    while len(waiting) > 1:
+        found = []
+        for left, right in combinations(waiting, 2):
+            first, second = waiting[left], waiting[right]
+            others = [scope for number, scope in waiting.items() if number not in (left, right)]
+            union = _union(first, second)
+            result = tuple(sorted({*union}.intersection({*kept}.union(*others))))
+            grown = table_cells(shape, result) - table_cells(shape, first) - table_cells(shape, second)
+            apart = len(union) == len(first) + len(second)
+            found.append((apart, table_cells(shape, union) if by_union else grown, left, right, result))
+        _, _, left, right, result = min(found)
+        del waiting[left], waiting[right]
+        waiting[len(scopes) + len(steps)] = result
+        steps.append((left, right, result))
+    return tuple(steps)
+
+
+class KeptTables:
+    """Tables of one distribution that are asked for again, or met again on the way to others.
+
+    Scopes that share attributes, or only the cliques between them, share contractions. A key says all that a
+    table is made of, and in which order; so a table that is kept is, bit for bit, the one made again.
+
+    Args:
+        most_cells: those used longest ago go first where there are more.
+    """
+
+    def __init__(self, most_cells: int) -> None:
+        self._most_cells = most_cells
+        self._cells = 0
+        self._tables: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the table of a key, which is made where it is not kept; nobody may write to it."""
+        table = self._tables.get(key)
+        if table is None:
+            table = make()
+            self._tables[key] = table
+            self._cells += table.size
+            while self._cells > self._most_cells:
+                self._cells -= self._tables.popitem(last=False)[1].size
+        else:
+            self._tables.move_to_end(key)
+        return table
+
+
+def positions(domain: Domain, scope: Sequence[str]) -> Positions:
+    """Return the places of a scope's attributes in the domain.
+
+    Raises:
+        ScopeError: a name is unknown, or the scope is not in declared order.
+    """
+    places = tuple([domain.index(name) for name in scope])
+    if any(first >= second for first, second in pairwise(places)):
+        raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
+    return places
 
 
 def _union(first: Positions, second: Positions) -> Positions:

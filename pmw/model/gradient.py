@@ -23,14 +23,23 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import accumulate, combinations
+from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.calibration import AxisOrder
-from pmw.model.factors import Positions, ProjectionPlan, plan_projections, plan_sums, spread, table_cells
+from pmw.model.factors import (
+    Positions,
+    ProjectionPlan,
+    contraction_order,
+    plan_projections,
+    plan_sums,
+    positions,
+    spread,
+    table_cells,
+)
 from pmw.model.junction_tree import JunctionTree
 from queries.domain import Domain
 
@@ -378,11 +387,11 @@ class PotentialMarginals:
 
     def number(self, scope: Sequence[str]) -> int:
         """Return the place of a scope among the distinct ones."""
-        return self._numbers[tuple(map(self._domain.index, scope))]
+        return self._numbers[positions(self._domain, scope)]
 
     def inward(self, scope: Sequence[str], table: NDArray[_Scalar]) -> NDArray[_Scalar]:
         """Return a table over a scope, given in declared order, in the order of the axes."""
-        return self._axes.inward(table, tuple(map(self._domain.index, scope)))
+        return self._axes.inward(table, positions(self._domain, scope))
 
     def marginals(self, potentials: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]] | None:
         """Return ``Gradient.marginals``: probabilities, one table per distinct scope."""
@@ -485,32 +494,8 @@ def _ordered(
     shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions
 ) -> tuple[tuple[int, int, Positions], ...]:
     """Return the cheaper of two greedy orders to contract a clique's tables: pairs, and what they leave."""
-    orders = [_greedy(shape, scopes, kept, criterion) for criterion in range(2)]
+    orders = [contraction_order(shape, scopes, kept, by_union=by_union) for by_union in (False, True)]
     return min(orders, key=lambda order: _cost(shape, scopes, order))
-
-
-def _greedy(
-    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, criterion: int
-) -> tuple[tuple[int, int, Positions], ...]:
-    """Return the order that next contracts the pair that grows least (0), or has the smallest union (1)."""
-    waiting = dict(enumerate(scopes))
-    steps: _Steps = []
-    while len(waiting) > 1:
-        found = []
-        for left, right in combinations(waiting, 2):
-            first, second = waiting[left], waiting[right]
-            others = [scope for number, scope in waiting.items() if number not in (left, right)]
-            together = tuple({*first, *second})
-            result = tuple(sorted({*together}.intersection({*kept}.union(*others))))
-            union, size = table_cells(shape, together), table_cells(shape, result)
-            apart = len(together) == len(first) + len(second)
-            grown = size - table_cells(shape, first) - table_cells(shape, second)
-            found.append(((apart, (grown, union)[criterion], left, right), result))
-        (_, _, left, right), result = min(found)
-        del waiting[left], waiting[right]
-        waiting[len(scopes) + len(steps)] = result
-        steps.append((left, right, result))
-    return tuple(steps)
 
 
 def _cost(

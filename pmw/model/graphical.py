@@ -17,11 +17,9 @@ Source: Madow (1949), On the theory of systematic sampling II, for samples of un
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,13 +28,19 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
-from pmw.model.elimination import KeptTables, ScopedTable, expect, joint
-from pmw.model.factors import Positions, ProjectionPlan, plan_projections, project
+from pmw.model.elimination import ScopedTable, expect, joint
+from pmw.model.factors import (
+    KeptTables,
+    Positions,
+    ProjectionPlan,
+    plan_projections,
+    positions,
+    project,
+)
 from pmw.model.gradient import PotentialMarginals
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
 from queries.domain import Domain
-from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
@@ -69,9 +73,7 @@ class _Memo:
     """What a distribution has computed; it never changes an answer."""
 
     beliefs: Beliefs | None = None
-    potentials: list[NDArray[np.float64]] | None = None
-    marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = field(default_factory=OrderedDict)
-    cells: int = 0  # of these marginals
+    marginals: KeptTables = field(default_factory=lambda: KeptTables(_MOST_CACHED_CELLS))
     tables: KeptTables = field(default_factory=lambda: KeptTables(_MOST_KEPT_CELLS))
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -153,7 +155,7 @@ class GraphicalDistribution:
         Raises:
             ScopeError: a name is unknown, or the scope is not in declared order.
         """
-        return fits_tree(self._shape.tree, self._shape.scopes, self._places(tuple(scope)), max_cells)
+        return fits_tree(self._shape.tree, self._shape.scopes, positions(self.domain, scope), max_cells)
 
     @property
     def log_partition(self) -> float:
@@ -169,23 +171,7 @@ class GraphicalDistribution:
         """
         key = tuple(scope)
         with self._memo.lock:
-            known = self._memo.marginals.get(key)
-            if known is not None:
-                return known
-            places = self._places(key)
-            cells = self.domain.scope_size(key)
-            if cells > LARGEST_TREE:
-                raise BudgetError(
-                    f"a table over {len(key)} attributes would have {cell_count(cells)} cells; "
-                    f"it may have {LARGEST_TREE:,}: ask for fewer attributes"
-                )
-            beliefs, inner = self._beliefs(), self._shape.axes.scope(places)
-            values = self._records(joint(beliefs, inner, self._memo.tables), places)
-            self._memo.marginals[key] = values
-            self._memo.cells += values.size
-            while self._memo.cells > _MOST_CACHED_CELLS:
-                self._memo.cells -= self._memo.marginals.popitem(last=False)[1].size
-            return values
+            return self._memo.marginals.get(key, partial(self._read, key))
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
@@ -196,7 +182,7 @@ class GraphicalDistribution:
             ScopeError: a name is unknown, or a scope is not in declared order.
         """
         beliefs = self._beliefs()
-        places = [self._places(tuple(scope)) for scope in scopes]
+        places = [positions(self.domain, scope) for scope in scopes]
         found: list[NDArray[np.float64] | None] = [None] * len(places)
         inner = tuple([self._shape.axes.scope(place) for place in places])
         for clique, numbers, plan in _readings(beliefs.tree, inner):
@@ -213,7 +199,7 @@ class GraphicalDistribution:
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
-        places = self._places(query.scope)
+        places = positions(self.domain, query.scope)
         inside = self._shape.tree.covering(places) is not None
         if inside or self.domain.scope_size(query.scope) <= _LARGEST_JOINT:
             return query.evaluate(self.marginal(query.scope))
@@ -233,7 +219,7 @@ class GraphicalDistribution:
         axes = self._shape.axes
         weights: list[ScopedTable] = []
         for scope, values in factors:
-            places = self._places(tuple(scope))
+            places = positions(self.domain, scope)
             weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
         with self._memo.lock:
             return expect(self._beliefs(), weights, self._memo.tables) * self.total
@@ -275,11 +261,17 @@ class GraphicalDistribution:
     def __reduce__(self) -> tuple[object, ...]:
         return GraphicalDistribution.of_terms, (self.domain, self.total, self.terms)
 
-    def _places(self, scope: tuple[str, ...]) -> Positions:
-        places = tuple([self.domain.index(name) for name in scope])
-        if any(first >= second for first, second in pairwise(places)):
-            raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
-        return places
+    def _read(self, scope: tuple[str, ...]) -> NDArray[np.float64]:
+        places = positions(self.domain, scope)
+        cells = self.domain.scope_size(scope)
+        if cells > LARGEST_TREE:
+            raise BudgetError(
+                f"a table over {len(scope)} attributes would have {cell_count(cells)} cells; "
+                f"it may have {LARGEST_TREE:,}: ask for fewer attributes"
+            )
+        return self._records(
+            joint(self._beliefs(), self._shape.axes.scope(places), self._memo.tables), places
+        )
 
     def _beliefs(self) -> Beliefs:
         with self._memo.lock:
@@ -295,7 +287,7 @@ class GraphicalDistribution:
                 scope, duals = term.scope, term.duals
             else:
                 scope, duals = term.query.scope, np.asarray(term.query.weights() * (term.dual / UNITS))
-            places = self._places(scope)
+            places = positions(self.domain, scope)
             sums[places] = sums[places] + duals if places in sums else np.asarray(duals, dtype=np.float64)
         return [self._shape.axes.inward(sums[places], places) for places in self._shape.scopes]
 

@@ -18,7 +18,6 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from pmw.model.factors import Positions, table_cells
-from queries.domain import Domain
 
 DEFAULT_MAX_CELLS = 2**21  # sum of clique tables, 16 MB in float64; what positives cost: docs/performance.md
 
@@ -93,39 +92,10 @@ def junction_tree(shape: tuple[int, ...], scopes: Sequence[Positions]) -> Juncti
     return _grown(shape, tuple(dict.fromkeys(scopes)))
 
 
-def tree_cells(domain: Domain, scopes: Sequence[Sequence[str]]) -> int:
-    """Return the cells of all clique tables of a model with terms over scopes, an exact Python integer.
-
-    Args:
-        domain: the declared attributes.
-        scopes: attribute names, in the order of the terms.
-
-    Raises:
-        ScopeError: a name is unknown or stands twice in a scope.
-    """
-    return junction_tree(domain.shape, [_places(domain, scope) for scope in scopes]).cells
-
-
-def fits(domain: Domain, scopes: Sequence[Sequence[str]], scope: Sequence[str], max_cells: int) -> bool:
-    """Tell whether a model with one more scope has clique tables of at most so many cells, without making it.
-
-    A scope inside a clique of a tree that fits always fits.
-
-    Args:
-        domain: the declared attributes.
-        scopes: the scopes of the model's terms, in their order.
-        scope: the one to add.
-        max_cells: most cells of all clique tables together, such as DEFAULT_MAX_CELLS.
-
-    Raises:
-        ScopeError: a name is unknown or stands twice in a scope.
-    """
-    held = tuple(dict.fromkeys(_places(domain, one) for one in scopes))
-    return fits_tree(junction_tree(domain.shape, held), held, _places(domain, scope), max_cells)
-
-
 def fits_tree(tree: JunctionTree, scopes: tuple[Positions, ...], scope: Positions, max_cells: int) -> bool:
     """Tell whether the tree of scopes, grown by one more, has clique tables of at most so many cells.
+
+    A scope inside a clique of a tree that fits always fits. The tree is not made.
 
     Args:
         tree: the junction tree of the scopes.
@@ -138,10 +108,6 @@ def fits_tree(tree: JunctionTree, scopes: tuple[Positions, ...], scope: Position
     if tree.covering(scope) is not None:
         return tree.cells <= max_cells
     return _fits_anew(tree.shape, (*scopes, scope), max_cells)
-
-
-def _places(domain: Domain, scope: Sequence[str]) -> Positions:
-    return tuple(domain.index(name) for name in domain.scope(scope))
 
 
 @lru_cache(maxsize=64)

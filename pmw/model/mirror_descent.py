@@ -21,15 +21,17 @@ Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
+from pmw.model.gradient import PotentialMarginals
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 
@@ -41,45 +43,48 @@ Aim: TypeAlias = Target | QueryMeasurement
 Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the evaluator's order
 
 
-class Evaluator(Protocol):
-    """What a model says of aims, as a function of their duals."""
+class _Evaluator:
+    """What models say of aims, as a function of their duals.
 
-    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-
-    def values(self, duals: Flat) -> Flat:
-        """Return what the model of these duals says: float64, records."""
-
-    def model(self, duals: Flat) -> SyntheticDistribution:
-        """Return the model of these duals."""
-
-
-def evaluator(model: SyntheticDistribution, aims: Sequence[Aim]) -> Evaluator:
-    """Return what evaluates models with a term for each aim, over a model's domain and total.
+    Where a model is on a junction tree and every aim is a whole scope, it is the gradient, in arrays that are
+    there already; else, and where that leaves float64, the models are made.
 
     Args:
-        model: the form of the models.
-        aims: one or more.
+        model: the form of the models, over its domain and total.
+        aims: one or more; models have a term for each.
     """
-    targets = [aim for aim in aims if isinstance(aim, Target)]
-    if isinstance(model, GraphicalDistribution) and len(targets) == len(aims):
-        return _OnTree(model, targets)
-    return _OfModels(model, aims)
-
-
-class _OfModels:
-    """Evaluates by making the models; one is kept."""
 
     def __init__(self, model: SyntheticDistribution, aims: Sequence[Aim]) -> None:
         self._like = model
         self._aims = aims
-        sizes = [aim.values.size if isinstance(aim, Target) else 1 for aim in aims]
-        self.bounds = np.cumsum(sizes)[:-1]
+        shapes = [np.shape(_values(aim)) for aim in aims]
+        sizes = [math.prod(shape) for shape in shapes]
+        self._bounds = np.cumsum(sizes)[:-1]
+        self._order = np.arange(sum(sizes))  # of the numbers, by their places in declared order
+        self._potentials: PotentialMarginals | None = None
+        targets = [aim for aim in aims if isinstance(aim, Target)]
+        if not isinstance(model, GraphicalDistribution) or len(targets) < len(aims):
+            return
+        terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
+        self._potentials = model.with_terms(terms).potential_marginals()
+        places = [
+            part.reshape(shape)
+            for shape, part in zip(shapes, np.split(self._order, self._bounds), strict=True)
+        ]
+        turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(targets, places, strict=True)]
+        self._scopes = [self._potentials.number(aim.scope) for aim in targets]
+        self._shapes = [part.shape for part in turned]
+        self._order = np.concatenate([part.reshape(-1) for part in turned])
 
     def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        return np.concatenate([table.reshape(-1) for table in tables])
+        """Return tables, one per aim and shaped like it, in one array."""
+        return np.take(np.concatenate([table.reshape(-1) for table in tables]), self._order)
 
     def values(self, duals: Flat) -> Flat:
+        """Return what the model of these duals says: float64, records."""
+        found = None if self._potentials is None else self._on_tree(self._potentials, duals)
+        if found is not None:
+            return found
         moved = self.model(duals)
         tables = iter(moved.marginals([aim.scope for aim in self._aims if isinstance(aim, Target)]))
         return self.flat(
@@ -90,51 +95,25 @@ class _OfModels:
         )
 
     def model(self, duals: Flat) -> SyntheticDistribution:
-        parts = np.split(duals, self.bounds)
+        """Return the model of these duals."""
+        declared = np.empty_like(duals)
+        declared[self._order] = duals
+        parts = np.split(declared, self._bounds)
         return self._like.with_terms([_term(aim, part) for aim, part in zip(self._aims, parts, strict=True)])
 
-
-class _OnTree:
-    """Evaluates by the gradient on the junction tree; where that leaves float64, by making the models."""
-
-    def __init__(self, model: GraphicalDistribution, aims: Sequence[Target]) -> None:
-        self._models = _OfModels(model, aims)
-        terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in aims]
-        self._potentials = model.with_terms(terms).potential_marginals()
-        numbers = np.arange(sum(aim.values.size for aim in aims))
-        places = [
-            part.reshape(aim.values.shape)
-            for aim, part in zip(aims, np.split(numbers, self._models.bounds), strict=True)
-        ]
-        self._scopes = [self._potentials.number(aim.scope) for aim in aims]
-        turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(aims, places, strict=True)]
-        self._shapes = [part.shape for part in turned]
-        self._order = np.concatenate([part.reshape(-1) for part in turned])
-        self._total = model.total
-
-    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        return np.take(self._models.flat(tables), self._order)
-
-    def values(self, duals: Flat) -> Flat:
+    def _on_tree(self, potentials: PotentialMarginals, duals: Flat) -> Flat | None:
+        """Return the values by the gradient, or None where ordinary numbers do not hold them."""
         sums: dict[int, NDArray[np.float64]] = {}
-        parts = np.split(duals, self._models.bounds)
+        parts = np.split(duals, self._bounds)
         for number, shape, part in zip(self._scopes, self._shapes, parts, strict=True):
             table = part.reshape(shape)
             sums[number] = sums[number] + table if number in sums else table
-        found = self._potentials.marginals([sums[number] for number in range(len(sums))])
+        found = potentials.marginals([sums[number] for number in range(len(sums))])
         if found is None:
-            return np.take(self._models.values(self._declared(duals)), self._order)
+            return None
         values = np.concatenate([found[number].reshape(-1) for number in self._scopes])
-        values *= self._total
+        values *= self._like.total
         return values
-
-    def model(self, duals: Flat) -> SyntheticDistribution:
-        return self._models.model(self._declared(duals))
-
-    def _declared(self, duals: Flat) -> Flat:
-        found = np.empty_like(duals)
-        found[self._order] = duals
-        return found
 
 
 def _term(aim: Aim, dual: NDArray[np.float64]) -> Term:
@@ -193,14 +172,14 @@ class _Loss:
         variance: v, in its order.
     """
 
-    evaluate: Evaluator
+    evaluate: _Evaluator
     measured: NDArray[np.float64]
     variance: NDArray[np.float64]
 
     @classmethod
     def of(cls, model: SyntheticDistribution, aims: Sequence[Aim]) -> _Loss:
         """Return the loss of models like one."""
-        evaluate = evaluator(model, aims)
+        evaluate = _Evaluator(model, aims)
         measured = [np.asarray(_values(aim)) for aim in aims]
         variance = [
             np.broadcast_to(aim.variance, values.shape) for aim, values in zip(aims, measured, strict=True)

@@ -237,7 +237,7 @@ def zcdp_rho(budget: Budget) -> Fraction:
     alpha = _best_alpha(float(budget.epsilon), math.log(budget.delta))
     with decimal.localcontext() as context:
         context.prec = _DIGITS
-        rho = _rho_at(_decimal(budget.epsilon), _decimal(budget.delta).ln(), Decimal(alpha))
+        rho = _rho_at(decimal_of(budget.epsilon), decimal_of(budget.delta).ln(), Decimal(alpha))
         safe = rho * (1 - Decimal(10) ** (10 - _DIGITS))  # covers the rounding of 60-digit arithmetic
         floor = int((safe * RHO_GRID).to_integral_value(decimal.ROUND_FLOOR))
     if floor <= 0:
@@ -291,7 +291,8 @@ def _rho_at(epsilon: Decimal, log_delta: Decimal, alpha: Decimal) -> Decimal:
     return (epsilon + bracket / excess) / alpha
 
 
-def _decimal(value: Fraction) -> Decimal:
+def decimal_of(value: Fraction) -> Decimal:
+    """Return a fraction as a decimal, to the digits of the context."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
@@ -330,7 +331,7 @@ def pure_mu_squared(epsilon: Fraction) -> Fraction | None:
         return Fraction(11, 7) * epsilon**2
     with decimal.localcontext() as context:
         context.prec = _MU_DIGITS
-        wanted = Decimal(1) / 2 - 1 / (1 + _decimal(epsilon).exp())
+        wanted = Decimal(1) / 2 - 1 / (1 + decimal_of(epsilon).exp())
         root = Decimal(0)
         step = wanted * _ROOT_TAU
         while step > root * _MARGIN:  # Newton's method from below: Phi is concave there
@@ -347,7 +348,7 @@ def pure_epsilon(mu_squared: Fraction) -> Fraction:
     """
     with decimal.localcontext() as context:
         context.prec = _MU_DIGITS
-        root = min(_decimal(mu_squared).sqrt(), Decimal(_MOST_PURE_MU)) / 2
+        root = min(decimal_of(mu_squared).sqrt(), Decimal(_MOST_PURE_MU)) / 2
         above = _centre(root) * (1 - Decimal(10) ** -40)
         epsilon = ((Decimal(1) / 2 + above) / (Decimal(1) / 2 - above)).ln() * (1 - _MARGIN)
         return Fraction(math.floor(epsilon * RHO_GRID), RHO_GRID)
@@ -370,14 +371,16 @@ def mu_squared_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
         raise BudgetError("expected delta > 0 for GDP, got delta=0")
     with decimal.localcontext() as context:
         context.prec = _MU_DIGITS
-        exact, most = _decimal(epsilon), _decimal(delta)
+        exact, most = decimal_of(epsilon), decimal_of(delta)
         if most >= exact.exp() * _LEAST_DELTA:
             near = Decimal(_searched(float(epsilon), float(delta)))
             root = min(_improved(near, exact, most), Decimal(_MOST_MU))
             cap = math.floor(root * root * RHO_GRID)
             for steps in range(4):
                 candidate = Fraction(cap - steps, RHO_GRID)
-                if candidate > 0 and _delta(_decimal(candidate).sqrt(), exact) <= most * (1 - _DELTA_MARGIN):
+                if candidate > 0 and _delta(decimal_of(candidate).sqrt(), exact) <= most * (
+                    1 - _DELTA_MARGIN
+                ):
                     return candidate
     raise BudgetError(f"epsilon={float(epsilon):g} with delta={float(delta):g} has no mu for GDP")
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.privacy.budget import Charge, bounded_range_charge
+from pmw.privacy.budget import Charge, bounded_range_charge, decimal_of
 from pmw.privacy.noise import DiscreteLaplace, Geometric, bernoulli_exp, uniform_below
 from pmw.privacy.random_bits import BitSource
 
@@ -191,13 +191,9 @@ def _exact_log_miss(noise: Geometric | DiscreteLaplace, gap: int, digits: int) -
     """Return ln Pr[noise < gap] < 0 to about so many digits."""
     with decimal.localcontext() as context:
         context.prec = 2 * digits  # so that 1 - p keeps as many digits of p
-        step = _decimal(1 / noise.scale)
+        step = decimal_of(1 / noise.scale)
         both = Decimal(0) if isinstance(noise, Geometric) else (1 + (-step).exp()).ln()
         if gap <= 0:
             return -(1 - gap) * step - both
         reached = (-min(gap * step, _FARTHEST) - both).exp()
         return -reached if reached.adjusted() < -digits else (1 - reached).ln()
-
-
-def _decimal(fraction: Fraction) -> Decimal:
-    return Decimal(fraction.numerator) / Decimal(fraction.denominator)

@@ -101,7 +101,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     entries = []
     if plan.total_noise is not None:
         entries.append(
-            LedgerEntry(Event.TOTAL, "number of records", _number_charge(plan.total_noise, options))
+            LedgerEntry(Event.TOTAL, "number of records", number_charge(plan.total_noise, options))
         )
     for name, noise in plan.marginal_noise.items():
         event = Event.RANGE_TREE if name in plan.trees else Event.MARGINAL
@@ -113,7 +113,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def _number_charge(noise: NoiseDistribution, options: Options) -> Charge:
+def number_charge(noise: NoiseDistribution, options: Options) -> Charge:
     """Return the price of one number under noise that moves as a question's answer does."""
     moved = query_sensitivity(options)
     if isinstance(noise, DiscreteLaplace):
@@ -177,7 +177,7 @@ def quantile_entry(kind: QuestionKind, noise: NoiseDistribution, options: Option
         noise: on the quantile.
         options: the custodian's choices.
     """
-    return LedgerEntry(Event.QUANTILE, kind.describe(), _number_charge(noise, options))
+    return LedgerEntry(Event.QUANTILE, kind.describe(), number_charge(noise, options))
 
 
 def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:

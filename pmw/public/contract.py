@@ -10,8 +10,8 @@ from typing import cast
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.public.answer import RecordsKept
-from pmw.sparse_vector.kinds import SparseVectorKind
 from pmw.sparse_vector.noisy_comparison import Sides
+from pmw.sparse_vector.sparse import SparseVectorKind
 from queries.domain import Domain, require_domain
 from queries.person import Person
 from queries.plain_values import shown_text

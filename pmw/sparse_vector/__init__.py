@@ -1,14 +1,13 @@
 """The sparse vector technique, each algorithm by its textbook name.
 
 Inputs are integers on a grid, noise is exact, and each algorithm states its price. Algorithms that are not
-private as published are not offered here: see ``pmw.research.sparse_vectors.flawed``.
+private as published are not offered here: see ``pmw.research.audit.flawed``.
 """
 
 from __future__ import annotations
 
 from pmw.sparse_vector.comparison import Comparison, Ratio, Split
 from pmw.sparse_vector.composition import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
-from pmw.sparse_vector.kinds import SparseVectorKind
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -20,7 +19,7 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
 )
 from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise
-from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState
+from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState, SparseVectorKind
 
 __all__ = [
     "AboveThreshold",

@@ -16,7 +16,16 @@ from fractions import Fraction
 import numpy as np
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import RHO_GRID, Budget, floor_price, root_down, round_up, zcdp_epsilon, zcdp_rho
+from pmw.privacy.budget import (
+    RHO_GRID,
+    Budget,
+    decimal_of,
+    floor_price,
+    root_down,
+    round_up,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 
 _DIGITS = 60
 _STEPS = 100  # halvings of a search in floating point
@@ -149,7 +158,7 @@ def composed_delta(price: Fraction, rounds: int, epsilon: Fraction) -> Fraction:
     with decimal.localcontext() as context:
         # A difference loses no more than the digits of its parts, which sum to 1: delta >= 1e-300 keeps 40.
         context.prec = _DIGITS + 320
-        one, whole = _decimal(price), _decimal(epsilon)
+        one, whole = decimal_of(price), decimal_of(epsilon)
         down, up = (-one).exp(), (whole - rounds * one).exp()
         # With e^(c epsilon0) taken out of numerator and denominator.
         weight, rise, total = 1 / (1 + down) ** rounds, up, Decimal(0)
@@ -235,8 +244,8 @@ def _printed_stop(root: float, rounds: int, log_delta: float, low: float, high: 
 def _dwork_roth_price(budget: Budget, rounds: int) -> Fraction:
     with decimal.localcontext() as context:
         context.prec = _DIGITS
-        root = (8 * rounds * -_decimal(budget.delta).ln()).sqrt()
-        price = _floor(_decimal(budget.epsilon) / root)
+        root = (8 * rounds * -decimal_of(budget.delta).ln()).sqrt()
+        price = _floor(decimal_of(budget.epsilon) / root)
     if price <= 0 or _advanced(price, rounds, budget.delta) > budget.epsilon:
         raise BudgetError(
             f"epsilon={float(budget.epsilon):g} lies outside Dwork and Roth's corollary; use another"
@@ -247,8 +256,8 @@ def _dwork_roth_price(budget: Budget, rounds: int) -> Fraction:
 def _dwork_roth_total(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
     with decimal.localcontext() as context:
         context.prec = _DIGITS
-        root = (8 * rounds * -_decimal(delta).ln()).sqrt()
-        total = _ceiling(_decimal(price) * root)
+        root = (8 * rounds * -decimal_of(delta).ln()).sqrt()
+        total = _ceiling(decimal_of(price) * root)
     if _advanced(price, rounds, delta) > total:
         raise BudgetError(
             f"a price of {float(price):g} lies outside Dwork and Roth's corollary; use the advanced form"
@@ -259,8 +268,8 @@ def _dwork_roth_total(price: Fraction, rounds: int, delta: Fraction) -> Fraction
 def _advanced(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
     with decimal.localcontext() as context:
         context.prec = _DIGITS
-        one = _decimal(price)
-        root = (2 * rounds * -_decimal(delta).ln()).sqrt()
+        one = decimal_of(price)
+        root = (2 * rounds * -decimal_of(delta).ln()).sqrt()
         return _ceiling(rounds * one * (one.exp() - 1) + one * root)
 
 
@@ -332,7 +341,3 @@ def _floor(value: Decimal) -> Fraction:
 
 def _ceiling(value: Decimal) -> Fraction:
     return round_up(Fraction(value) * (1 + Fraction(1, 10**40)), RHO_GRID)
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -360,14 +360,6 @@ class Sech2Test(NoisyComparison):
         """True: the divergences of the threshold draw and of the positives add at every order."""
         return True
 
-    def pass_probability(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability that a test passes, for audits: float64, same shape.
-
-        Args:
-            distances: int64, y = threshold + threshold noise - value, in units.
-        """
-        return self.query_noise.survival(distances)
-
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.
 

@@ -147,7 +147,7 @@ class NumericSparse:
         """
         if self.value_charge.epsilon is None:
             raise BudgetError("expected Laplace values for a pure price, got Gaussian values")
-        return self.sparse.total_epsilon + self.sparse.update_limit * self.value_charge.epsilon
+        return self.sparse.epsilon + self.sparse.update_limit * self.value_charge.epsilon
 
     def epsilon_at(self, delta: Number) -> Fraction:
         """Return the smallest epsilon known of the whole run at delta, rounded up.

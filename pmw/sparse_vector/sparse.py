@@ -1,5 +1,7 @@
 """AboveThreshold finds the first value above a threshold, then halts; Sparse finds up to c of them.
 
+Those that a session may be asked for have names.
+
 What composes several rounds is imported late, by what chooses scales or states the price of a whole run: a
 session charges each event by itself.
 """
@@ -7,8 +9,8 @@ session charges each event by itself.
 from __future__ import annotations
 
 import decimal
+import enum
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from pmw.privacy.budget import (
     Composition,
     Number,
     as_fraction,
+    decimal_of,
     pure_charge,
     round_up,
 )
@@ -40,6 +43,54 @@ from pmw.sparse_vector.noisy_comparison import (
 
 if TYPE_CHECKING:
     from pmw.sparse_vector.comparison import Comparison
+
+
+class SparseVectorKind(enum.Enum):
+    """A sound sparse vector: the distribution of its noise, and whether its threshold noise is drawn once or
+    again.
+
+    ``EXPONENTIAL``: one-sided noise, one draw for the threshold.
+    ``EXPONENTIAL_ROUNDS``: the same, the threshold's drawn again after each positive.
+    ``LAPLACE``: two-sided noise, one draw: Lyu, Su and Li (2017), Algorithm 7.
+    ``LAPLACE_ROUNDS``: the same, drawn again: Dwork and Roth (2014), Algorithm 2.
+    ``SECH2``: positives by a coin of sech^2, one draw for the threshold: Gaussian under zCDP, else one-sided.
+    """
+
+    EXPONENTIAL = "exponential"
+    EXPONENTIAL_ROUNDS = "exponential-rounds"
+    LAPLACE = "laplace"
+    LAPLACE_ROUNDS = "laplace-rounds"
+    SECH2 = "sech2"
+
+    @property
+    def redraw(self) -> bool:
+        """New threshold noise is drawn after each positive."""
+        return self in (SparseVectorKind.EXPONENTIAL_ROUNDS, SparseVectorKind.LAPLACE_ROUNDS)
+
+    @property
+    def theorem(self) -> str:
+        """What the price of its tests rests on."""
+        return _THEOREMS[self]
+
+    @property
+    def is_laplace(self) -> bool:
+        """Its noise is two-sided, so a negative bounds its own test alone."""
+        return self in (SparseVectorKind.LAPLACE, SparseVectorKind.LAPLACE_ROUNDS)
+
+    @property
+    def is_sech2(self) -> bool:
+        """Its positives rest on the proof in ``docs/proofs/zcdp-sparse-vector.md``."""
+        return self is SparseVectorKind.SECH2
+
+
+_ONE_SIDED = "Lyu, Su and Li (2017), eq. 5, for one-sided noise (docs/algorithm.md)"
+_THEOREMS = {
+    SparseVectorKind.EXPONENTIAL: _ONE_SIDED,
+    SparseVectorKind.EXPONENTIAL_ROUNDS: _ONE_SIDED,
+    SparseVectorKind.LAPLACE: "Lyu, Su and Li (2017), Algorithm 7",
+    SparseVectorKind.LAPLACE_ROUNDS: "Dwork and Roth (2014), Theorem 3.25",
+    SparseVectorKind.SECH2: "docs/proofs/zcdp-sparse-vector.md",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +282,6 @@ class Sparse:
         split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
         return cls(comparison.priced(split, 1), update_limit, redraw=True)
 
-    @property
-    def epsilon(self) -> Fraction:
-        """Epsilon of the whole run when epsilons add, the same as ``total_epsilon``."""
-        return self.total_epsilon
-
     def epsilon_at(self, delta: Number) -> Fraction:
         """Return the smallest epsilon known of the whole run at delta, rounded up.
 
@@ -246,7 +292,7 @@ class Sparse:
 
         share = Budget.of(1, delta).delta
         if not self.redraw:
-            return self.total_epsilon
+            return self.epsilon
         return composed_epsilon(self.round_epsilon, self.update_limit, share)
 
     @property
@@ -255,7 +301,7 @@ class Sparse:
         return AboveThreshold(self.test).epsilon
 
     @property
-    def total_epsilon(self) -> Fraction:
+    def epsilon(self) -> Fraction:
         """Epsilon of the whole run when epsilons add."""
         draws = self.update_limit if self.redraw else 1
         return draws * self.test.threshold_price + self.update_limit * self.test.positive_price
@@ -274,7 +320,7 @@ class Sparse:
                 return self.test.threshold_charge + self.test.positive_charge, NOTHING
             return pure_charge(self.round_epsilon), NOTHING
         if composition is not Composition.PURE and not self.test.rhos_add:
-            return pure_charge(self.total_epsilon), NOTHING
+            return pure_charge(self.epsilon), NOTHING
         return self.test.threshold_charge, self.test.positive_charge
 
     def open(self, bits: BitSource) -> SparseState:
@@ -370,6 +416,6 @@ def textbook_sigma(budget: Budget, update_limit: int) -> Fraction:
         return 2 * update_limit / budget.epsilon
     with decimal.localcontext() as context:
         context.prec = 40
-        log = -(Decimal(budget.delta.numerator) / Decimal(budget.delta.denominator)).ln()
+        log = -decimal_of(budget.delta).ln()
         root = Fraction((32 * update_limit * log).sqrt())
     return round_up(root / budget.epsilon + Fraction(1, 10**30), 10**6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import speed
+from benchmarks.runner import alone
 from benchmarks.speed import measured
 from benchmarks.tables import Case
 from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, random_conjunctions
@@ -32,6 +34,7 @@ def test_each_point_has_a_line_and_each_curve_a_figure(
         ("_ARRAYS", 50),
     ):
         monkeypatch.setattr(speed, name, value)
+    monkeypatch.setattr(speed, "alone", lambda work: work())  # another process would know none of these
     small = ["--most-records", "20000", "--most-questions", "1000", "--plot", str(tmp_path)]
     curves = ("domain", "questions", "positives")
     named = [argument for curve in curves for argument in ("--curve", curve)]
@@ -47,6 +50,11 @@ def test_each_point_has_a_line_and_each_curve_a_figure(
     assert all(line["file_mb"] > 0.05 for line in questions)
     assert all(line["positives"] > 0 for line in lines if line["curve"] == "positives")
     assert {file.stem for file in tmp_path.iterdir()} == {line["curve"] for line in lines}
+
+
+def test_work_has_a_process_of_its_own() -> None:
+    assert alone(os.getpid) != os.getpid()
+    assert alone(divmod, 7, 2) == (3, 1)
 
 
 def test_a_peer_that_is_not_installed_is_told(

@@ -8,17 +8,14 @@ outputs; ``statistical`` certifies a lower bound on epsilon from many runs of th
 from __future__ import annotations
 
 from pmw.research.audit.exact import (
-    ComparisonTables,
     OutcomeTables,
     OutputDistribution,
     RandomTree,
-    adaptive_distribution,
     delta_curve,
     hockey_stick_divergence,
+    log_probability,
     neighbor_patterns,
-    outcome_tables,
-    output_distribution,
-    output_distribution_of,
+    releasing,
     renyi_curve,
     renyi_divergence,
     stream_distribution,
@@ -37,20 +34,17 @@ from pmw.research.audit.statistical import (
 )
 
 __all__ = [
-    "adaptive_distribution",
     "certify",
     "clopper_pearson",
-    "ComparisonTables",
     "delta_curve",
     "FalseAlarm",
     "hockey_stick_divergence",
+    "log_probability",
     "neighbor_patterns",
-    "outcome_tables",
     "OutcomeTables",
-    "output_distribution",
-    "output_distribution_of",
     "OutputDistribution",
     "RandomTree",
+    "releasing",
     "renyi_curve",
     "renyi_divergence",
     "replica_test",

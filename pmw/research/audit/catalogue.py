@@ -6,7 +6,7 @@ The flawed ones stand here with their claims, and the instances on which they ar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Shown, draw_from, table_distribution
-from pmw.research.audit.exact import ComparisonTables, Factors, OutcomeTables, outcome_tables, tables_of
-from pmw.research.audit.sound import NEAR, family_entries, sound_entries
+from pmw.research.audit import flawed
+from pmw.research.audit.entries import Claim, Entry, Instance, Measure, draw_from, table_distribution
+from pmw.research.audit.exact import Factors, OutcomeTables, tables_of
+from pmw.research.audit.flawed import COUNTEREXAMPLES, FlawedSparse
+from pmw.research.audit.sound import NEAR, sound_entries
 from pmw.research.audit.statistical import replica_test
-from pmw.research.sparse_vectors import flawed
-from pmw.research.sparse_vectors.flawed import COUNTEREXAMPLES, FlawedSparse
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
-
-_RELEASED = 40  # released values within this distance of 0 are told apart, those beyond are not enumerated
 
 
 def flawed_entries() -> Iterator[Entry]:
@@ -102,17 +100,19 @@ def _shared_threshold() -> Iterator[Entry]:
     two, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
 
     def shared(threshold: int) -> OutcomeTables:
-        own = tables_of(test, threshold)
-        return outcome_tables(
-            ComparisonTables(own.weights, own.above, own.negated, shared=True), 2, redraw=False
-        )
+        own = tables_of(two, threshold)
+
+        def outcomes(value: int) -> Mapping[int, Factors]:
+            return {output: (first * second,) for output, (first, second) in own.outcomes(value).items()}
+
+        return replace(own, weights=own.weights[:1], outcomes=outcomes)
 
     def one_draw(runs: int, bits: BitSource) -> NDArray[np.int64]:
         return np.repeat(replicas.open(runs, bits)[:1], 2, axis=0)
 
     monotone = Entry(
         name="shared-threshold",
-        claim=Claim(Measure.EPSILON, two.total_epsilon),
+        claim=Claim(Measure.EPSILON, two.epsilon),
         distribution=table_distribution(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
@@ -140,16 +140,15 @@ def _shared_threshold() -> Iterator[Entry]:
 def _bare() -> Entry:
     """Return exponential test noise without threshold noise."""
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
-    replicas = replica_test(test, 2, redraw=False)
+    sparse, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
 
     def tables(threshold: int) -> OutcomeTables:
-        own = tables_of(test, threshold)
-        none = ComparisonTables(np.eye(1, len(own.weights))[0], own.above)
-        return outcome_tables(none, 2, redraw=False)
+        own = tables_of(sparse, threshold)
+        return replace(own, weights=(np.eye(1, len(own.weights[0]))[0],))
 
     return Entry(
         name="no-threshold-noise",
-        claim=Claim(Measure.EPSILON, Sparse(test, 2, redraw=False).total_epsilon),
+        claim=Claim(Measure.EPSILON, sparse.epsilon),
         distribution=table_distribution(tables),
         instances=(Instance((1, 1), (2, 2), 2),),
         draw=draw_from(replace(replicas, open=lambda runs, bits: np.zeros((1, runs), dtype=np.int64))),
@@ -168,15 +167,10 @@ def flawed_entry(
     sensitivity and c.
     """
     shown = tuple(
-        Shown(
-            Instance(one.first, one.second, one.thresholds[0], one.sensitivity),
-            one.output,
-            one.probabilities,
-            one.log_ratio,
-        )
-        for one in COUNTEREXAMPLES
-        if (one.mechanism.name, one.mechanism.claimed) == (mechanism.name, mechanism.claimed)
-        and one.mechanism.update_limit == mechanism.update_limit
+        example
+        for one, example in COUNTEREXAMPLES
+        if (one.name, one.claimed, one.update_limit)
+        == (mechanism.name, mechanism.claimed, mechanism.update_limit)
     )
     if not shown and mechanism.redraw:
         rounds = Instance(((20,) * 5 + (0,)) * 2, ((21,) * 5 + (-1,)) * 2)
@@ -184,7 +178,7 @@ def flawed_entry(
     return Entry(
         name=name,
         claim=Claim(Measure.EPSILON, mechanism.claimed),
-        distribution=table_distribution(flawed_tables(mechanism)),
+        distribution=table_distribution(mechanism.tables),
         instances=stated,
         source=source,
         flaw=flaw,
@@ -198,30 +192,9 @@ def _both_ways(each: int) -> Instance:
     return Instance((0,) * (2 * each), (1,) * each + (-1,) * each)
 
 
-def flawed_tables(mechanism: FlawedSparse) -> Callable[[int], OutcomeTables]:
-    """Return, for a threshold, the outcomes of a published form: 0, 1, or 1 + 2v for a released value v."""
-
-    def tables(threshold: int) -> OutcomeTables:
-        def outcomes(value: int) -> Mapping[int, Factors]:
-            above = mechanism.above(value, threshold)
-            if not mechanism.releases or mechanism.query_noise is None:
-                return {0: (1.0 - above,), 1: (above,)}
-            released = np.arange(-_RELEASED, _RELEASED + 1)
-            distribution = mechanism.query_noise.pmf(released - value)
-            limits = threshold + mechanism.support
-            shown = {
-                1 + 2 * int(v): (p * (v >= limits),) for v, p in zip(released, distribution, strict=True)
-            }
-            return {0: (1.0 - above,), **shown}
-
-        return OutcomeTables((mechanism.weights,), outcomes, mechanism.update_limit, mechanism.redraw)
-
-    return tables
-
-
 def catalogue() -> Mapping[str, Entry]:
     """Return every mechanism by name."""
-    entries = [*sound_entries(), *family_entries(), *flawed_entries()]
+    entries = [*sound_entries(), *flawed_entries()]
     return {entry.name: entry for entry in entries}
 
 

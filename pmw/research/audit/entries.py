@@ -19,6 +19,7 @@ from pmw.research.audit.exact import (
     OutputDistribution,
     RandomTree,
     delta_curve,
+    log_probability,
     neighbor_patterns,
     renyi_curve,
     stream_distribution,
@@ -89,21 +90,46 @@ class Instance:
             raise BudgetError(f"expected values that differ by at most {self.sensitivity} between neighbours")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A stated output of two neighbouring streams, and what it shows: streams too long to enumerate.
+@dataclass(frozen=True, slots=True, eq=False)
+class Counterexample:
+    """A stated output of two neighbouring streams, which may be too long to enumerate.
 
     Args:
+        tables: the mechanism, for a threshold.
         instance: the streams.
-        output: what each test says, as in ``Witness``.
-        probabilities: computes those of the output on the first and on the second stream.
-        log_ratio: computes ln of the ratio of the output's probabilities.
+        output: of each test, as in the tables.
+        released: positives release values: ``released_output`` says what stands for them.
     """
 
+    tables: Callable[[int], OutcomeTables]
     instance: Instance
-    output: tuple[int | None, ...]
-    probabilities: Callable[[], tuple[float, float]]
-    log_ratio: Callable[[], float]
+    output: tuple[int, ...]
+    released: bool = False
+
+    def log_probabilities(self) -> tuple[float, float]:
+        """Return ln of the probability of the output on the first and on the second stream."""
+        tables, instance = self.tables(self.instance.threshold), self.instance
+        here, there = (
+            log_probability(tables, values, self.output) for values in (instance.first, instance.second)
+        )
+        return here, there
+
+    def log_ratio(self) -> float:
+        """Return ln of the ratio of these probabilities; infinite where only the second is 0."""
+        here, there = self.log_probabilities()
+        return math.inf if math.isinf(there) else here - there
+
+    @property
+    def said(self) -> tuple[int | None, ...]:
+        """What each test says, as in ``Witness``."""
+        if not self.released:
+            return self.output
+        return tuple(None if one == 0 else (one - 1) // 2 for one in self.output)
+
+
+def released_output(value: int | None) -> int:
+    """Return the output that stands for a released value, and 0 for None, where none is released."""
+    return 0 if value is None else 1 + 2 * value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +165,7 @@ class Entry:
     bases: tuple[tuple[Values, int], ...] = ()
     monotone: bool = False
     tables: Callable[[int], OutcomeTables] | None = None
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[Counterexample, ...] = ()
     keeps_claim: bool = True
 
 

@@ -60,7 +60,7 @@ class Witness:
             "sensitivity": self.instance.sensitivity,
             "output": list(self.output),
             "probabilities": list(self.probabilities),
-            "log_ratio": self.log_ratio if math.isfinite(self.log_ratio) else "inf",
+            "log_ratio": _number(self.log_ratio),
         }
 
 
@@ -75,9 +75,8 @@ def witness_of(entry: Entry, instance: Instance | None) -> Witness | None:
         return None
     for shown in entry.shown:
         if shown.instance == instance:  # the stated output, where several show as much
-            return Witness(
-                instance, shown.output, shown.probabilities(), any(o is None for o in shown.output)
-            )
+            here, there = shown.log_probabilities()
+            return Witness(instance, shown.said, (math.exp(here), math.exp(there)), shown.released)
     first = entry.distribution(instance.first, instance.threshold)
     second = entry.distribution(instance.second, instance.threshold)
     found = (Witness(instance, output, (first[output], second[output])) for output in first)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, draw_from, table_distribution
@@ -21,7 +20,7 @@ from pmw.research.audit.exact import (
     OutcomeTables,
     OutputDistribution,
     Outputs,
-    outcome_tables,
+    releasing,
     tables_of,
 )
 from pmw.research.audit.statistical import replica_test
@@ -68,9 +67,15 @@ _FAR_VALUES = (-200, 200)
 
 
 def sound_entries() -> Iterator[Entry]:
-    """Return every sound mechanism."""
+    """Return every sound mechanism, each at the epsilon or rho that it charges."""
     yield from _textbook()
     yield from _exponential()
+    yield from _numbered()
+    yield _naive()
+    yield _free_gap()
+    yield from _sech2()
+    yield _composed()
+    yield from _offline()
 
 
 def _textbook() -> Iterator[Entry]:
@@ -108,7 +113,7 @@ def sparse_entry(name: str, sparse: Sparse, stated: tuple[Instance, ...], source
     test = sparse.test
 
     def tables(threshold: int) -> OutcomeTables:
-        return outcome_tables(tables_of(test, threshold), sparse.update_limit, redraw=sparse.redraw)
+        return tables_of(sparse, threshold)
 
     return Entry(
         name=name,
@@ -128,61 +133,31 @@ def _claim_of(sparse: Sparse) -> Claim:
     threshold, positive = sparse.test.threshold_charge, sparse.test.positive_charge
     if threshold.epsilon is None or positive.epsilon is None:
         return Claim(Measure.RHO, threshold.rho + sparse.update_limit * positive.rho, tight=False)
-    return Claim(Measure.EPSILON, sparse.total_epsilon)
+    return Claim(Measure.EPSILON, sparse.epsilon)
 
 
 def numeric_entry(name: str, numeric: NumericSparse, stated: tuple[Instance, ...], source: str) -> Entry:
-    """Return the entry of an implemented run of tests that releases values with fresh noise."""
-    tests = sparse_entry(name, numeric.sparse, stated, source)
-    epsilon = numeric.value_charge.epsilon
-    price = Fraction(0) if epsilon is None else numeric.sparse.update_limit * epsilon
+    """Return the entry of an implemented run of tests that releases values with fresh Laplace noise.
+
+    Values are enumerated at two places far to either side. Between neighbours, the log-ratio of discrete
+    Laplace noise is largest outside of both values and the same all the way, so these two outputs show the
+    worst of all.
+    """
+
+    def results(value: int) -> Mapping[int, float]:
+        chances = numeric.value_noise.pmf(np.array(_FAR_VALUES) - value)
+        return dict(zip(_FAR_VALUES, chances.tolist(), strict=True))
 
     def tables(threshold: int) -> OutcomeTables:
-        return numeric_tables(numeric, threshold)
+        return releasing(tables_of(numeric.sparse, threshold), results)
 
     return replace(
-        tests,
-        claim=Claim(Measure.EPSILON, numeric.sparse.total_epsilon + price),
+        sparse_entry(name, numeric.sparse, stated, source),
+        claim=Claim(Measure.EPSILON, numeric.epsilon),
         distribution=table_distribution(tables),
         draw=None,
         tables=tables,
     )
-
-
-def numeric_tables(numeric: NumericSparse, threshold: int) -> OutcomeTables:
-    """Return the outcomes of tests that release values with fresh noise, at two values far to either side.
-
-    Between neighbours, the log-ratio of discrete Laplace noise is largest outside of both values and the same
-    all the way, so these two outputs show the worst of all.
-    """
-    whole = outcome_tables(
-        tables_of(numeric.sparse.test, threshold), numeric.sparse.update_limit, redraw=numeric.sparse.redraw
-    )
-    far = (-200, 200)
-
-    def outcomes(value: int) -> Mapping[int, Factors]:
-        kept: dict[int, Factors] = {}
-        for output, factors in whole.outcomes(value).items():
-            if output == 0:
-                kept[0] = factors
-            else:
-                distribution: NDArray[np.float64] = numeric.value_noise.pmf(np.array(far) - value)
-                kept |= {
-                    one: (factors[0] * p, *factors[1:]) for one, p in zip(far, distribution, strict=True)
-                }
-        return kept
-
-    return OutcomeTables(whole.weights, outcomes, whole.update_limit, whole.redraw)
-
-
-def family_entries() -> Iterator[Entry]:
-    """Return them, each at the epsilon or rho that it charges."""
-    yield from _numbered()
-    yield _naive()
-    yield _free_gap()
-    yield from _sech2()
-    yield _composed()
-    yield from _offline()
 
 
 def _numbered() -> Iterator[Entry]:
@@ -241,14 +216,14 @@ def _free_gap() -> Entry:
     gap = FreeGap(Sparse(test, _LIMIT, redraw=False))
 
     def tables(threshold: int) -> OutcomeTables:
-        below = outcome_tables(tables_of(test, threshold), _LIMIT, redraw=False)
+        below = tables_of(gap.sparse, threshold)
         limits = threshold + np.arange(len(below.weights[0]))
 
         def outcomes(value: int) -> Mapping[int, Factors]:
             shown = {1 + one: (test.query_noise.pmf(limits + one - value),) for one in _GAPS}
             return {0: below.outcomes(value)[0], **shown}
 
-        return OutcomeTables(below.weights, outcomes, _LIMIT)
+        return replace(below, outcomes=outcomes)
 
     return Entry(
         name="free-gap",
@@ -296,7 +271,7 @@ def _offline() -> Iterator[Entry]:
         yield Entry(
             name="top-c-monotone" if monotone else "top-c",
             claim=Claim(Measure.EPSILON, chooser.epsilon),
-            distribution=_chooser_distribution(chooser),
+            distribution=chooser_distribution(chooser),
             instances=(
                 Instance((0, 0, 2, 2), (0, 0, 3, 3) if monotone else (1, 1, 1, 1)),
                 Instance((0, 0, 60, 60), moved),
@@ -319,7 +294,9 @@ def _offline() -> Iterator[Entry]:
     )
 
 
-def _chooser_distribution(chooser: TopC) -> Callable[[Values, int], OutputDistribution]:
+def chooser_distribution(chooser: TopC) -> Callable[[Values, int], OutputDistribution]:
+    """Return the distribution of the ordered choice, whatever the threshold."""
+
     def distribution(values: Values, threshold: int) -> OutputDistribution:
         found: dict[Outputs, float] = {}
         for places in itertools.permutations(range(len(values)), chooser.count):
@@ -338,8 +315,8 @@ def retraversal_distribution(again: Retraversal) -> Callable[[Values, int], Outp
     """Return the distribution of each selected value's pass and place: as much as all outcomes tell."""
 
     def distribution(values: Values, threshold: int) -> OutputDistribution:
-        tables = tables_of(again.sparse.test, threshold + again.raised)
-        above = [tables.above(value) for value in values]
+        tables = tables_of(again.sparse, threshold + again.raised)
+        above = [tables.outcomes(value)[1][0] for value in values]
         positives = list(itertools.product(range(1, again.passes + 1), range(len(values))))
         found: dict[Outputs, float] = {}
         for count in range(again.sparse.update_limit + 1):
@@ -348,7 +325,7 @@ def retraversal_distribution(again: Retraversal) -> Callable[[Values, int], Outp
                 if len(set(places)) < count:
                     continue  # a selected value is not tested again
                 ended = hits[-1] if count == again.sparse.update_limit else (again.passes, len(values))
-                weights = tables.weights
+                (weights,) = tables.weights
                 for hit, place in hits:
                     weights = weights * (1.0 - above[place]) ** (hit - 1) * above[place]
                 for place in set(range(len(values))) - set(places):

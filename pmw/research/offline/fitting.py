@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pmw.data import CountSource, Table, as_source
 from pmw.errors import ReleaseError
@@ -27,12 +27,11 @@ from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatabl
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
 from pmw.public.bars import answers_untested
-from pmw.public.charges import Event, LedgerEntry, opening_entries, query_sensitivity
+from pmw.public.charges import Event, LedgerEntry, charged, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, agreed
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.state import PublicState
-from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
 from pmw.research.offline.options import (
     Candidates,
     OfflineOptions,
@@ -47,6 +46,10 @@ from pmw.research.offline.options import (
 from pmw.research.offline.rounds import (
     Played,
     Round,
+    RoundMeasurement,
+    TrueAnswers,
+    draw_marginal,
+    draw_query,
     finished,
     propose_marginal,
     propose_query,
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 
 Entries: TypeAlias = tuple[LedgerEntry, ...]
 Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
+_Proposal = TypeVar("_Proposal", bound=Round)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -233,8 +237,7 @@ def fit_workload(
     contract = Contract(domain, budget, replace(policy, composition=ledger.composition))
     plan = opening.plan_opening(domain, ledger, contract.options)
     entries = opening_entries(plan, contract.options)
-    for entry in entries:
-        ledger = ledger.charge(entry.charge)
+    ledger = charged(ledger, entries)
     source = as_source(data, domain, None if domain.person is None else person_key(policy.seed))
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
@@ -264,25 +267,33 @@ def _rounds(
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
     """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
     if options.targets is Targets.QUERY:
-        truth = TrueAnswers(source, candidates.queries)
+        queries = candidates.queries
+        truth = TrueAnswers(source, queries)
+        return _playing(
+            options,
+            lambda state, prices: propose_query(state, queries, prices),
+            lambda proposal: draw_query(proposal, truth, bits),
+        )
+    return _playing(
+        options,
+        lambda state, prices: propose_marginal(state, candidates.scopes, prices),
+        lambda proposal: draw_marginal(proposal, source, bits),
+    )
 
-        def play_query(state: PublicState, prices: RoundPrices) -> Played | None:
-            proposal = propose_query(state, candidates.queries, prices)
-            if proposal is None:
-                return None
-            charged = _charged(state, proposal)
-            return settle_round(charged, proposal, draw_query(proposal, truth, bits), options)
 
-        return play_query
-
-    def play_marginal(state: PublicState, prices: RoundPrices) -> Played | None:
-        proposal = propose_marginal(state, candidates.scopes, prices)
+def _playing(
+    options: OfflineOptions,
+    propose: Callable[[PublicState, RoundPrices], _Proposal | None],
+    draw: Callable[[_Proposal], RoundMeasurement],
+) -> Play:
+    def play(state: PublicState, prices: RoundPrices) -> Played | None:
+        proposal = propose(state, prices)
         if proposal is None:
             return None
-        charged = _charged(state, proposal)
-        return settle_round(charged, proposal, draw_marginal(proposal, source, bits), options)
+        paid = _charged(state, proposal)
+        return settle_round(paid, proposal, draw(proposal), options)
 
-    return play_marginal
+    return play
 
 
 def _charged(state: PublicState, proposal: Round) -> PublicState:

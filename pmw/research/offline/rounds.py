@@ -1,6 +1,9 @@
-"""Rounds: what is chosen among, compared with what, under which noise. Public proposals, as in a session.
+"""Rounds: proposed, drawn and settled, as in a session.
 
-What a round's measurement makes of the model stands here too. All of it is post-processing, and free.
+A proposal is public: what is chosen among, compared with what, under which noise. Its draws are a function of
+it, the table and 32 bytes expanded in a fixed order, in exact integers: one choice by the exponential
+mechanism, and one measurement. The model is rounded to the grid before it meets a true count. What the
+measurement makes of the model is post-processing, and free.
 """
 
 from __future__ import annotations
@@ -8,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data import CountSource
 from pmw.display.texts import counted
-from pmw.errors import BudgetError, NoiseError
+from pmw.errors import BudgetError, DataError, NoiseError
 from pmw.loop.fit import coarse_model, correct, fitted_to, model_holds
 from pmw.model import (
     DenseDistribution,
@@ -30,14 +33,16 @@ from pmw.model import (
     step,
 )
 from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
-from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
-from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.budget import Charge
+from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
+from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import (
     Event,
     LedgerEntry,
     l1_sensitivity,
-    l2_squared_sensitivity,
+    marginal_charge,
+    number_charge,
     paid_for,
     query_sensitivity,
 )
@@ -90,17 +95,6 @@ class QueryRound:
 Round: TypeAlias = MarginalRound | QueryRound
 
 
-def expected_noise(noise: NoiseDistribution) -> float:
-    """Return the mean absolute value of a distribution, in units: b for Laplace, sigma sqrt(2/pi) for
-    Gaussian.
-
-    Both are those of the continuous distributions, which the discrete ones approach where noise is wide.
-    """
-    if isinstance(noise, DiscreteLaplace):
-        return float(noise.scale)
-    return float(noise.sigma) * math.sqrt(2 / math.pi)
-
-
 def propose_marginal(
     state: PublicState, scopes: Sequence[tuple[str, ...]], prices: RoundPrices
 ) -> MarginalRound | None:
@@ -118,7 +112,7 @@ def propose_marginal(
         )
     except NoiseError:
         return None  # a price for which no noise is made
-    most_cells = 2 * state.total.value * UNITS / expected_noise(noise)
+    most_cells = 2 * state.total.value / l1_mean(noise)
     known = [
         set(measured.scope)
         for measured in (*state.opening, *state.marginals)
@@ -152,13 +146,8 @@ def propose_query(
 
 def round_charges(proposal: Round, options: Options) -> tuple[Charge, Charge]:
     """Return what a round charges: its choice, and its measurement."""
-    noise = proposal.noise
-    marginal = isinstance(proposal, MarginalRound)
-    if isinstance(noise, DiscreteLaplace):
-        l1 = l1_sensitivity(options) if marginal else query_sensitivity(options)
-        return proposal.selection.charge(), pure_charge(l1 / noise.scale)
-    squared = l2_squared_sensitivity(options) if marginal else Fraction(query_sensitivity(options) ** 2)
-    return proposal.selection.charge(), gaussian_charge(squared, noise.sigma)
+    charge = marginal_charge if isinstance(proposal, MarginalRound) else number_charge
+    return proposal.selection.charge(), charge(proposal.noise, options)
 
 
 def round_entries(
@@ -175,6 +164,79 @@ def round_entries(
         LedgerEntry(Event.SELECTION, f"one of {among}", selection),
         LedgerEntry(*paid_for(measured), measurement),
     )
+
+
+# --- drawn: the private side --------------------------------------------------------------------------------
+
+
+class TrueAnswers:
+    """The exact answers to a workload: secret, counted once for all rounds.
+
+    Args:
+        source: the table.
+        queries: the workload.
+
+    Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
+    """
+
+    __slots__ = ("_units",)
+
+    def __init__(self, source: CountSource, queries: tuple[LinearQuery, ...]) -> None:
+        self._units = np.array(
+            [query.answer(source.counts(query.scope)) for query in queries], dtype=np.int64
+        )
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        """Exact and secret: int64, shape (k,), units of 2^-20 records."""
+        return self._units
+
+    def __repr__(self) -> str:
+        return "TrueAnswers(not shown)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise DataError("true answers cannot be copied or pickled")
+
+
+def draw_marginal(proposal: MarginalRound, source: CountSource, bits: BitSource) -> MarginalMeasurement:
+    """Return the measurement of a marginal that the model misses by much.
+
+    The quality of a candidate is the L1 distance of its true counts from the model's, less the L1 noise that
+    measuring it would bring; both in units.
+
+    Privacy: one choice, whose qualities a person moves by at most ``l1_sensitivity`` (a record changes one
+        cell, under replace-one two, and what is subtracted is public), and one marginal with fresh noise.
+
+    Source: McKenna, Mullins, Sheldon and Miklau (2022), AIM, equation 1, with equal weights.
+    """
+    each = l1_mean(proposal.noise) * UNITS
+    qualities = []
+    for scope in proposal.scopes:
+        counts = source.counts(scope).counts
+        model = np.rint(proposal.model.marginal(scope) * UNITS).astype(np.int64)
+        distance = int(np.abs(counts * UNITS - model).sum())
+        qualities.append(distance - math.ceil(each * counts.size))
+    scope = proposal.scopes[proposal.selection.select(np.array(qualities, dtype=np.int64), bits)]
+    counts = source.counts(scope).counts
+    units = counts * UNITS + proposal.noise.sample_array(bits, counts.size).reshape(counts.shape)
+    return MarginalMeasurement(scope, units, proposal.noise)
+
+
+def draw_query(proposal: QueryRound, truth: TrueAnswers, bits: BitSource) -> QueryMeasurement:
+    """Return the measurement of a question that the model answers badly.
+
+    Privacy: one choice, whose qualities |q(D) - q(A)| a person moves by at most ``query_sensitivity``, and
+        one answer with fresh noise.
+
+    Source: Hardt, Ligett and McSherry (2012), MWEM, Figure 1.
+    """
+    place = proposal.selection.select(np.abs(truth.units - proposal.model_units), bits)
+    units = int(truth.units[place]) + proposal.noise.sample(bits)
+    model_units = int(proposal.model_units[place])
+    return QueryMeasurement(proposal.queries[place], units, proposal.noise, model_units)
+
+
+# --- settled: post-processing, and free ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +278,12 @@ def settle_round(
         else:
             state = fitted_to(replace(state, opening=(*state.opening, measured)))
         moved = float(np.abs(coarse_model(state).marginal(measured.scope) - before).sum())
-        return Played(state, entries, moved * UNITS > before.size * expected_noise(measured.noise))
+        return Played(state, entries, moved > before.size * l1_mean(measured.noise))
     state = replace(state, measured=(*state.measured, measured))
     error = (measured.units - measured.model_units) / UNITS
     if options.early_stop and abs(error) <= small_error(measured.noise, options.policy):
         return Played(state, entries, paid=False, small=True)
-    return Played(
-        _stepped(state, measured.query, error), entries, abs(error) * UNITS > expected_noise(measured.noise)
-    )
+    return Played(_stepped(state, measured.query, error), entries, abs(error) > l1_mean(measured.noise))
 
 
 def small_error(noise: NoiseDistribution, policy: Options) -> float:

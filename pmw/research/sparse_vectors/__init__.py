@@ -1,12 +1,19 @@
 """Sparse vectors of the literature that no session runs.
 
-Those that are not private as published are not offered here: see ``pmw.research.sparse_vectors.flawed``.
+Those that are not private as published are not offered here: see ``pmw.research.audit.flawed``.
 """
 
 from __future__ import annotations
 
-from pmw.research.sparse_vectors.choices import Retraversal, TopC, top_c
-from pmw.research.sparse_vectors.free_gap import FreeGap
+from pmw.research.sparse_vectors.choices import Retraversal, TopC
+from pmw.research.sparse_vectors.literature import (
+    FreeGap,
+    NaiveAboveThreshold,
+    algorithm_1,
+    algorithm_2,
+    algorithm_7,
+    numeric_algorithm_7,
+)
 from pmw.research.sparse_vectors.sech2_charges import (
     AdaptiveSech2,
     AdaptiveState,
@@ -16,13 +23,6 @@ from pmw.research.sparse_vectors.sech2_charges import (
     renyi_charge,
     renyi_charge_bound,
     run_epsilon,
-)
-from pmw.research.sparse_vectors.textbook import (
-    NaiveAboveThreshold,
-    algorithm_1,
-    algorithm_2,
-    algorithm_7,
-    numeric_algorithm_7,
 )
 
 __all__ = [
@@ -41,6 +41,5 @@ __all__ = [
     "renyi_charge_bound",
     "Retraversal",
     "run_epsilon",
-    "top_c",
     "TopC",
 ]

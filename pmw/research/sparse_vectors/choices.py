@@ -125,34 +125,6 @@ class TopC:
             size = min(2 * size, _LARGEST_BATCH)
 
 
-def top_c(
-    values: NDArray[np.int64],
-    bits: BitSource,
-    *,
-    count: int,
-    epsilon: Number,
-    sensitivity: int = 1,
-    monotone: bool = False,
-) -> tuple[int, ...]:
-    """Return the places of about the largest c values, epsilon-DP as a whole.
-
-    Args:
-        values: int64, shape (n,).
-        bits: source of the draws.
-        count: c.
-        epsilon: of all choices together.
-        sensitivity: the most that one value changes between neighbours, in units of the values.
-        monotone: all values move the same way between neighbours.
-
-    Raises:
-        BudgetError: a parameter is out of range.
-
-    Privacy: see ``TopC``.
-    """
-    chooser = TopC.of(epsilon=epsilon, count=count, sensitivity=sensitivity, monotone=monotone)
-    return chooser.select(values, bits)
-
-
 @dataclass(frozen=True, slots=True)
 class Retraversal:
     """Select up to c of values that are all there beforehand, by repeated passes of one sparse vector.
@@ -209,7 +181,7 @@ class Retraversal:
     @property
     def epsilon(self) -> Fraction:
         """Epsilon of the whole run when epsilons add: that of the sparse vector."""
-        return self.sparse.total_epsilon
+        return self.sparse.epsilon
 
     def charges(self, composition: Composition) -> tuple[Charge, Charge]:
         """Return what is charged when threshold noise is drawn, and at each selected value."""

@@ -19,7 +19,6 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.data import MemorySource
-from pmw.errors import BudgetError
 from pmw.loop import MarginalRequest, l1_distance
 from pmw.loop.marginals import MarginalTier
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
@@ -28,10 +27,11 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import MarginalTestPlan
 from pmw.research.audit import (
     OutputDistribution,
-    adaptive_distribution,
-    output_distribution_of,
+    releasing,
     renyi_divergence,
+    stream_distribution,
     tables_of,
+    tree_distribution,
     worst_log_ratio,
 )
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, SparseState, ThresholdTest
@@ -103,13 +103,11 @@ def vector(
 def distribution_of(
     sparse: Sparse, table: Table, shape: tuple[int, ...], stream: Stream
 ) -> OutputDistribution:
-    compared = tables_of(sparse.test, 0)
-
     def ask(outputs: Outputs) -> int | None:
         asked = stream(outputs)
         return None if asked is None else distance(table, shape, asked) - asked.threshold
 
-    return adaptive_distribution(compared, ask, sparse.update_limit, redraw=sparse.redraw)
+    return tree_distribution(tables_of(sparse, 0), ask)
 
 
 def worst(
@@ -181,7 +179,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
     for seed in range(4):
         stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
         assert worst(lambda t, ask=stream: distribution_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
-            float(sparse.total_epsilon) + 1e-9
+            float(sparse.epsilon) + 1e-9
         )
 
 
@@ -195,7 +193,7 @@ def test_the_claim_is_attained(relation: NeighboringRelation, limit: int, redraw
         worst(lambda t, at=at: distribution_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
         for at in range(14)
     ]
-    assert max(ratios) == pytest.approx(float(sparse.total_epsilon), abs=1e-9)
+    assert max(ratios) == pytest.approx(float(sparse.epsilon), abs=1e-9)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -206,7 +204,7 @@ def test_the_price_of_monotone_values_is_caught(relation: NeighboringRelation, n
     monotone = float(sparse.test.threshold_price + sparse.test.positive_price / 2)
     ratio = worst(lambda t: distribution_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
     assert ratio > monotone + 0.1
-    assert ratio <= float(sparse.total_epsilon) + 1e-9
+    assert ratio <= float(sparse.epsilon) + 1e-9
 
 
 def test_the_counterexample_by_hand() -> None:
@@ -232,7 +230,7 @@ def test_the_sensitivity_of_one_record_added_is_caught_under_replace_one() -> No
         tables(2, 4),
         NeighboringRelation.REPLACE_ONE,
     )
-    assert ratio > float(sparse.total_epsilon) + 0.1
+    assert ratio > float(sparse.epsilon) + 0.1
 
 
 def test_half_the_noise_at_the_full_price_is_caught() -> None:
@@ -248,7 +246,7 @@ def test_half_the_noise_at_the_full_price_is_caught() -> None:
         tables(2, 4),
         NeighboringRelation.ADD_REMOVE,
     )
-    assert ratio > float(sparse.total_epsilon) + 0.1
+    assert ratio > float(sparse.epsilon) + 0.1
 
 
 @pytest.mark.parametrize(("units", "caught"), [(1, True), (2, False)])
@@ -266,7 +264,7 @@ def test_half_distances_need_a_grid_on_which_half_a_record_is_whole(units: int, 
             found = sum(abs(units * count - cell) for count, cell in zip(table, model, strict=True))
             return found // 2 - threshold
 
-        return adaptive_distribution(tables_of(test, 0), ask, 1, redraw=False)
+        return tree_distribution(tables_of(Sparse(test, 1, redraw=False), 0), ask)
 
     ratios = [
         worst(lambda t, at=at: distribution(t, at), tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
@@ -349,7 +347,7 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
     sensitivity = L1[relation]
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, sensitivity, False, Fraction(3), Fraction(4))
     sparse = Sparse(test, 2, redraw)
-    claimed = float(sparse.total_epsilon + 2 * sensitivity / noise.scale)
+    claimed = float(sparse.epsilon + 2 * sensitivity / noise.scale)
 
     def distribution(table: Table, thresholds: tuple[int, ...]) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
@@ -363,8 +361,8 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
             found = sum(abs(count - cell) for count, cell in zip(table, model, strict=True))
             return found - thresholds[len(outputs)]
 
-        release = measured(noise, table).tolist()
-        return adaptive_distribution(tables_of(test, 0), ask, 2, redraw=redraw, release=lambda _: release)
+        counted = dict(enumerate(measured(noise, table).tolist(), 1))
+        return tree_distribution(releasing(tables_of(sparse, 0), lambda _: counted), ask)
 
     ratios = [
         worst(lambda t, at=thresholds: distribution(t, at), tables(2, 2), relation)  # type: ignore[misc]
@@ -383,13 +381,11 @@ def test_a_loop_that_forgets_the_price_of_what_it_measured_is_caught() -> None:
             asked = opposed(1, 4)(outputs)
             return None if asked is None else distance(table, (2,), asked) - asked.threshold
 
-        release = measured(noise, table).tolist()
-        return adaptive_distribution(
-            tables_of(sparse.test, 0), ask, 1, redraw=False, release=lambda _: release
-        )
+        counted = dict(enumerate(measured(noise, table).tolist(), 1))
+        return tree_distribution(releasing(tables_of(sparse, 0), lambda _: counted), ask)
 
     ratio = worst(distribution, tables(2, 4), NeighboringRelation.ADD_REMOVE)
-    assert float(sparse.total_epsilon) + 0.1 < ratio <= float(sparse.total_epsilon) + 1 / 2 + 1e-9
+    assert float(sparse.epsilon) + 0.1 < ratio <= float(sparse.epsilon) + 1 / 2 + 1e-9
 
 
 # --- what a negative promises -----------------------------------------------------------------------------
@@ -398,39 +394,18 @@ def test_a_loop_that_forgets_the_price_of_what_it_measured_is_caught() -> None:
 @pytest.mark.parametrize("beta", [0.5, 0.05, 0.001])
 def test_a_negative_bounds_every_distance_of_its_round(beta: float) -> None:
     # nu >= 0: a negative has s < T + rho, so all negatives of a round hold where rho - 1 <= b1 ln(1/beta).
-    test = vector(NeighboringRelation.ADD_REMOVE, 1).test
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
+    test = sparse.test
     margin = test.negative_margin(1 - beta)
     outside = math.floor(margin) + 1  # the smallest excess s - T that the bound excludes
     assert float(test.threshold_noise.survival(np.array([outside + 1]))[0]) <= beta
-    compared = tables_of(test, 0)
-    certified = 1 - compared.above(outside)
+    exact = tables_of(sparse, 0)
+    (certified,) = exact.outcomes(outside)[0]
     for retests in (1, 10, 1000):  # asked again and again while negative
-        assert float(np.sum(compared.weights * certified**retests)) <= beta
+        assert float(np.sum(exact.weights[0] * certified**retests)) <= beta
     assert (
         float(test.threshold_noise.survival(np.array([outside - 1]))[0]) >= beta
     )  # wide by one unit at most
-
-
-def test_an_impossible_stream_is_refused() -> None:
-    monotone = ThresholdTest(NoiseKind.LAPLACE, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
-    with pytest.raises(BudgetError, match="one threshold and an update limit"):
-        adaptive_distribution(tables_of(monotone, 1), lambda _: None, 1, redraw=False)
-    one_sided = vector(NeighboringRelation.ADD_REMOVE, 1).test
-    with pytest.raises(BudgetError, match="one threshold and an update limit"):
-        adaptive_distribution(tables_of(one_sided, 1), lambda _: None, 0, redraw=False)
-
-
-@pytest.mark.parametrize("redraw", [False, True])
-def test_a_fixed_stream_has_the_distribution_of_its_values(redraw: bool) -> None:
-    sparse = vector(NeighboringRelation.ADD_REMOVE, 2, redraw=redraw)
-    values = (3, 1, 4, 1)
-    found = adaptive_distribution(
-        tables_of(sparse.test, 2),
-        lambda outputs: values[len(outputs)] if len(outputs) < 4 else None,
-        2,
-        redraw=redraw,
-    )
-    assert found == pytest.approx(output_distribution_of(sparse, 2, values), abs=1e-12)
 
 
 # --- the session's own draws, over all of their noise -----------------------------------------------------
@@ -500,9 +475,10 @@ def test_the_sessions_draws_have_the_audited_distribution_and_release_the_margin
                 assert draws.released is None
             assert len(tape.left) == (0 if draws.outcomes[0] else 2)  # cells draw at a positive only
         distributions[table] = {(0,): 1 - positive, (1,): positive}
-        audited = output_distribution_of(Sparse(records, 1, redraw=True), 1, (abs(table[0] - 2) + table[1],))
+        exact = tables_of(Sparse(records, 1, redraw=True), 1)
+        audited = stream_distribution(exact, (abs(table[0] - 2) + table[1],))
         assert distributions[table][1,] == pytest.approx(audited[1,], abs=1e-9)
-    claimed = float(Sparse(records, 1, redraw=True).total_epsilon)
+    claimed = float(Sparse(records, 1, redraw=True).epsilon)
     found = max(
         worst_log_ratio(distributions[a], distributions[b])
         for a, b in neighbors(list(distributions), relation)

@@ -40,7 +40,7 @@ from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
-from pmw.research.audit import output_distribution_of
+from pmw.research.audit import stream_distribution, tables_of
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
 
@@ -278,7 +278,7 @@ def test_tests_pass_as_often_as_the_audited_distribution_says(off: Fraction) -> 
         threshold_scale=(test.threshold_scale * off / UNITS).limit_denominator(1000),
         query_scale=(test.query_scale * off / UNITS).limit_denominator(1000),
     )
-    distribution = output_distribution_of(Sparse(coarse, 1, redraw=True), threshold, (error,))
+    distribution = stream_distribution(tables_of(Sparse(coarse, 1, redraw=True), threshold), (error,))
     expected = np.array([distribution[outcome,] for outcome in (-1, 0, 1)]) * runs
     statistic = float(((np.bincount(np.array(found) + 1, minlength=3) - expected) ** 2 / expected).sum())
     agrees = stats.chi2.sf(statistic, 2) > 1e-4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -11,20 +9,13 @@ from hypothesis import strategies as st
 
 from pmw.model import (
     Coarsening,
-    HierarchicalHistogram,
-    HierarchicalMeasurement,
-    MarginalMeasurement,
     assumed_domain,
     choose_coarsening,
-    coarsening_of,
     extreme_domains,
     fewest_bins,
     longest_kept,
 )
 from pmw.model.bins import cut_runs
-from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.random_bits import BitSource
-from queries import UNITS
 from queries.domain import CategoricalAttribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 
@@ -126,25 +117,6 @@ def test_numeric_attributes_are_grouped_like_whole_numbers() -> None:
     coarsening = choose_coarsening(domain, {"x": np.full(64, 500.0)}, {"x": 3.0}, bins=8)
     assert coarsening.coarse.shape == (8, 2)
     assert coarsening.coarse["c"] is domain["c"]
-
-
-def test_groups_follow_from_what_opening_released() -> None:
-    domain = Domain((IntegerAttribute("x", 0, 99), CategoricalAttribute("c", tuple("abcdefghij"))))
-    noise, bits = DiscreteGaussian(Fraction(20 * UNITS)), BitSource.from_integer(3)
-    tree = HierarchicalHistogram(100, 0, 4, 3)
-    nodes = tree.node_counts(np.array([20_000] + [100] * 99)) * UNITS + noise.sample_array(bits, tree.nodes)
-    values = np.array([29_890] * 1 + [0] * 9) * UNITS + noise.sample_array(bits, 10)
-    coarsening = coarsening_of(
-        domain,
-        [HierarchicalMeasurement(("x",), tree, nodes, noise), MarginalMeasurement(("c",), values, noise)],
-        29_900.0,
-    )
-    long, values_group = coarsening.bins
-    assert long is not None
-    assert values_group is not None
-    assert (long == 0).sum() == 1
-    assert 14 <= coarsening.coarse["x"].size <= 18
-    assert values_group.tolist() == [0] + [1] * 9
 
 
 @given(seed=st.integers(0, 10**6), cells=st.integers(1, 200), bins=st.integers(1, 30))

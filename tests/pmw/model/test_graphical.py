@@ -1,134 +1,28 @@
-"""The graphical distribution against the dense one, and against brute force over all cells."""
+"""The graphical distribution: its tree, what lies across cliques, and rows that are halved along it."""
 
 from __future__ import annotations
 
 import math
 import pickle
-import threading
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import DenseDistribution, GraphicalDistribution, MarginalTerm, QueryTerm, Term, tree_cells
-from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
-from queries.records import CodedRecords
-
-NEAR = 1e-9
-
-
-def of_sizes(*sizes: int) -> Domain:
-    return Domain(tuple(IntegerAttribute(f"a{place}", 0, size - 1) for place, size in enumerate(sizes)))
-
-
-@st.composite
-def scopes_of(draw: st.DrawFn, domain: Domain, largest: int = 3) -> tuple[str, ...]:
-    return domain.scope(draw(st.lists(st.sampled_from(domain.names), unique=True, max_size=largest)))
-
-
-@st.composite
-def queries_of(draw: st.DrawFn, domain: Domain, largest: int = 3) -> LinearQuery:
-    scope = draw(scopes_of(domain, largest))
-    generator = np.random.default_rng(draw(st.integers(0, 1000)))
-    if scope and generator.random() < 0.5:
-        weights = generator.integers(0, UNITS + 1, domain.scope_shape(scope))
-        return LinearQuery(domain, (Factor(scope, weights),))
-    share = draw(st.sampled_from([UNITS, UNITS // 3]))
-    factors = [Factor((), np.array(share))]
-    factors += [Factor((name,), UNITS * generator.integers(0, 2, domain[name].size)) for name in scope]
-    return LinearQuery(domain, tuple(factors))
-
-
-@st.composite
-def models(draw: st.DrawFn) -> tuple[Domain, list[Term]]:
-    domain = of_sizes(*draw(st.lists(st.integers(1, 4), min_size=1, max_size=7)))
-    terms: list[Term] = []
-    for _ in range(draw(st.integers(0, 8))):
-        size = draw(st.sampled_from([0.0, 1.0, 200.0]))
-        if draw(st.booleans()):
-            terms.append(QueryTerm(draw(queries_of(domain)), size * draw(st.sampled_from([-1.0, 0.3, 1.0]))))
-        else:
-            scope = draw(scopes_of(domain))
-            generator = np.random.default_rng(draw(st.integers(0, 1000)))
-            duals = size * generator.uniform(-1, 1, domain.scope_shape(scope))
-            terms.append(MarginalTerm(scope, duals))
-    return domain, terms
-
-
-TOTAL = 1000.0
-
-
-def both(model: tuple[Domain, list[Term]]) -> tuple[GraphicalDistribution, DenseDistribution]:
-    domain, terms = model
-    return (
-        GraphicalDistribution.of_terms(domain, TOTAL, terms),
-        DenseDistribution.of_terms(domain, TOTAL, terms),
-    )
-
-
-@given(st.data())
-def test_every_marginal_is_the_dense_one(data: st.DataObject) -> None:
-    model = data.draw(models())
-    graphical, dense = both(model)
-    scopes = data.draw(st.lists(scopes_of(model[0], 7), min_size=1, max_size=6))
-    for scope, table, same in zip(scopes, graphical.marginals(scopes), dense.marginals(scopes), strict=True):
-        assert table == pytest.approx(dense.marginal(scope), abs=NEAR * TOTAL)
-        assert same == pytest.approx(dense.marginal(scope), abs=NEAR * TOTAL)
-        assert graphical.marginal(scope) == pytest.approx(dense.marginal(scope), abs=NEAR * TOTAL)
-        assert table.shape == model[0].scope_shape(scope)
-        assert table.sum() == pytest.approx(TOTAL)
-
-
-@given(st.data())
-def test_every_answer_is_the_dense_one(data: st.DataObject) -> None:
-    model = data.draw(models())
-    graphical, dense = both(model)
-    query = data.draw(queries_of(model[0], 7))
-    assert graphical.answer(query) == pytest.approx(dense.answer(query), abs=NEAR * TOTAL)
-
-
-@given(st.data())
-def test_every_expectation_of_a_product_is_the_sum_over_all_cells(data: st.DataObject) -> None:
-    model = data.draw(models())
-    domain = model[0]
-    graphical, dense = both(model)
-    names = data.draw(st.permutations(domain.names))
-    generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    factors, product = [], np.ones(domain.shape)
-    while names:
-        size = data.draw(st.integers(1, len(names)))
-        scope, names = domain.scope(names[:size]), names[size:]
-        if data.draw(st.booleans()):
-            weights = generator.random(domain.scope_shape(scope))
-            factors.append((scope, weights))
-            shape = [domain[name].size if name in scope else 1 for name in domain.names]
-            product = product * weights.reshape(shape)
-    expected = float((dense.values * product).sum())
-    assert graphical.expectation(factors) == pytest.approx(expected, abs=NEAR * TOTAL)
-    assert dense.expectation(factors) == pytest.approx(expected, abs=NEAR * TOTAL)
-
-
-@given(models())
-def test_the_density_of_every_cell_is_its_share_of_the_sum_over_all_cells(
-    model: tuple[Domain, list[Term]],
-) -> None:
-    domain, terms = model
-    graphical, dense = both(model)
-    exponents = np.zeros(domain.shape)
-    for term in terms:
-        scope = term.scope if isinstance(term, MarginalTerm) else term.query.scope
-        table = term.duals if isinstance(term, MarginalTerm) else term.query.weights() * (term.dual / UNITS)
-        exponents += table.reshape([domain[name].size if name in scope else 1 for name in domain.names])
-    peak = exponents.max()
-    log_partition = peak + math.log(np.exp(exponents - peak).sum())
-    cells = np.indices(domain.shape).reshape(len(domain), -1).T
-    expected = (exponents - log_partition).reshape(-1)
-    assert graphical.log_partition == pytest.approx(log_partition, abs=1e-8)
-    assert graphical.log_density(cells) == pytest.approx(expected, abs=1e-8)
-    assert dense.log_density(cells) == pytest.approx(expected, abs=1e-8)
+from pmw.model import GraphicalDistribution, MarginalTerm, QueryTerm, Term
+from queries import UNITS, Domain, Factor, LinearQuery
+from tests.pmw.model.test_distribution import (
+    CHAIN,
+    DOMAINS,
+    TERMS,
+    TOTAL,
+    counts,
+    of_sizes,
+    scopes_of,
+    terms_of,
+)
 
 
 def test_large_duals_that_cancel_across_cliques_leave_what_they_leave() -> None:
@@ -169,17 +63,9 @@ def test_a_domain_of_astronomical_size_is_answered_exactly_where_attributes_are_
     query = LinearQuery.cells(domain, dict.fromkeys(domain.names, (5, 49)))
     share = 1 - 15 / 1275
     assert model.answer(query) == pytest.approx(1e6 * share**40)
+    half = LinearQuery(domain, (Factor((), np.array(UNITS // 2)), *query.factors))
+    assert model.answer(half) == model.answer(query) / 2
     assert model.log_partition == pytest.approx(40 * math.log(1275))
-
-
-def test_attributes_without_a_term_are_uniform_and_independent() -> None:
-    domain = of_sizes(4, 5, 3)
-    duals = np.log(np.array([1.0, 2.0, 3.0, 4.0]))
-    model = GraphicalDistribution.of_terms(domain, 150.0, [MarginalTerm(("a0",), duals)])
-    assert model.marginal(("a0", "a2")) == pytest.approx(np.outer([15.0, 30.0, 45.0, 60.0], np.ones(3) / 3))
-    assert GraphicalDistribution.uniform(domain, 60.0).marginal(domain.names) == pytest.approx(
-        np.ones(domain.shape)
-    )
 
 
 def test_a_scope_inside_a_clique_keeps_the_tree_and_so_the_sums_of_the_others() -> None:
@@ -193,17 +79,18 @@ def test_a_scope_inside_a_clique_keeps_the_tree_and_so_the_sums_of_the_others() 
     assert grown.cliques == model.cliques
     wider = model.with_terms([*terms, MarginalTerm(("a0", "a3"), np.zeros((3, 5)))])
     assert wider.cliques != model.cliques
-    assert wider.cells == tree_cells(domain, [*pairs, ("a0", "a3")]) == 24 + 30
+    assert wider.cells == 24 + 30
     assert wider.marginal(("a0", "a1")) == pytest.approx(model.marginal(("a0", "a1")))
 
 
-@given(st.data())
-def test_a_model_tells_whether_it_holds_a_scope_as_its_tree_would_have_it(data: st.DataObject) -> None:
-    domain, terms = data.draw(models())
+@given(DOMAINS, st.data())
+def test_a_model_tells_whether_it_holds_a_scope_as_its_tree_would_have_it(
+    domain: Domain, data: st.DataObject
+) -> None:
+    terms = data.draw(terms_of(domain))
     scope = data.draw(scopes_of(domain, 4))
-    held = [term.scope if isinstance(term, MarginalTerm) else term.query.scope for term in terms]
-    cells = tree_cells(domain, [*held, scope])
     model = GraphicalDistribution.of_terms(domain, 10.0, terms)
+    cells = model.with_terms([*terms, MarginalTerm(scope, np.zeros(domain.scope_shape(scope)))]).cells
     assert model.holds(scope, cells)
     assert not model.holds(scope, cells - 1)
 
@@ -226,70 +113,8 @@ def test_a_model_made_anew_has_the_bits_of_the_one_that_grew() -> None:
                 assert np.array_equal(again.marginal(scope), model.marginal(scope))
 
 
-def counts(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.int64]:
-    domain = records.domain
-    columns = [records.columns[domain.index(name)].astype(np.int64) for name in scope]
-    shape = domain.scope_shape(scope)
-    flat = np.ravel_multi_index(columns, shape) if columns else np.zeros(len(records), dtype=np.int64)
-    return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
-
-
-@given(models(), st.integers(0, 500), st.booleans(), st.integers(0, 99))
-def test_there_are_as_many_rows_as_asked_for_and_none_in_impossible_cells(
-    model: tuple[Domain, list[Term]], count: int, independent: bool, seed: int
-) -> None:
-    graphical, dense = both(model)
-    records = graphical.sample(count, np.random.default_rng(seed), independent=independent)
-    assert len(records) == count
-    found = counts(records, model[0].names)
-    assert found.sum() == count
-    assert np.all(dense.values[found > 0] > 0)
-
-
-def chain_model(seed: int = 1) -> GraphicalDistribution:
-    domain = of_sizes(6, 5, 7, 4)
-    generator = np.random.default_rng(seed)
-    scopes = [("a0", "a1"), ("a1", "a2"), ("a2", "a3")]
-    terms = [MarginalTerm(scope, generator.normal(size=domain.scope_shape(scope))) for scope in scopes]
-    return GraphicalDistribution.of_terms(domain, 1000.0, terms)
-
-
-def test_rows_come_in_no_order() -> None:
-    first = chain_model().sample(500, np.random.default_rng(5), independent=False).columns[0].astype(int)
-    assert not np.all(np.diff(first) >= 0)
-
-
-def test_readers_do_not_disturb_each_other() -> None:
-    model, expected = chain_model(), chain_model().marginal(("a0", "a3"))
-    found: list[NDArray[np.float64]] = []
-    readers = [threading.Thread(target=lambda: found.append(model.marginal(("a0", "a3")))) for _ in range(8)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    assert len(found) == 8
-    assert all(np.array_equal(table, expected) for table in found)
-
-
-def test_marginals_are_read_only() -> None:
-    model = chain_model()
-    for table in (model.marginal(("a0",)), *model.marginals([("a0",), ("a0", "a3"), ()])):
-        with pytest.raises(ValueError, match="read-only"):
-            table[...] = 1
-
-
-def test_what_makes_no_model_is_refused() -> None:
-    domain = of_sizes(3, 4)
-    with pytest.raises(BudgetError, match="expected a positive total"):
-        GraphicalDistribution.uniform(domain, 0.0)
-    with pytest.raises(BudgetError, match="number of rows of at least 0"):
-        chain_model().sample(-1, np.random.default_rng(1), independent=True)
-    with pytest.raises(ScopeError, match="in declared order"):
-        chain_model().marginal(("a1", "a0"))
-    with pytest.raises(ScopeError, match="in declared order"):
-        chain_model().marginals([("a1", "a0")])
-    with pytest.raises(ScopeError, match="each attribute once"):
-        chain_model().expectation([(("a0",), np.ones(6)), (("a0",), np.ones(6))])
+def chain_model() -> GraphicalDistribution:
+    return GraphicalDistribution.of_terms(CHAIN, TOTAL, TERMS)
 
 
 def test_a_tree_too_large_to_hold_is_refused_before_anything_is_allocated() -> None:
@@ -344,18 +169,3 @@ def test_rows_are_close_to_the_model_in_every_pair_of_attributes() -> None:
             [np.abs(counts(records, pair) - model.marginal(pair)).sum() / 20_000 for pair in scopes]
         )
     assert distances[False] < 0.35 * distances[True]
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("independent", [False, True])
-def test_rows_are_unbiased_either_way(independent: bool) -> None:
-    model = chain_model()
-    names = model.domain.names
-    seeds, count = 400, 60
-    found = np.zeros(model.domain.shape)
-    for seed in range(seeds):
-        found += counts(model.sample(count, np.random.default_rng(seed), independent=independent), names)
-    expected = model.marginal(names) * (count / model.total) * seeds
-    usable = expected > 5
-    statistic = float(((found - expected) ** 2 / np.maximum(expected, 1e-9))[usable].sum())
-    assert statistic < usable.sum() + 5 * np.sqrt(2 * usable.sum())

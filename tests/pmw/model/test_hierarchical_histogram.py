@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -163,25 +161,6 @@ def test_nodes_are_level_by_level_and_the_special_cells_hang_beside_them() -> No
     assert TREE.node_counts(np.array([1, 2, 3, 4, 5, 9])).tolist() == [8, 7, 9, 3, 5, 7, 9, 1, 2, 3, 4, 5, 9]
     assert TREE.parents(1).tolist() == [0, 0, 1, 2]
     assert TREE.parents(2).tolist() == [0, 0, 2, 2, 1, 3]
-
-
-@given(declared_trees(), st.data())
-def test_a_record_that_is_replaced_moves_two_nodes_of_each_level_at_most(
-    tree: HierarchicalHistogram, data: st.DataObject
-) -> None:
-    counts = np.array([data.draw(st.integers(0, 3)) for _ in range(tree.size)])
-    before = tree.node_counts(counts)
-    for cell, other in itertools.product(range(tree.size), repeat=2):
-        added = counts.copy()
-        added[cell] += 1
-        change = tree.node_counts(added) - before
-        levels = [change[start - size : start] for start, size in zip(
-            itertools.accumulate(tree.sizes), tree.sizes, strict=True
-        )]  # fmt: skip
-        assert all(sorted(level)[-1] == 1 == np.abs(level).sum() for level in levels)
-        replaced = added.copy()
-        replaced[other] -= 1
-        assert np.abs(tree.node_counts(replaced) - before).sum() <= 2 * tree.height
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.model.factors import Positions
-from pmw.model.junction_tree import (
-    DEFAULT_MAX_CELLS,
-    JunctionTree,
-    fits,
-    fits_tree,
-    junction_tree,
-    tree_cells,
-)
-from queries import Domain, IntegerAttribute, ScopeError
+from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 
 
 @st.composite
@@ -96,24 +88,6 @@ def test_a_grid_is_cut_by_its_shorter_side() -> None:
     scopes += [(place, place + 1) for place in range(rows * columns) if (place + 1) % columns]
     tree = junction_tree((4,) * (rows * columns), scopes)
     assert max(map(len, tree.cliques)) == rows + 1
-
-
-def of_sizes(*sizes: int) -> Domain:
-    return Domain(tuple(IntegerAttribute(f"a{place}", 0, size - 1) for place, size in enumerate(sizes)))
-
-
-def test_whether_a_scope_fits_is_told_before_it_is_added() -> None:
-    domain = of_sizes(10, 10, 10, 10)
-    chain = [("a0", "a1"), ("a1", "a2"), ("a2", "a3")]
-    assert tree_cells(domain, []) == 40
-    assert tree_cells(domain, chain) == 300
-    assert fits(domain, chain, ("a3", "a0"), 2000)  # a cycle of four: two triangles
-    assert not fits(domain, chain, ("a3", "a0"), 1999)
-    assert fits(domain, chain, ("a1",), 300)
-    assert not fits(domain, chain, ("a0", "a2", "a3"), 999)
-    assert fits(domain, chain, domain.names, DEFAULT_MAX_CELLS)
-    with pytest.raises(ScopeError):
-        fits(domain, chain, ("a0", "b"), 10)
 
 
 @given(graphs(), st.sets(st.integers(0, 8), max_size=4), st.integers(0, 3000))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import reduce
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError, BudgetExhaustedError
-from pmw.privacy.budget import Budget, Charge, Composition, gaussian_charge, pure_charge, zcdp_rho
+from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, gaussian_charge, pure_charge, zcdp_rho
 from pmw.privacy.filter import PrivacyFilter, open_filter
+
+EPSILONS = st.fractions(min_value=Fraction(1, 10**6), max_value=60)
+SIGMAS = st.integers(10**4, 10**7).map(Fraction)
 
 
 def test_a_pure_filter_adds_epsilons_exactly() -> None:
@@ -41,21 +45,24 @@ def test_gaussian_noise_is_no_pure_event() -> None:
         ledger.allows(gaussian_charge(Fraction(1), Fraction(5)))
 
 
-@given(st.lists(st.fractions(min_value=0, max_value=1), max_size=30))
-def test_no_sequence_of_charges_exceeds_the_cap(prices: list[Fraction]) -> None:
-    ledger = PrivacyFilter(Composition.PURE, Fraction(1))
-    granted = Fraction(0)
-    for price in prices:
-        charge = Charge(price, Fraction(0))
+@pytest.mark.parametrize("composition", list(Composition))
+@given(st.data())
+def test_no_sequence_of_charges_exceeds_the_cap(composition: Composition, data: st.DataObject) -> None:
+    events = EPSILONS.map(pure_charge)
+    if composition is not Composition.PURE:
+        events |= SIGMAS.map(lambda sigma: gaussian_charge(Fraction(2**20), sigma))
+    ledger, granted = PrivacyFilter(composition, Fraction(1, 10)), NOTHING
+    charges = data.draw(st.lists(events, max_size=30))
+    for charge in charges:
         if ledger.allows(charge):
-            ledger = ledger.charge(charge)
-            granted += price
+            ledger, granted = ledger.charge(charge), granted + charge
         else:
-            assert granted + price > 1
+            assert ledger.price(granted + charge) > ledger.cap
             with pytest.raises(BudgetExhaustedError):
                 ledger.charge(charge)
-    assert ledger.spent == granted <= 1
-    assert ledger.remaining == 1 - granted
+    assert ledger.spent == ledger.price(granted) <= ledger.cap
+    assert ledger.remaining == ledger.cap - ledger.spent
+    assert ledger.price(reduce(Charge.__add__, charges, NOTHING)) == sum(map(ledger.price, charges))
 
 
 def test_a_filter_that_starts_overdrawn_is_refused() -> None:

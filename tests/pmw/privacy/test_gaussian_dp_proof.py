@@ -16,13 +16,12 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.errors import BudgetError, BudgetExhaustedError
+from pmw.errors import BudgetError
 from pmw.planning.calibration import calibrated_noise, selection_epsilon
 from pmw.privacy.budget import (
     LEAST_SIGMA,
     NOTHING,
     Budget,
-    Charge,
     Composition,
     NeighboringRelation,
     bounded_range_charge,
@@ -33,7 +32,7 @@ from pmw.privacy.budget import (
     pure_epsilon,
     pure_mu_squared,
 )
-from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.contract import Options
@@ -58,11 +57,6 @@ BUDGETS = [
     (64, "1e-12"),
 ]
 EPSILONS = st.fractions(min_value=Fraction(1, 10**6), max_value=60)
-
-SIGMAS = st.integers(10**4, 10**7).map(Fraction)
-CHARGES = st.one_of(
-    EPSILONS.map(pure_charge), SIGMAS.map(lambda sigma: gaussian_charge(Fraction(2**20), sigma))
-)
 
 
 def real(value: Fraction) -> mpmath.mpf:
@@ -378,27 +372,9 @@ def test_a_session_of_sech2_tests_cannot_ask_for_gdp() -> None:
 # --- the filter ---------------------------------------------------------------------------------------------
 
 
-@given(st.lists(CHARGES, max_size=30))
-def test_no_sequence_of_charges_exceeds_the_cap(charges: list[Charge]) -> None:
-    ledger = PrivacyFilter(Composition.GDP, Fraction(1, 10))
-    granted = Fraction(0)
-    for charge in charges:
-        assert charge.mu_squared is not None
-        if ledger.allows(charge):
-            ledger = ledger.charge(charge)
-            granted += charge.mu_squared
-        else:
-            assert granted + charge.mu_squared > ledger.cap
-            with pytest.raises(BudgetExhaustedError):
-                ledger.charge(charge)
-    assert ledger.spent == granted <= ledger.cap
-    whole = reduce(Charge.__add__, charges, NOTHING)
-    assert whole.mu_squared == sum(charge.mu_squared or 0 for charge in charges)
-
-
 @pytest.mark.parametrize("tests", [0, Fraction(3, 100), Fraction(3, 10), 1])
 @pytest.mark.parametrize("rounds", [1, 21])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-9"), (1, "1e-6"), ("0.1", "1e-9"), (3, "1e-9")])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), (3, "1e-9")])
 def test_sums_of_squares_hold_against_exact_composition(
     epsilon: int | str, delta: str, rounds: int, tests: Fraction | int
 ) -> None:

@@ -12,22 +12,22 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pmw.planning import theorems
 from pmw.privacy.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.research.audit import (
-    OutputDistribution,
-    adaptive_distribution,
-    neighbor_patterns,
-    output_distribution,
-    output_distribution_of,
+    OutcomeTables,
+    stream_distribution,
     tables_of,
+    tree_distribution,
     worst_log_ratio,
 )
 from pmw.research.sparse_vectors import algorithm_1, algorithm_2, algorithm_7, numeric_algorithm_7
@@ -42,6 +42,7 @@ from pmw.sparse_vector import (
     Split,
     ThresholdTest,
 )
+from tests.distributions import largest_ratio
 
 PROOF = Path(__file__).parents[3] / "docs" / "proofs" / "above-threshold.md"
 
@@ -55,7 +56,7 @@ def test_the_named_algorithms_cost_what_the_theorem_says(epsilon: Fraction, c: i
     assert (sparse.test.threshold_scale, sparse.test.query_scale) == (2 * c / epsilon, 4 * c / epsilon)
     assert sparse.redraw
     assert sparse == algorithm_2(epsilon=epsilon, update_limit=c)
-    assert above.epsilon == sparse.total_epsilon == epsilon
+    assert above.epsilon == sparse.epsilon == epsilon
     numeric = NumericSparse.textbook(epsilon=epsilon, update_limit=c)
     assert (numeric.sparse.test.threshold_scale, numeric.sparse.test.query_scale) == (
         9 * c / (4 * epsilon),
@@ -66,7 +67,7 @@ def test_the_named_algorithms_cost_what_the_theorem_says(epsilon: Fraction, c: i
     first = algorithm_1(epsilon=epsilon, update_limit=c)
     assert (first.test.threshold_scale, first.test.query_scale) == (2 / epsilon, 4 * c / epsilon)
     assert not first.redraw
-    assert first.total_epsilon == epsilon
+    assert first.epsilon == epsilon
     for monotone, m in ((False, 2), (True, 1)):
         split = Split.of(Ratio.ONE_TO_THREE, epsilon=epsilon, update_limit=c, values=epsilon / 5)
         seventh = numeric_algorithm_7(Comparison(monotone=monotone), split, c)
@@ -243,12 +244,8 @@ def analyst(seed: int, moves: Sequence[int]) -> tuple[Callable[[Outputs], int | 
 
 def log_ratios(sparse: Sparse, seed: int, moves: Sequence[int]) -> tuple[float, float]:
     """Return the largest ln(P_X/P_Y) and ln(P_Y/P_X) of an adaptive stream."""
-    tables = tables_of(sparse.test, 0)
-    first, second = analyst(seed, moves)
-    distributions = [
-        adaptive_distribution(tables, ask, sparse.update_limit, redraw=sparse.redraw)
-        for ask in (first, second)
-    ]
+    tables = tables_of(sparse, 0)
+    distributions = [tree_distribution(tables, ask) for ask in analyst(seed, moves)]
     logs = [math.log(distributions[0][outputs] / distributions[1][outputs]) for outputs in distributions[0]]
     return max(logs), max(-one for one in logs)
 
@@ -265,7 +262,7 @@ def test_no_analyst_exceeds_the_theorem(noise: NoiseKind, monotone: bool) -> Non
     sparse = sparse_of(noise, Sides.ONE_SIDED, monotone)
     for seed in range(40):
         found = max(log_ratios(sparse, seed, (0, 1) if monotone else (-1, 0, 1)))
-        assert found <= float(sparse.total_epsilon) + 1e-9
+        assert found <= float(sparse.epsilon) + 1e-9
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -288,10 +285,10 @@ def test_a_value_costs_its_own_noise(r: Fraction, value: int, move: int, release
 def test_rounds_add_up(noise: NoiseKind, monotone: bool) -> None:
     sparse = sparse_of(noise, Sides.ONE_SIDED, monotone, redraw=True)
     once = sparse_of(noise, Sides.ONE_SIDED, monotone, limit=1)
-    assert sparse.total_epsilon == 2 * once.total_epsilon  # (10)
+    assert sparse.epsilon == 2 * once.epsilon  # (10)
     for seed in range(40):
         found = max(log_ratios(sparse, seed, (0, 1) if monotone else (-1, 0, 1)))
-        assert found <= float(sparse.total_epsilon) + 1e-9
+        assert found <= float(sparse.epsilon) + 1e-9
 
 
 # --- 4. absolute values -------------------------------------------------------------------------------------
@@ -366,9 +363,9 @@ def test_one_threshold_for_both_signs_needs_the_general_price(noise: NoiseKind) 
     ):
         signed = [sign * value for value in e for sign in (1, -1)]
         moved = [sign * (value + more) for value, more in zip(e, rise, strict=True) for sign in (1, -1)]
-        distributions = [output_distribution_of(general, 2, values) for values in (signed, moved)]
+        distributions = [stream_distribution(tables_of(general, 2), values) for values in (signed, moved)]
         found = max(found, worst_log_ratio(*distributions))
-    assert float(monotone.total_epsilon) + 0.05 < found <= float(general.total_epsilon) + 1e-9
+    assert float(monotone.epsilon) + 0.05 < found <= float(general.epsilon) + 1e-9
 
 
 # --- 6. the bounds are met ----------------------------------------------------------------------------------
@@ -386,14 +383,13 @@ TABLE = {
 }
 
 
-def largest(distribution: Callable[[Outputs], OutputDistribution], *, monotone: bool) -> float:
-    found, known = 0.0, dict[Outputs, OutputDistribution]()
-    for base, pattern in itertools.product(BASES, neighbor_patterns(4, monotone=monotone)):
-        for values in (base, moved := tuple(map(sum, zip(base, pattern, strict=True)))):
-            if values not in known:
-                known[values] = distribution(values)
-        found = max(found, worst_log_ratio(known[base], known[moved]))
-    return found
+def shared(tables: OutcomeTables) -> OutcomeTables:
+    """Return two thresholds with one draw of noise for both."""
+
+    def outcomes(value: int) -> dict[int, tuple[NDArray[np.float64]]]:
+        return {output: (first * second,) for output, (first, second) in tables.outcomes(value).items()}
+
+    return replace(tables, weights=tables.weights[:1], outcomes=outcomes)
 
 
 @pytest.mark.parametrize("setting", TABLE)
@@ -401,12 +397,11 @@ def test_the_table_of_largest_log_ratios(setting: str) -> None:
     sides, monotone, claimed, *expected = TABLE[setting]
     for noise, number in zip((NoiseKind.EXPONENTIAL, NoiseKind.LAPLACE), expected, strict=True):
         sparse = sparse_of(noise, sides, monotone)
-        tables = replace(tables_of(sparse.test, 2), shared=setting.endswith("charged as two"))
-        found = largest(
-            lambda values, tables=tables: output_distribution(tables, values, 2, redraw=False),  # type: ignore[misc]
-            monotone=monotone,
-        )
-        assert float(sparse.total_epsilon) == pytest.approx(claimed, abs=5e-5)
+        tables = tables_of(sparse, 2)
+        if setting.endswith("charged as two"):
+            tables = shared(tables)
+        found = largest_ratio(partial(stream_distribution, tables), BASES, monotone=monotone)
+        assert float(sparse.epsilon) == pytest.approx(claimed, abs=5e-5)
         assert found == pytest.approx(number, abs=5e-5)
     text = PROOF.read_text()
     cells = [f"{claimed:.4f}", *(f"{number:.4f}" for number in expected)]

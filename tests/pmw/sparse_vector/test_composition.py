@@ -170,9 +170,9 @@ def test_a_price_or_delta_out_of_range_is_refused(price: Fraction, delta: Fracti
 
 
 @pytest.mark.parametrize("algorithm", [Sparse, NumericSparse])
-@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "0.1", "0.9"])
-@pytest.mark.parametrize("limit", [1, 30, 111, 112, 1000])
-@pytest.mark.parametrize("epsilon", ["0.5", "7", "18.4", "112", "130", "170", "1000"])
+@pytest.mark.parametrize("delta", ["1e-6", "0.9"])
+@pytest.mark.parametrize("limit", [1, 111, 112, 1000])
+@pytest.mark.parametrize("epsilon", ["7", "112", "130", "1000"])
 def test_printed_scales_are_given_exactly_where_they_hold(
     algorithm: type[Sparse | NumericSparse], delta: str, limit: int, epsilon: str
 ) -> None:

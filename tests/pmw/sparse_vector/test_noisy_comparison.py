@@ -1,148 +1,221 @@
-"""The noisy comparison: its prices, its secrets and what it refuses."""
+"""The noisy comparison, with the noise of its threshold or of sech^2: prices, secrets and refusals."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.privacy.noise import Geometric
+from pmw.privacy.budget import RHO_GRID, Charge, Composition, pure_charge, round_up
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, SechSquared
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector import NoiseKind, NoisyThreshold, Outcome, Sides, ThresholdTest
+from pmw.research.audit import stream_distribution, tables_of
+from pmw.research.sparse_vectors import FreeGap
+from pmw.sparse_vector import (
+    NoiseKind,
+    NoisyComparison,
+    NoisyThreshold,
+    Outcome,
+    Sech2Test,
+    Sides,
+    Sparse,
+    ThresholdNoise,
+    ThresholdTest,
+)
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-
-def make(sides: Sides = Sides.ONE_SIDED, *, monotone: bool = False, **other: object) -> ThresholdTest:
-    given: dict[str, object] = {"noise": NoiseKind.EXPONENTIAL, "threshold_scale": Fraction(8), **other}
-    return ThresholdTest(
-        sides=sides,
-        sensitivity=2,
-        monotone=monotone,
-        query_scale=Fraction(10),
-        **given,  # type: ignore[arg-type]
-    )
+NOISES: list[NoiseKind | ThresholdNoise] = [*NoiseKind, *ThresholdNoise]
+DISTRIBUTIONS: dict[str, Callable[[Fraction], Distribution]] = {
+    "exponential": Geometric,
+    "laplace": DiscreteLaplace,
+    "gaussian": DiscreteGaussian,
+}
 
 
-def test_prices_are_sensitivity_over_scale() -> None:
-    assert make().threshold_price == Fraction(2, 8)
-    assert make().positive_price == Fraction(2 * 2, 10)
-    assert make(monotone=True).positive_price == Fraction(2, 10)
+def make(
+    noise: NoiseKind | ThresholdNoise = NoiseKind.EXPONENTIAL,
+    sides: Sides = Sides.ONE_SIDED,
+    *,
+    monotone: bool | None = None,
+    **other: int | Fraction,
+) -> NoisyComparison:
+    """Return a comparison; monotone where it has two thresholds, unless told."""
+    given = {"sensitivity": 2, "threshold_scale": Fraction(8), "query_scale": Fraction(10), **other}
+    kind = ThresholdTest if isinstance(noise, NoiseKind) else Sech2Test
+    rising = sides is Sides.TWO_THRESHOLDS if monotone is None else monotone
+    return kind(noise=noise, sides=sides, monotone=rising, **given)  # type: ignore[arg-type]
 
 
-def test_two_thresholds_pay_for_one_shift_and_the_monotone_rate() -> None:
-    test = make(Sides.TWO_THRESHOLDS, monotone=True)
-    assert test.threshold_price == Fraction(2, 8)
-    assert test.positive_price == Fraction(2, 10)
+def secret(sides: Sides) -> NoisyThreshold:
+    return NoisyThreshold(4, 9 if sides is Sides.TWO_THRESHOLDS else None)
 
 
-def test_an_absolute_value_is_never_monotone() -> None:
-    with pytest.raises(BudgetError, match="an absolute value is not monotone"):
-        make(Sides.TWO_SIDED, monotone=True)
+# --- prices -------------------------------------------------------------------------------------------------
 
 
-def test_two_thresholds_need_monotone_values() -> None:
-    with pytest.raises(BudgetError, match="two thresholds need monotone values"):
-        make(Sides.TWO_THRESHOLDS)
+@pytest.mark.parametrize("noise", [NoiseKind.EXPONENTIAL, NoiseKind.LAPLACE, ThresholdNoise.LAPLACE])
+def test_prices_are_sensitivity_over_scale(noise: NoiseKind | ThresholdNoise) -> None:
+    assert make(noise).threshold_price == Fraction(2, 8)
+    assert make(noise).positive_price == make(noise, Sides.TWO_SIDED).positive_price == Fraction(2 * 2, 10)
+    assert make(noise, monotone=True).positive_price == Fraction(2, 10)
+    two = make(noise, Sides.TWO_THRESHOLDS)  # they pay for one shift, and the monotone rate
+    assert (two.threshold_price, two.positive_price) == (Fraction(2, 8), Fraction(2, 10))
 
 
-def test_scales_and_sensitivities_are_checked_before_anything_is_drawn() -> None:
-    with pytest.raises(NoiseError, match="expected a positive fraction"):
-        make(threshold_scale=Fraction(0))
-    with pytest.raises(BudgetError, match="sensitivity of at least 1"):
-        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 0, False, Fraction(1), Fraction(1))
+def test_a_sech2_threshold_and_a_positive_are_charged_as_they_come_under_zcdp() -> None:
+    laplace = Sparse(make(ThresholdNoise.LAPLACE), 50, redraw=False)
+    parts = pure_charge(Fraction(2, 8)), pure_charge(Fraction(4, 10))
+    assert laplace.charges(Composition.ZCDP) == tuple(replace(part, mu_squared=None) for part in parts)
+    gaussian = Sparse(make(ThresholdNoise.GAUSSIAN, Sides.TWO_THRESHOLDS), 50, redraw=False)
+    opening, positive = gaussian.charges(Composition.ZCDP)
+    assert opening == Charge(None, Fraction(4, 2 * 64))
+    assert positive == Charge(Fraction(1, 5), round_up(Fraction(1, 50), RHO_GRID))
 
 
-def test_two_thresholds_draw_two_separate_noises() -> None:
-    bits = BitSource.from_integer(2)
-    drawn = [make(Sides.TWO_THRESHOLDS, monotone=True).draw_threshold(bits) for _ in range(50)]
-    assert any(noisy.upper != noisy.lower for noisy in drawn)
-    again, distribution = BitSource.from_integer(2), Geometric(Fraction(8))
+def test_sech2_epsilons_add_as_for_any_comparison() -> None:
+    sparse = Sparse(make(ThresholdNoise.EXPONENTIAL), 50, redraw=False)
+    opening, positive = sparse.charges(Composition.PURE)
+    assert (opening.epsilon, positive.epsilon) == (Fraction(1, 4), Fraction(2, 5))
+    assert sparse.epsilon == Fraction(1, 4) + 50 * Fraction(2, 5)
+
+
+def test_exponential_noise_of_a_sech2_test_pays_its_epsilon_in_rho_and_not_half_the_square() -> None:
+    # Shifted by Delta it diverges by Delta/b1 at every order, so near order 1 no smaller rho holds.
+    assert make(ThresholdNoise.EXPONENTIAL).threshold_charge == Charge(Fraction(1, 4), Fraction(1, 4))
+
+
+def test_gaussian_threshold_noise_has_no_pure_price() -> None:
+    test = make(ThresholdNoise.GAUSSIAN)
+    with pytest.raises(BudgetError, match="expected pure threshold noise, got Gaussian"):
+        test.threshold_price  # noqa: B018
+    opening, _ = Sparse(test, 2, redraw=False).charges(Composition.PURE)
+    with pytest.raises(BudgetError, match="expected a pure event under a pure budget"):
+        PrivacyFilter(Composition.PURE, Fraction(1)).price(opening)
+
+
+def test_a_sech2_round_that_is_redrawn_pays_for_each_draw() -> None:
+    test = make(ThresholdNoise.GAUSSIAN)
+    opening, positive = Sparse(test, 3, redraw=True).charges(Composition.ZCDP)
+    assert opening == test.threshold_charge + test.positive_charge
+    assert positive == pure_charge(Fraction(0))
+
+
+# --- draws --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_thresholds_are_drawn_from_the_named_distribution_two_of_them_apart(
+    noise: NoiseKind | ThresholdNoise,
+) -> None:
+    distribution = DISTRIBUTIONS[noise.value](Fraction(8))
+    bits, again = BitSource.from_integer(2), BitSource.from_integer(2)
+    two = make(noise, Sides.TWO_THRESHOLDS)
+    drawn = [two.draw_threshold(bits) for _ in range(50)]
     assert drawn == [
         NoisyThreshold(distribution.sample(again), distribution.sample(again)) for _ in range(50)
     ]
-    assert all(make().draw_threshold(bits).lower is None for _ in range(5))
+    assert any(noisy.upper != noisy.lower for noisy in drawn)
+    assert make(noise).draw_threshold(bits) == NoisyThreshold(distribution.sample(again))
 
 
 @pytest.mark.parametrize("sides", list(Sides))
-def test_every_comparison_of_a_batch_has_noise_of_its_own(sides: Sides) -> None:
-    two = sides is Sides.TWO_THRESHOLDS
-    test, noisy = make(sides, monotone=two), NoisyThreshold(4, 9 if two else None)
-    values, thresholds = np.arange(-60, 60), np.arange(120) % 40
-    found = test.compare(noisy, values, thresholds, BitSource.from_integer(5))
-    nu = Geometric(Fraction(10)).sample_array(BitSource.from_integer(5), 240 if two else 120)
+@pytest.mark.parametrize(
+    ("noise", "distribution"),
+    [
+        (NoiseKind.EXPONENTIAL, Geometric),
+        (NoiseKind.LAPLACE, DiscreteLaplace),
+        (ThresholdNoise.GAUSSIAN, SechSquared),
+    ],
+)
+def test_every_comparison_of_a_batch_has_noise_of_its_own(
+    noise: NoiseKind | ThresholdNoise,
+    distribution: type[Geometric | DiscreteLaplace | SechSquared],
+    sides: Sides,
+) -> None:
+    two, values, thresholds = sides is Sides.TWO_THRESHOLDS, np.arange(-60, 60), np.arange(120) % 40
+    found = make(noise, sides).compare(secret(sides), values, thresholds, BitSource.from_integer(5))
+    nu = distribution(Fraction(10)).sample_array(BitSource.from_integer(5), 240 if two else 120)
     compared = np.abs(values) if sides is Sides.TWO_SIDED else values
     expected = (compared + nu[:120] >= thresholds + 4).astype(np.int8)
-    if two:  # those of -value come after those of value
-        expected[(expected == 0) & (-values + nu[120:] >= thresholds + 9)] = -1
+    if two:  # those of -value come after those of value, and count where value did not pass
+        expected[(expected == 0) & (-values + nu[120:] >= thresholds + 9)] = Outcome.ABOVE_NEGATED
     assert found.tolist() == expected.tolist()
     assert set(found.tolist()) == ({-1, 0, 1} if two else {0, 1})
+
+
+@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_SIDED])
+def test_every_excess_of_a_batch_has_noise_of_its_own(sides: Sides) -> None:
+    test, values = make(NoiseKind.EXPONENTIAL, sides), np.arange(-30, 30)
+    assert isinstance(test, ThresholdTest)
+    found = test.excess(NoisyThreshold(4), values, np.arange(60) % 7, BitSource.from_integer(6))
+    nu = Geometric(Fraction(10)).sample_array(BitSource.from_integer(6), 60)
+    compared = np.abs(values) if sides is Sides.TWO_SIDED else values
+    assert found.tolist() == (compared + nu - np.arange(60) % 7 - 4).tolist()
+
+
+@pytest.mark.parametrize("noise", [NoiseKind.LAPLACE, ThresholdNoise.GAUSSIAN])
+def test_a_pair_takes_as_many_bits_whichever_passes(noise: NoiseKind | ThresholdNoise) -> None:
+    def next_word(values: list[int]) -> int:
+        bits, test = BitSource.from_integer(9), make(noise, Sides.TWO_THRESHOLDS)
+        test.compare(NoisyThreshold(3, 5), np.array(values), np.full(2, 10_000), bits)
+        return bits.bits(64)
+
+    assert next_word([10**6, 10**6]) == next_word([0, -(10**6)]) == next_word([0, 0])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_THRESHOLDS])
+@pytest.mark.parametrize("scales", [(30, 2), (8, 40)])  # the threshold noise is the wide one, then the tests'
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.999])
+def test_a_negative_lies_below_the_margin_as_often_as_stated(
+    noise: NoiseKind | ThresholdNoise, sides: Sides, scales: tuple[int, int], confidence: float
+) -> None:
+    kept, fresh = (Fraction(scale) for scale in scales)
+    test = make(noise, sides, sensitivity=1, threshold_scale=kept, query_scale=fresh)
+    margin = math.floor(test.negative_margin(confidence)) + 1
+    below = stream_distribution(tables_of(Sparse(test, 1, redraw=False), 0), (margin,))[0,]
+    assert below <= 1 - confidence
+    assert 0 < test.negative_margin(confidence) < test.negative_margin(0.9999)
 
 
 def test_a_noisy_threshold_shows_nothing() -> None:
     assert repr(NoisyThreshold(123456, 654321)) == "NoisyThreshold(secret)"
 
 
-@pytest.mark.parametrize(
-    ("value", "outcome"),
-    [(10**6, Outcome.ABOVE), (-(10**6), Outcome.ABOVE_NEGATED), (0, Outcome.BELOW)],
-)
-def test_two_thresholds_tell_the_sign(value: int, outcome: Outcome) -> None:
-    test = make(Sides.TWO_THRESHOLDS, monotone=True)
-    found = test.compare(
-        NoisyThreshold(3, 5), np.array([value]), np.array([10_000]), BitSource.from_integer(1)
-    )
-    assert found.tolist() == [outcome]
+# --- refusals -----------------------------------------------------------------------------------------------
 
 
-def test_two_sided_tests_look_at_the_size_alone() -> None:
-    values = np.array([-(10**6), 10**6, 0])
-    found = make(Sides.TWO_SIDED).compare(
-        NoisyThreshold(3), values, np.full(3, 10_000), BitSource.from_integer(1)
-    )
-    assert found.tolist() == [1, 1, 0]
+@pytest.mark.parametrize("noise", [NoiseKind.LAPLACE, ThresholdNoise.GAUSSIAN])
+def test_what_cannot_be_is_refused_before_anything_is_drawn(noise: NoiseKind | ThresholdNoise) -> None:
+    with pytest.raises(BudgetError, match="an absolute value is not monotone"):
+        make(noise, Sides.TWO_SIDED, monotone=True)
+    with pytest.raises(BudgetError, match="two thresholds need monotone values"):
+        make(noise, Sides.TWO_THRESHOLDS, monotone=False)
+    with pytest.raises(BudgetError, match="sensitivity of at least 1"):
+        make(noise, sensitivity=0)
+    with pytest.raises(NoiseError, match="expected a positive fraction"):
+        make(noise, threshold_scale=Fraction(0))
+    with pytest.raises(NoiseError, match="expected a positive fraction"):
+        make(noise, query_scale=Fraction(-1))
 
 
-def test_thresholds_may_differ_from_test_to_test() -> None:
-    found = make().compare(
-        NoisyThreshold(0), np.array([500, 500]), np.array([100, 10_000]), BitSource.from_integer(1)
-    )
-    assert found.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_SIDED])
-def test_every_excess_of_a_batch_has_noise_of_its_own(sides: Sides) -> None:
-    values = np.arange(-30, 30)
-    found = make(sides).excess(NoisyThreshold(4), values, np.full(60, 7), BitSource.from_integer(6))
-    nu = Geometric(Fraction(10)).sample_array(BitSource.from_integer(6), 60)
-    compared = np.abs(values) if sides is Sides.TWO_SIDED else values
-    assert found.tolist() == (compared + nu - 11).tolist()
+def test_noise_of_another_kind_is_refused() -> None:
+    scales = Fraction(1), Fraction(1)
+    with pytest.raises(BudgetError, match="expected threshold noise of a sech"):
+        Sech2Test(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, *scales)  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="expected a ThresholdTest for a free gap"):
+        FreeGap(Sparse(make(ThresholdNoise.LAPLACE), 2, redraw=False))  # its gaps are not free
 
 
 def test_only_integers_are_compared() -> None:
     with pytest.raises(BudgetError, match="expected integer values on a grid, got dtype=float64"):
         require_integers(np.array([1.0]))
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("noise", list(NoiseKind))
-@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_THRESHOLDS])
-def test_a_negative_lies_below_the_margin_as_often_as_stated(noise: NoiseKind, sides: Sides) -> None:
-    test = ThresholdTest(noise, sides, 1, sides is Sides.TWO_THRESHOLDS, Fraction(30), Fraction(20))
-    margin = math.ceil(test.negative_margin(0.9))
-    bits = BitSource.from_integer(77)
-    values = np.full(1, 100 + margin)
-    found = [
-        int(test.compare(test.draw_threshold(bits), values, np.array([100]), bits)[0]) for _ in range(4000)
-    ]
-    # A value at the margin is found below with probability at most 10 %.
-    assert found.count(0) / len(found) <= 0.1 + 4 * math.sqrt(0.09 / len(found))
-
-
-def test_a_wider_confidence_has_a_wider_margin() -> None:
-    assert make().negative_margin(0.99) > make().negative_margin(0.9) > 0
 
 
 @pytest.mark.parametrize(
@@ -156,8 +229,7 @@ def test_a_wider_confidence_has_a_wider_margin() -> None:
 def test_a_lost_second_threshold_is_told_and_not_taken_for_no_noise(
     sides: Sides, noisy: NoisyThreshold
 ) -> None:
-    test = make(sides, monotone=sides is Sides.TWO_THRESHOLDS)
     values = np.array([5, -5])
     with pytest.raises(BudgetError, match="the threshold noise was drawn for other sides than") as caught:
-        test.compare(noisy, values, values, BitSource.from_integer(3))
+        make(sides=sides).compare(noisy, values, values, BitSource.from_integer(3))
     assert "3" not in str(caught.value)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import NOTHING, Budget, Composition, pure_charge
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import output_distribution_of
+from pmw.research.audit import stream_distribution, tables_of
 from pmw.sparse_vector import (
     AboveThreshold,
     Comparison,
@@ -28,6 +26,7 @@ from pmw.sparse_vector import (
     ThresholdTest,
     round_epsilon,
 )
+from tests.distributions import WRONG, attained, enumerated, fit, require_scale
 
 
 def sparse(*, redraw: bool, limit: int = 3) -> Sparse:
@@ -35,15 +34,14 @@ def sparse(*, redraw: bool, limit: int = 3) -> Sparse:
     return Sparse(test, limit, redraw)
 
 
-def test_the_textbook_scales() -> None:
-    # Dwork and Roth (2014), Algorithm 2: sigma = 2c/epsilon, or sqrt(32 c ln(1/delta))/epsilon.
-    pure = Sparse.textbook(epsilon=1, update_limit=10)
-    assert pure.test.threshold_scale == 20
-    assert pure.test.query_scale == 40
-    assert pure.total_epsilon == 1
-    approximate = Sparse.textbook(epsilon=1, delta="1e-9", update_limit=10)
-    exact = math.sqrt(32 * 10 * math.log(1e9))
-    assert exact <= float(approximate.test.threshold_scale) < exact + 2e-6
+def test_the_textbook_scale_with_delta() -> None:
+    # Dwork and Roth (2014), Algorithm 2: sqrt(32 c ln(1/delta))/epsilon, rounded up.
+    test, exact = (
+        Sparse.textbook(epsilon=1, delta="1e-9", update_limit=10).test,
+        math.sqrt(320 * math.log(1e9)),
+    )
+    assert exact <= float(test.threshold_scale) < exact + 2e-6
+    assert test.query_scale == 2 * test.threshold_scale
 
 
 def test_a_redrawn_round_is_charged_whole_when_it_opens() -> None:
@@ -62,7 +60,7 @@ def test_a_kept_threshold_is_one_event_under_zcdp() -> None:
 def test_a_kept_threshold_pays_as_it_goes_when_epsilons_add() -> None:
     opening, positive = sparse(redraw=False).charges(Composition.PURE)
     assert (opening.epsilon, positive.epsilon) == (Fraction(1, 10), Fraction(1, 20))
-    assert sparse(redraw=False).total_epsilon == Fraction(1, 10) + 3 * Fraction(1, 20)
+    assert sparse(redraw=False).epsilon == Fraction(1, 10) + 3 * Fraction(1, 20)
 
 
 @pytest.mark.parametrize("redraw", [False, True])
@@ -118,29 +116,6 @@ def test_a_limit_below_one_is_refused() -> None:
         sparse(redraw=True, limit=0)
 
 
-@pytest.mark.statistical
-def test_the_accuracy_theorem_holds_in_simulation() -> None:
-    # Dwork and Roth (2014), Theorem 3.26: alpha = 8 c (ln k + ln(2c/beta))/epsilon.
-    count, limit, beta = 100, 3, 0.2
-    alpha = math.ceil(8 * limit * (math.log(count) + math.log(2 * limit / beta)))
-    algorithm = Sparse.textbook(epsilon=1, update_limit=limit)
-    bits = BitSource.from_integer(10)
-    values = np.full(count, -alpha)
-    values[[20, 60, 99]] = alpha
-    right = 0
-    for _ in range(200):
-        state, start = algorithm.open(bits), 0
-        found: list[int] = []
-        while start < count and state.positives < limit:
-            rest = values[start:]
-            state, outcomes = algorithm.scan(state, rest, np.zeros(len(rest), dtype=int), bits)
-            start += len(outcomes)
-            if outcomes[-1]:
-                found.append(start - 1)
-        right += found == [20, 60, 99]
-    assert right / 200 >= 1 - beta
-
-
 def test_a_kept_threshold_that_is_lost_is_never_drawn_a_second_time() -> None:
     values, bits = np.array([-100]), BitSource.from_integer(9)
     with pytest.raises(BudgetError, match="drawn once, but it is lost"):
@@ -156,8 +131,14 @@ COMPOSED = [
 ]
 
 
-@pytest.mark.parametrize("comparison", COMPOSED)
-@pytest.mark.parametrize(("limit", "price"), [(10, 0.1), (50, 0.02710), (200, 0.01302)])
+@pytest.mark.parametrize(
+    ("comparison", "limit", "price"),
+    [
+        *((comparison, 50, 0.02710) for comparison in COMPOSED),
+        (COMPOSED[0], 10, 0.1),
+        (COMPOSED[0], 200, 0.01302),
+    ],
+)
 def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: int, price: float) -> None:
     algorithm = Sparse.composed(comparison, epsilon=1, delta="1e-9", update_limit=limit)
     assert float(algorithm.round_epsilon) == pytest.approx(price, abs=5.1e-6)
@@ -165,6 +146,7 @@ def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: i
     assert algorithm.epsilon_at("1e-9") <= 1
     assert float(algorithm.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
     assert (algorithm.redraw, algorithm.update_limit) == (True, limit)
+    assert (algorithm.test.noise, algorithm.test.sides) == (comparison.noise, comparison.sides)
     ratio = float(algorithm.test.query_scale / algorithm.test.threshold_scale)
     assert ratio == pytest.approx(1 if comparison.monotone else 2 ** (1 / 3), rel=1e-4)
 
@@ -180,22 +162,20 @@ def test_a_kept_threshold_is_one_event_at_any_delta() -> None:
 
 
 @pytest.mark.parametrize("comparison", COMPOSED)
-def test_composed_rounds_stay_within_their_price_each(
-    comparison: Comparison, enumerated: Callable[[Sparse], float], attained: Callable[[Sparse], float]
-) -> None:
+def test_composed_rounds_stay_within_their_price_each(comparison: Comparison) -> None:
     algorithm = Sparse.composed(comparison, epsilon=4, delta="1e-2", update_limit=2)
-    assert enumerated(algorithm) <= 2 * float(algorithm.round_epsilon) + 1e-9
+    price = 2 * float(algorithm.round_epsilon)
+    bases = [(2, 2, 2, 2), (1, 4, 1, 4), (-9, 30, -9, 30), (30, -9, 0, -9)]
+    assert enumerated(algorithm, 2, bases) <= price + 1e-9
     if comparison.sides is Sides.ONE_SIDED:
-        assert attained(algorithm) == pytest.approx(2 * float(algorithm.round_epsilon), rel=0.05)
-        assert isinstance(algorithm.test, ThresholdTest)
-        for wrong in (Fraction(10, 13), Fraction(13, 10)):
+        assert attained(algorithm) == pytest.approx(price, rel=0.05)
+        for wrong in WRONG:
             test = replace(
                 algorithm.test,
                 threshold_scale=wrong * algorithm.test.threshold_scale,
                 query_scale=wrong * algorithm.test.query_scale,
             )
-            off = attained(Sparse(test, 2, redraw=True))
-            assert off != pytest.approx(2 * float(algorithm.round_epsilon), rel=0.05)
+            assert attained(Sparse(test, 2, redraw=True)) != pytest.approx(price, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -221,38 +201,32 @@ def test_a_batch_of_other_than_integers_is_refused(redraw: bool) -> None:
         sparse(redraw=redraw).run(np.array([0.5]), np.array([1]), BitSource.from_integer(1))
 
 
+def test_a_redrawn_batch_is_scanned_round_by_round() -> None:
+    algorithm, values, thresholds = sparse(redraw=True), np.arange(60) % 7 * 30, np.full(60, 150)
+    bits, found = BitSource.from_integer(11), list[int]()
+    state = algorithm.open(bits)
+    while len(found) < 60 and state.positives < 3:
+        state, outcomes = algorithm.scan(state, values[len(found) :], thresholds[len(found) :], bits)
+        found += outcomes.tolist()
+    assert algorithm.run(values, thresholds, BitSource.from_integer(11)).tolist() == found
+    assert sum(found) == 3
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("redraw", [False, True])
-def test_a_batch_has_the_distribution_of_the_stream(redraw: bool) -> None:
+def test_a_batch_has_the_distribution_of_the_stream() -> None:
     test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
-    bits, values, runs = BitSource.from_integer(11), (1, -3, 3, 2), 2500 if redraw else 5000
-    drawn = Counter(
-        tuple(Sparse(test, 2, redraw).run(np.array(values), np.full(4, 2), bits).tolist())
-        for _ in range(runs)
-    )
+    bits, values = BitSource.from_integer(11), (1, -3, 3, 2)
+    algorithm, thresholds = Sparse(test, 2, redraw=False), np.full(4, 2)
+    drawn = Counter(tuple(algorithm.run(np.array(values), thresholds, bits).tolist()) for _ in range(5000))
 
-    def p_value(scale: Fraction) -> float:
-        distribution = output_distribution_of(Sparse(replace(test, query_scale=scale), 2, redraw), 2, values)
-        likely = [outputs for outputs, probability in distribution.items() if probability * runs >= 5]
-        expected = np.array([distribution[outputs] for outputs in likely]) * runs
-        found = np.array([drawn[outputs] for outputs in likely])
-        return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
+    def p_value(factor: Fraction) -> float:
+        off = replace(algorithm, test=replace(test, query_scale=4 * factor))
+        return fit(drawn, stream_distribution(tables_of(off, 2), values))
 
-    assert p_value(Fraction(4)) > 1e-4
-    for wrong in (Fraction(10, 13), Fraction(13, 10)):
-        assert p_value(4 * wrong) < 1e-4
+    require_scale(p_value, wrong=1e-4)
 
 
 # --- AboveThreshold ------------------------------------------------------------------------------------
-
-
-def test_the_textbook_scales_of_above_threshold() -> None:
-    # Dwork and Roth (2014), Algorithm 1: Lap(2/epsilon) and Lap(4/epsilon).
-    algorithm = AboveThreshold.textbook(epsilon="0.1")
-    assert algorithm.test.threshold_scale == 20
-    assert algorithm.test.query_scale == 40
-    assert algorithm.epsilon == Fraction(1, 10)
-    assert (algorithm.test.noise, algorithm.test.sides) == (NoiseKind.LAPLACE, Sides.ONE_SIDED)
 
 
 def test_scales_grow_with_the_sensitivity_and_the_price_does_not() -> None:
@@ -272,23 +246,14 @@ def test_it_finds_the_first_large_value_and_halts() -> None:
         algorithm.step(after, 0, 1000, bits)
 
 
-def test_one_value_at_a_time_is_the_same_algorithm() -> None:
-    algorithm = AboveThreshold.textbook(epsilon=1)
-    bits = BitSource.from_integer(4)
-    state = algorithm.open(bits)
-    for expected, value in ((Outcome.BELOW, 0), (Outcome.BELOW, -50), (Outcome.ABOVE, 10_000)):
-        kept, outcome = algorithm.step(state, value, 1000, bits)
-        assert outcome is expected
-        state = kept or state
-
-
-def test_a_run_of_negatives_keeps_its_threshold() -> None:
-    algorithm = AboveThreshold.textbook(epsilon=1)
-    bits = BitSource.from_integer(4)
+def test_negatives_keep_the_threshold_one_at_a_time_or_together() -> None:
+    algorithm, bits = AboveThreshold.textbook(epsilon=1), BitSource.from_integer(4)
     state = algorithm.open(bits)
     after, outcomes = algorithm.scan(state, np.zeros(100, dtype=int), np.full(100, 10_000), bits)
     assert after is state
     assert not outcomes.any()
+    assert algorithm.step(state, -50, 1000, bits) == (state, Outcome.BELOW)
+    assert algorithm.step(state, 10_000, 1000, bits) == (None, Outcome.ABOVE)
 
 
 def test_find_returns_the_place_or_the_fail_signal() -> None:
@@ -319,37 +284,15 @@ def test_find_refuses_values_that_are_not_integers() -> None:
         )
 
 
-@pytest.mark.parametrize("wrong", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
-@pytest.mark.parametrize("which", ["threshold", "query"])
-def test_the_price_is_attained_and_a_scale_30_percent_off_is_not_it(
-    which: str, wrong: Fraction, attained: Callable[[Sparse], float]
-) -> None:
+@pytest.mark.parametrize("wrong", [*WRONG, Fraction(1)])
+@pytest.mark.parametrize("which", ["threshold_scale", "query_scale"])
+def test_the_price_is_attained_and_a_scale_30_percent_off_is_not_it(which: str, wrong: Fraction) -> None:
     test = AboveThreshold.textbook(epsilon=1).test
-    assert isinstance(test, ThresholdTest)
-    if which == "threshold":
-        test = replace(test, threshold_scale=wrong * test.threshold_scale)
-    else:
-        test = replace(test, query_scale=wrong * test.query_scale)
-    found = attained(Sparse(test, 1, redraw=False))
-    assert (0.95 <= found <= 1 + 1e-9) == (wrong == 1)
+    test = replace(test, **{which: wrong * getattr(test, which)})
+    assert (0.95 <= attained(Sparse(test, 1, redraw=False)) <= 1 + 1e-9) == (wrong == 1)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1])
 def test_an_impossible_epsilon_is_refused(epsilon: int) -> None:
     with pytest.raises(BudgetError, match="expected epsilon > 0"):
         AboveThreshold.textbook(epsilon=epsilon)
-
-
-@pytest.mark.statistical
-def test_the_accuracy_theorem_of_above_threshold_holds_in_simulation() -> None:
-    # Dwork and Roth (2014), Theorem 3.24: alpha = 8 (ln k + ln(2/beta))/epsilon.
-    count, beta = 200, 0.2
-    alpha = int(np.ceil(8 * (np.log(count) + np.log(2 / beta))))
-    algorithm = AboveThreshold.textbook(epsilon=1)
-    bits = BitSource.from_integer(10)
-    values = np.append(np.full(count - 1, -alpha), alpha)
-    right = 0
-    for _ in range(400):
-        _, outcomes = algorithm.scan(algorithm.open(bits), values, np.zeros(count, dtype=int), bits)
-        right += len(outcomes) == count and bool(outcomes[-1])
-    assert right / 400 >= 1 - beta

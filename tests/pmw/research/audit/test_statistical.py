@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,8 +13,18 @@ from scipy import stats
 
 from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import FalseAlarm, certify, clopper_pearson
-from pmw.research.audit.statistical import certified_epsilon, choose_event
+from pmw.research.audit import (
+    FalseAlarm,
+    certify,
+    clopper_pearson,
+    replica_test,
+    run_replicas,
+    stream_distribution,
+    tables_of,
+)
+from pmw.research.audit.statistical import NOT_RUN, certified_epsilon, choose_event, output_codes
+from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
+from tests.distributions import fit, require_scale
 
 
 @pytest.mark.parametrize("alpha", [0.025, 1e-8])
@@ -42,10 +54,6 @@ def test_epsilon_is_the_logarithm_of_the_bounds_and_never_negative() -> None:
     shifted = certified_epsilon(900, 100, 1000, alpha=1e-3, delta=0.2)
     assert shifted == pytest.approx(math.log((low - 0.2) / up))
     assert certified_epsilon(100, 900, 1000, alpha=1e-3) == 0
-
-
-def coins(probability: float, generator: np.random.Generator) -> NDArray[np.int64]:
-    return (generator.random(20_000) < probability).astype(np.int64)
 
 
 def test_the_event_is_the_outputs_that_one_table_favours() -> None:
@@ -111,6 +119,10 @@ def test_nothing_is_certified_where_the_event_was_chosen() -> None:
     assert found.epsilon == 0
 
 
+def test_the_bounds_of_all_instances_share_the_rate() -> None:
+    assert FalseAlarm(0.3, 5).alpha == pytest.approx(0.03)  # two bounds each
+
+
 @pytest.mark.parametrize(("rate", "instances"), [(0.0, 1), (1.0, 1), (0.1, 0)])
 def test_an_impossible_rate_is_refused(rate: float, instances: int) -> None:
     with pytest.raises(BudgetError, match="expected"):
@@ -125,3 +137,49 @@ def test_too_few_runs_are_refused() -> None:
             FalseAlarm(0.1, 1),
             BitSource.from_integer(1),
         )
+
+
+# --- replicas: many runs at once have the distribution that is enumerated -----------------------------------
+
+VALUES, THRESHOLD, RUNS = (1, -3, 3, 2), 2, 20_000
+
+
+def sparse(sides: Sides, redraw: bool, factor: Fraction = Fraction(1)) -> Sparse:
+    monotone, scales = sides is Sides.TWO_THRESHOLDS, (3 * factor, Fraction(4))
+    return Sparse(ThresholdTest(NoiseKind.EXPONENTIAL, sides, 1, monotone, *scales), 2, redraw)
+
+
+def released(sides: Sides, redraw: bool) -> NDArray[np.int64]:
+    replicas = replica_test(sparse(sides, redraw).test, 2, redraw=redraw)
+    return run_replicas(replicas, VALUES, (THRESHOLD,) * 4, RUNS, BitSource.from_integer(17))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("redraw", [False, True])
+@pytest.mark.parametrize("sides", list(Sides))
+def test_many_runs_at_once_have_the_enumerated_distribution(sides: Sides, redraw: bool) -> None:
+    rows = released(sides, redraw).tolist()
+    drawn = Counter(tuple(output for output in row if output != NOT_RUN) for row in rows)
+
+    def p_value(factor: Fraction) -> float:
+        tables = tables_of(sparse(sides, redraw, factor), THRESHOLD)
+        return fit(drawn, stream_distribution(tables, VALUES))
+
+    require_scale(p_value)
+
+
+def test_a_run_ends_with_its_last_positive() -> None:
+    rows = released(Sides.ONE_SIDED, True)
+    for row in rows[:500]:
+        ended = np.flatnonzero(row == NOT_RUN)
+        asked = row[: ended[0]] if len(ended) else row
+        assert (asked != 0).sum() <= 2
+        assert not len(ended) or (asked[-1] == 1 and (asked != 0).sum() == 2)
+
+
+def test_equal_outputs_get_equal_codes_on_both_sides() -> None:
+    first, second = np.array([[0, 1], [5, NOT_RUN]]), np.array([[5, NOT_RUN], [0, 2], [0, 1]])
+    ours, theirs = output_codes(first, second)
+    assert ours[0] == theirs[2]
+    assert ours[1] == theirs[0]
+    assert len({*ours.tolist(), *theirs.tolist()}) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from dataclasses import replace
@@ -11,25 +12,28 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 import pmw
 import pmw.research.offline
 from pmw.data import MemorySource
+from pmw.errors import DataError
 from pmw.loop import draw_opening, settle_opening
 from pmw.model import DenseDistribution, QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
+from pmw.privacy.selection import ExponentialMechanism
+from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract, Opening, Options, TestKind
 from pmw.public.state import PublicState
-from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
 from pmw.research.offline.options import RoundPrices
 from pmw.research.offline.rounds import (
     MarginalRound,
     QueryRound,
-    expected_noise,
+    TrueAnswers,
+    draw_marginal,
+    draw_query,
     propose_marginal,
     propose_query,
     round_charges,
@@ -41,7 +45,6 @@ SCOPES = (("a",), ("b",), ("a", "b"))
 QUERIES = tuple(LinearQuery.cells(DOMAIN, {name: (0, 0)}) for name in "abc")
 PRICES = RoundPrices(Fraction(1, 16), Fraction(1, 8))
 RELATIONS = list(NeighboringRelation)
-WRONG = [Fraction(10, 13), Fraction(13, 10)]
 
 
 def people(*rows: tuple[str, int]) -> pd.DataFrame:
@@ -76,68 +79,46 @@ def marginal_round(state: PublicState) -> MarginalRound:
 
 
 def marginal_qualities(frame: pd.DataFrame, proposal: MarginalRound) -> NDArray[np.int64]:
-    """Return the qualities by their formula, in units."""
+    """Return the L1 distance of each scope's counts from the model's, less the noise to expect, in units."""
     source, found = MemorySource.from_frame(frame, DOMAIN), []
     for scope in proposal.scopes:
         counts = source.counts(scope).counts
         distance = np.abs(counts * UNITS - np.rint(proposal.model.marginal(scope) * UNITS)).sum()
-        found.append(int(distance) - math.ceil(expected_noise(proposal.noise) * counts.size))
+        found.append(int(distance) - math.ceil(l1_mean(proposal.noise) * UNITS * counts.size))
     return np.array(found, dtype=np.int64)
 
 
-def distribution(qualities: NDArray[np.int64], epsilon: float, moved: float) -> NDArray[np.float64]:
-    """Return the exponential mechanism's distribution; a person moves a quality by so many records."""
-    weights = np.exp(epsilon * (qualities - qualities.max()) / (2 * moved * UNITS))
-    found: NDArray[np.float64] = weights / weights.sum()
-    return found
-
-
-def agrees(places: list[int], expected: NDArray[np.float64]) -> bool:
-    found = np.bincount(places, minlength=len(expected))
-    return bool(stats.chisquare(found, expected * len(places)).pvalue > 1e-4)
-
-
-def moved_in(relation: NeighboringRelation, *, marginal: bool) -> int:
-    """Return the records by which one person of three records moves a quality."""
-    return 6 if marginal and relation is NeighboringRelation.REPLACE_ONE else 3
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_marginals_are_chosen_by_the_distribution_for_all_the_records_of_one_person(
-    relation: NeighboringRelation,
+@pytest.mark.parametrize("make", [DiscreteLaplace, DiscreteGaussian])
+def test_a_choice_and_then_every_number_have_draws_of_their_own(
+    make: type[DiscreteLaplace | DiscreteGaussian],
 ) -> None:
-    proposal = marginal_round(state_of(relation))
-    source, bits = MemorySource.from_frame(TABLE, DOMAIN), BitSource.from_integer(3)
-    sharper = replace(
-        proposal,
-        selection=replace(proposal.selection, epsilon=Fraction(4)),
-        noise=DiscreteLaplace(Fraction(1)),  # which is taken off a quality, and hides nothing
-    )
-    places = [SCOPES.index(draw_marginal(sharper, source, bits).scope) for _ in range(1000)]
-    qualities, moved = marginal_qualities(TABLE, sharper), moved_in(relation, marginal=True)
-    assert agrees(places, distribution(qualities, 4.0, moved))
-    for wrong in (1, moved / 2, 2 * moved):
-        assert not agrees(places, distribution(qualities, 4.0, wrong))
+    source, bits, again = MemorySource.from_frame(TABLE, DOMAIN), *(BitSource.from_integer(6) for _ in "ab")
+    noise, selection = make(Fraction(4 * UNITS)), ExponentialMechanism(UNITS, Fraction(1, 20))
+    marginal = MarginalRound(SCOPES, DenseDistribution.uniform(DOMAIN, 46.0), selection, noise)
+    truth, model = TrueAnswers(source, QUERIES), np.array([34, 30, 3], dtype=np.int64) * UNITS
+    chosen = set()
+    for _ in range(80):
+        measured = draw_marginal(marginal, source, bits)
+        scope = SCOPES[selection.select(marginal_qualities(TABLE, marginal), again)]
+        counts = source.counts(scope).counts
+        assert measured.scope == scope
+        errors = (measured.units - counts * UNITS).ravel()
+        assert np.array_equal(errors, noise.sample_array(again, counts.size))
+        answer = draw_query(QueryRound(QUERIES, model, selection, noise), truth, bits)
+        place = selection.select(np.abs(np.array([30, 28, 10]) * UNITS - model), again)
+        assert answer.query is QUERIES[place]
+        assert answer.units == truth.units[place] + noise.sample(again)
+        assert answer.model_units == model[place]
+        chosen |= {scope, place}
+    assert chosen == {*SCOPES, 0, 1, 2}  # so blunt a choice takes all of them
+    assert bits.take(8) == again.take(8)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_questions_are_chosen_by_the_distribution_for_all_the_records_of_one_person(
-    relation: NeighboringRelation,
-) -> None:
-    proposal = propose_query(state_of(relation), QUERIES, RoundPrices(Fraction(2), Fraction(1)))
-    assert proposal is not None
-    assert proposal.selection.epsilon == 2
-    model = np.array([34, 30, 3], dtype=np.int64) * UNITS
-    proposal = QueryRound(QUERIES, model, proposal.selection, proposal.noise)
-    source, bits = MemorySource.from_frame(TABLE, DOMAIN), BitSource.from_integer(3)
-    truth = TrueAnswers(source, QUERIES)
-    places = [QUERIES.index(draw_query(proposal, truth, bits).query) for _ in range(3000)]
-    qualities = np.abs(np.array([30, 28, 10]) * UNITS - model)
-    assert agrees(places, distribution(qualities, 2.0, moved_in(relation, marginal=False)))
-    for wrong in (1, 6):
-        assert not agrees(places, distribution(qualities, 2.0, wrong))
+def test_true_answers_are_not_shown_or_copied() -> None:
+    truth = TrueAnswers(MemorySource.from_frame(TABLE, DOMAIN), QUERIES)
+    assert repr(truth) == "TrueAnswers(not shown)"
+    with pytest.raises(DataError, match="cannot be copied"):
+        copy.copy(truth)
 
 
 @pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])

@@ -20,10 +20,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.privacy.noise import SechSquared
-from pmw.research.audit import adaptive_distribution, tables_of
+from pmw.research.audit import tables_of, tree_distribution
 from pmw.research.sparse_vectors import renyi_charge
 from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
-from pmw.sparse_vector import Sech2Test, Sides, ThresholdNoise
+from pmw.sparse_vector import Sech2Test, Sides, Sparse, ThresholdNoise
 
 Number: TypeAlias = mpmath.mpf
 
@@ -401,6 +401,6 @@ def test_the_audit_enumerates_the_same_distribution(noise: ThresholdNoise) -> No
     def ask(outputs: tuple[int, ...]) -> int | None:
         return None if len(outputs) >= TESTS else -tree(outputs).distance
 
-    distribution = adaptive_distribution(tables_of(test, 0), ask, LIMIT, redraw=False)
+    distribution = tree_distribution(tables_of(Sparse(test, LIMIT, redraw=False), 0), ask)
     mine = mechanism(test).distributions(tree, counted)[0]
     assert sorted(distribution.values()) == pytest.approx(sorted(mine), abs=1e-12)

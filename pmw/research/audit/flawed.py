@@ -1,8 +1,7 @@
 """Published sparse vectors that are not what they claim, each with the pair of tables that shows it.
 
 Nothing here is private at its claimed price, with the one exception that its function names. They serve
-audits alone: a method that does not catch them is no audit. Only ``pmw.research.audit`` may import this
-module.
+audits alone: a method that does not catch them is no audit. Only the audits beside it may import this module.
 
 The same algorithms are the three broken forms of Machanavajjhala's slides (2016): without noise on the tests
 (``algorithm_5``), without a limit on positives (``algorithm_6``), and with the noisy value of the test itself
@@ -15,7 +14,7 @@ Counterexamples are computed on the integers from the distributions that the alg
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -27,10 +26,13 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
+from pmw.research.audit.entries import Counterexample, Instance, released_output
+from pmw.research.audit.exact import Factors, OutcomeTables
 from pmw.sparse_vector.noisy_comparison import require_integers
 
 Outputs: TypeAlias = tuple[int | None, ...]  # 0 or 1 each; where values are released, None or the value
 
+_RELEASED = 40  # released values within this distance of 0 are told apart, those beyond are not enumerated
 _REACH = 80  # support of the threshold noise in scales: what lies beyond weighs e^-80
 
 
@@ -83,20 +85,21 @@ class FlawedSparse:
         passes: NDArray[np.float64] = np.where(limits <= 0, 1.0, upper + lower)
         return passes
 
-    def log_probability(self, values: Sequence[int], thresholds: Sequence[int], outputs: Outputs) -> float:
-        """Return ln of the probability of an output vector; minus infinity where it cannot occur.
+    def tables(self, threshold: int) -> OutcomeTables:
+        """Return what one test may say: 0, 1, or ``released_output`` of a value within 40 of 0."""
 
-        Args:
-            values: the statistic of each test, in units of the noise.
-            thresholds: of each test.
-            outputs: of each test.
-        """
-        total, weights = 0.0, self.weights
-        for value, threshold, output in zip(values, thresholds, outputs, strict=True):
-            weights = weights * self._factor(value, threshold, output)
-            if output and self.redraw:
-                total, weights = total + _log(weights), self.weights
-        return total + _log(weights)
+        def outcomes(value: int) -> Mapping[int, Factors]:
+            above = self.above(value, threshold)
+            if not self.releases or self.query_noise is None:
+                return {0: (1.0 - above,), 1: (above,)}
+            values, passed = np.arange(-_RELEASED, _RELEASED + 1), threshold + self.support
+            chances = self.query_noise.pmf(values - value).tolist()
+            shown = zip(values.tolist(), chances, strict=True)
+            return {0: (1.0 - above,)} | {
+                released_output(one): (chance * (one >= passed),) for one, chance in shown
+            }
+
+        return OutcomeTables((self.weights,), outcomes, self.update_limit, self.redraw)
 
     def run(self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource) -> Outputs:
         """Return the outputs on a stream, up to the positive that halts it.
@@ -120,53 +123,6 @@ class FlawedSparse:
             if passed and self.redraw:
                 rho = self.threshold_noise.sample(bits)
         return tuple(outputs)
-
-    def _factor(self, value: int, threshold: int, output: int | None) -> NDArray[np.float64]:
-        above = self.above(value, threshold)
-        if not self.releases:
-            return above if output else 1.0 - above
-        if output is None or self.query_noise is None:
-            return 1.0 - above
-        density = float(self.query_noise.pmf(np.array([output - value]))[0])
-        return np.where(output >= threshold + self.support, density, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Counterexample:
-    """Two neighbouring tables and an output that tells them apart.
-
-    Args:
-        mechanism: the algorithm.
-        first: its values on one table.
-        second: its values on the other, each at most one sensitivity away.
-        thresholds: of the tests.
-        output: what it says.
-        found: ln of the ratio of the output's probabilities, first over second, as computed.
-    """
-
-    mechanism: FlawedSparse
-    first: tuple[int, ...]
-    second: tuple[int, ...]
-    thresholds: tuple[int, ...]
-    output: Outputs
-    found: float
-
-    @property
-    def sensitivity(self) -> int:
-        """The most that a value differs between the tables; no counterexample stays below its own."""
-        return max(abs(one - two) for one, two in zip(self.first, self.second, strict=True))
-
-    def probabilities(self) -> tuple[float, float]:
-        """Return the probability of the output on the first table and on the second."""
-        here = self.mechanism.log_probability(self.first, self.thresholds, self.output)
-        there = self.mechanism.log_probability(self.second, self.thresholds, self.output)
-        return math.exp(here), math.exp(there)
-
-    def log_ratio(self) -> float:
-        """Return ``found``, recomputed; infinite where only the second is impossible."""
-        here = self.mechanism.log_probability(self.first, self.thresholds, self.output)
-        there = self.mechanism.log_probability(self.second, self.thresholds, self.output)
-        return math.inf if math.isinf(there) else here - there
 
 
 def algorithm_3(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> FlawedSparse:
@@ -276,60 +232,54 @@ def _checked(epsilon: Number, update_limit: int) -> Fraction:
     return price
 
 
-def _log(weights: NDArray[np.float64]) -> float:
-    total = float(weights.sum())
-    return math.log(total) if total > 0 else -math.inf
+_Example: TypeAlias = tuple[FlawedSparse, Counterexample]
 
 
-def _reused(negatives: int, found: float) -> Counterexample:
+def _example(mechanism: FlawedSparse, instance: Instance, outputs: Outputs) -> _Example:
+    coded = tuple(map(released_output, outputs)) if mechanism.releases else tuple(one or 0 for one in outputs)
+    return mechanism, Counterexample(mechanism.tables, instance, coded, mechanism.releases)
+
+
+def _reused(negatives: int) -> _Example:
     """Return m values that go from 0 to 1 and one that goes from 1 to 0."""
-    first, second = (0,) * negatives + (1,), (1,) * negatives + (0,)
-    outputs: Outputs = (None,) * negatives + (0,)
-    algorithm = algorithm_3(epsilon=1, update_limit=1)
-    return Counterexample(algorithm, first, second, (0,) * len(first), outputs, found)
+    instance = Instance((0,) * negatives + (1,), (1,) * negatives + (0,))
+    return _example(algorithm_3(epsilon=1, update_limit=1), instance, (None,) * negatives + (0,))
 
 
-def _unlimited(algorithm: FlawedSparse, each: int, found: float) -> Counterexample:
+def _unlimited(mechanism: FlawedSparse, each: int) -> _Example:
     """Return m values that rise and m that fall by 16 units, the sensitivity."""
-    outputs: Outputs = (0,) * each + (1,) * each
-    moved = (16,) * each + (-16,) * each
-    return Counterexample(algorithm, (0,) * (2 * each), moved, (0,) * (2 * each), outputs, found)
+    instance = Instance((0,) * (2 * each), (16,) * each + (-16,) * each, sensitivity=16)
+    return _example(mechanism, instance, (0,) * each + (1,) * each)
 
 
-def _rounds(algorithm: FlawedSparse, outputs: Outputs, found: float) -> Counterexample:
+def _rounds(mechanism: FlawedSparse, outputs: Outputs) -> _Example:
     """Return negatives far above the threshold that rise, which need a large rho, and positives that fall."""
     first = tuple(0 if output else 20 for output in outputs)
     second = tuple(-1 if output else 21 for output in outputs)
-    return Counterexample(algorithm, first, second, (0,) * len(first), outputs, found)
+    return _example(mechanism, Instance(first, second), outputs)
 
 
-def _far_below(threshold: int, found: float) -> Counterexample:
+def _far_below(threshold: int) -> _Example:
     """Return a value at -T that rises by 1, beside a negative that rises too."""
-    algorithm = exponential_inside(epsilon=1, update_limit=1)
-    first, second = (0, -threshold), (1, 1 - threshold)
-    return Counterexample(algorithm, first, second, (threshold,) * 2, (0, 1), found)
+    instance = Instance((0, -threshold), (1, 1 - threshold), threshold)
+    return _example(exponential_inside(epsilon=1, update_limit=1), instance, (0, 1))
 
 
 _BELOW = (0,) * 5
 
-COUNTEREXAMPLES: tuple[Counterexample, ...] = (
-    *(_reused(negatives, found) for negatives, found in ((2, 0.5), (4, 1.5), (8, 3.5), (16, 7.5))),
+# Published forms, each with streams and an output that convict it.
+COUNTEREXAMPLES: tuple[_Example, ...] = (
+    *(_reused(negatives) for negatives in (2, 4, 8, 16)),
+    *(_rounds(algorithm_4(epsilon=1, update_limit=limit), _BELOW + (1,) * limit) for limit in (1, 2, 4)),
+    _example(algorithm_5(epsilon=1), Instance((0, 1), (1, 0)), (0, 1)),
+    *(_unlimited(algorithm_6(epsilon=1, sensitivity=16), each) for each in (2, 4, 8, 16)),
     *(
-        _rounds(algorithm_4(epsilon=1, update_limit=limit), _BELOW + (1,) * limit, found)
-        for limit, found in ((1, 1.75), (2, 3.25), (4, 6.25))
+        _unlimited(gptt(epsilon1=first, epsilon2=second, sensitivity=16), 8)
+        for first, second in (("0.25", "0.75"), ("0.75", "0.25"))
     ),
-    Counterexample(algorithm_5(epsilon=1), (0, 1), (1, 0), (0, 0), (0, 1), math.inf),
+    *(_far_below(threshold) for threshold in (20, 100)),
     *(
-        _unlimited(algorithm_6(epsilon=1, sensitivity=16), each, found)
-        for each, found in ((2, 1.7043), (4, 3.5463), (8, 7.3487), (16, 15.1172))
-    ),
-    *(
-        _unlimited(gptt(epsilon1=first, epsilon2=second, sensitivity=16), 8, found)
-        for first, second, found in (("0.25", "0.75", 11.0186), ("0.75", "0.25", 3.7123))
-    ),
-    *(_far_below(threshold, found) for threshold, found in ((20, 7.6028), (100, 47.6020))),
-    *(
-        _rounds(one_too_many(epsilon=1, update_limit=limit), (*_BELOW, 1) * (limit + 1), found)
-        for limit, found in ((1, 2.0), (2, 1.4992), (4, 1.2410))
+        _rounds(one_too_many(epsilon=1, update_limit=limit), (*_BELOW, 1) * (limit + 1))
+        for limit in (1, 2, 4)
     ),
 )

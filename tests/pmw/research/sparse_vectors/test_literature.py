@@ -1,0 +1,311 @@
+"""Sparse vectors of the literature: what pays for every value, free gaps, and those of Lyu, Su and Li."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy.budget import Budget, Composition, zcdp_rho
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.research.audit import OutputDistribution, worst_log_ratio
+from pmw.research.sparse_vectors import (
+    FreeGap,
+    NaiveAboveThreshold,
+    algorithm_1,
+    algorithm_2,
+    algorithm_7,
+    numeric_algorithm_7,
+)
+from pmw.sparse_vector import (
+    AboveThreshold,
+    Comparison,
+    NoiseKind,
+    Outcome,
+    Ratio,
+    Sides,
+    Sparse,
+    SparseState,
+    Split,
+    ThresholdTest,
+)
+from tests.distributions import WRONG, attained, largest_ratio
+
+
+def test_pure_noise_grows_with_the_number_of_values_asked() -> None:
+    naive = NaiveAboveThreshold.of(epsilon="0.5", query_limit=100, sensitivity=3)
+    assert naive.value_noise == DiscreteLaplace(Fraction(600))
+    assert naive.epsilon == Fraction(1, 2)
+    assert (
+        AboveThreshold.textbook(epsilon="0.5", sensitivity=3).test.query_scale == 24
+    )  # whatever their number
+
+
+def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> None:
+    budget = Budget.of(1, "1e-9")
+    many = NaiveAboveThreshold.of(epsilon=1, delta="1e-9", query_limit=1000)
+    assert isinstance(many.value_noise, DiscreteGaussian)
+    assert 1000 * many.charge.rho <= zcdp_rho(budget)
+    assert float(1000 * many.charge.rho / zcdp_rho(budget)) == pytest.approx(1, abs=1e-9)
+    with pytest.raises(BudgetError, match="expected Laplace noise for a pure price"):
+        many.epsilon_at("1e-9")
+    few = NaiveAboveThreshold.of(epsilon=1, delta="1e-9", query_limit=4)
+    assert isinstance(few.value_noise, DiscreteLaplace)
+    assert few.epsilon_at("1e-9") <= 1
+    assert float(few.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("factor", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
+def test_the_price_is_attained_by_a_distribution_of_its_scale_alone(factor: Fraction) -> None:
+    naive = NaiveAboveThreshold.of(epsilon=1, query_limit=3, sensitivity=2)
+    assert isinstance(naive.value_noise, DiscreteLaplace)
+    distribution = DiscreteLaplace(naive.value_noise.scale * factor)
+    values = np.arange(-50, 51)
+    # Values are released with independent noise, so the worst log-ratios of three add up.
+    worst = 3 * float(np.abs(np.log(distribution.pmf(values) / distribution.pmf(values - 2))).max())
+    assert (0.95 <= worst <= 1 + 1e-9) == (factor == 1)
+
+
+def test_outcomes_are_computed_from_the_noisy_values() -> None:
+    naive, bits = NaiveAboveThreshold.of(epsilon=1, query_limit=500), BitSource.from_integer(3)
+    thresholds = np.arange(500)
+    answered, outcomes, released = naive.scan(naive.open(), np.full(500, 250), thresholds, bits)
+    assert answered == 500
+    assert outcomes.tolist() == (released >= thresholds).astype(int).tolist()
+
+
+def test_every_value_has_noise_of_its_own() -> None:
+    naive, again = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 100), BitSource.from_integer(4)
+    _, _, released = naive.scan(0, np.full(100, 70), np.zeros(100, dtype=int), BitSource.from_integer(4))
+    assert (released - 70).tolist() == DiscreteLaplace(Fraction(9)).sample_array(again, 100).tolist()
+
+
+def test_it_halts_after_the_values_that_were_paid_for() -> None:
+    naive, bits = NaiveAboveThreshold.of(epsilon=1, query_limit=2), BitSource.from_integer(3)
+    answered = naive.open()
+    for _ in range(2):
+        answered, outcome, released = naive.step(answered, 10_000, 500, bits)
+        assert outcome == 1
+        assert math.isclose(released, 10_000, abs_tol=200)
+    with pytest.raises(BudgetError, match="expected at most 0 more values of 2, got 1"):
+        naive.step(answered, 10_000, 500, bits)
+    with pytest.raises(BudgetError, match="expected at most 2 more values of 2, got 3"):
+        naive.scan(0, np.zeros(3, dtype=int), np.zeros(3, dtype=int), bits)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "limit", "sensitivity"), [(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, 1, 0), ("inf", 1, 1)]
+)
+def test_parameters_out_of_range_are_refused(epsilon: int | str, limit: int, sensitivity: int) -> None:
+    with pytest.raises(BudgetError, match="expected"):
+        NaiveAboveThreshold.of(epsilon=epsilon, query_limit=limit, sensitivity=sensitivity)
+
+
+def test_only_integers_are_answered() -> None:
+    naive = NaiveAboveThreshold.of(epsilon=1, query_limit=2)
+    with pytest.raises(BudgetError, match="expected integer values"):
+        naive.scan(0, np.array([0.5]), np.array([1]), BitSource.from_integer(3))
+
+
+THRESHOLD, GAPS = 2, np.arange(0, 60)
+VARIANTS = [
+    (noise, sides, monotone)
+    for noise in NoiseKind
+    for sides, monotone in ((Sides.ONE_SIDED, False), (Sides.ONE_SIDED, True), (Sides.TWO_SIDED, False))
+]
+
+
+def gap_of(
+    noise: NoiseKind,
+    sides: Sides = Sides.ONE_SIDED,
+    monotone: bool = False,
+    *,
+    factor: Fraction = Fraction(1),
+) -> FreeGap:
+    scales = Fraction(4), factor * Fraction(5)
+    return FreeGap(Sparse(ThresholdTest(noise, sides, 1, monotone, *scales), 1, redraw=False))
+
+
+def log_distribution(free: FreeGap, values: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
+    """Return ln of the probability that the test at a place is the first to pass, for each of its gaps."""
+    test = free.sparse.test
+    reach = math.ceil(60 * test.threshold_scale)
+    support = np.arange(0 if test.noise is NoiseKind.EXPONENTIAL else -reach, reach + 1)
+    weights, distribution = test.threshold_noise.pmf(support), {}
+    for place, value in enumerate(values):
+        compared = abs(value) if test.sides is Sides.TWO_SIDED else value
+        noise = GAPS[:, None] + THRESHOLD + support[None, :] - compared
+        distribution[place] = np.log(test.query_noise.pmf(noise) @ weights)
+        weights = weights * (1 - test.query_noise.survival(THRESHOLD + support - compared))
+    return distribution
+
+
+def worst(free: FreeGap) -> float:
+    def distribution(values: tuple[int, ...]) -> OutputDistribution:
+        logs = log_distribution(free, values)
+        return {
+            (place, gap): float(np.exp(one)) for place, row in logs.items() for gap, one in enumerate(row)
+        }
+
+    # Many negatives that rise force a large rho, where two-sided noise attains its bound.
+    far = ((2,) * 41, (3,) * 40 + (2 if free.sparse.test.monotone else 1,))
+    bases = [(2, 2, 2), (2, 1, 2), (-9, 30, 2), (2, 2, -40)]
+    return max(
+        worst_log_ratio(*map(distribution, far)),
+        largest_ratio(distribution, bases, monotone=free.sparse.test.monotone),
+    )
+
+
+@pytest.mark.parametrize(("noise", "sides", "monotone"), VARIANTS)
+def test_outcomes_and_gaps_together_stay_within_the_price(
+    noise: NoiseKind, sides: Sides, monotone: bool
+) -> None:
+    free = gap_of(noise, sides, monotone)
+    assert worst(free) <= float(free.epsilon) + 1e-9
+    if sides is Sides.ONE_SIDED:
+        assert worst(free) >= 0.95 * float(free.epsilon)
+
+
+def test_the_price_is_that_of_the_tests() -> None:
+    free = gap_of(NoiseKind.EXPONENTIAL)
+    assert free.epsilon == Fraction(1, 4) + Fraction(2, 5)  # 0.65, which the enumeration attains
+    assert worst(free) == pytest.approx(0.65, abs=1e-9)
+    for composition in Composition:
+        assert free.charges(composition) == free.sparse.charges(composition)
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+@pytest.mark.parametrize("factor", WRONG)
+def test_a_scale_30_percent_off_shows_in_the_enumeration(noise: NoiseKind, factor: Fraction) -> None:
+    claimed = float(gap_of(noise).epsilon)
+    assert not 0.95 * claimed <= worst(gap_of(noise, factor=factor)) <= claimed + 1e-9
+
+
+def test_it_says_by_how_much_a_value_passed_and_nothing_of_a_negative() -> None:
+    free, bits = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(2)
+    state = free.open(bits)
+    state, outcome, gap = free.step(state, -500, 100, bits)
+    assert (outcome, gap, state.positives) == (Outcome.BELOW, None, 0)
+    state, outcome, gap = free.step(state, 1100, 100, bits)
+    assert outcome is Outcome.ABOVE
+    assert gap == pytest.approx(1000, abs=80)
+    with pytest.raises(BudgetError, match="it halted after 1 positives"):
+        free.step(state, 0, 0, bits)
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_a_gap_is_the_excess_of_the_value_that_passed(noise: NoiseKind) -> None:
+    free, values, thresholds = gap_of(noise), np.array([5, -3, 7, 2, 6]), np.array([4, 2, 9, 3, 2])
+    lengths = set()
+    for seed in range(40):
+        bits, again = BitSource.from_integer(seed), BitSource.from_integer(seed)
+        state, outcomes, gap = free.scan(free.open(bits), values, thresholds, bits)
+        opened = free.sparse.open(again)
+        assert opened.noisy is not None
+        nu = free.sparse.test.query_noise.sample_array(again, 5)
+        excess = values + nu - thresholds - opened.noisy.upper
+        positives = np.flatnonzero(excess >= 0)
+        place = int(positives[0]) if len(positives) else 5
+        assert outcomes.tolist() == [0] * min(place, 5) + [1] * (place < 5)
+        assert gap == (int(excess[place]) if place < 5 else None)
+        assert state == SparseState(opened.noisy, int(place < 5))
+        lengths.add(place)
+    assert len(lengths) > 3
+
+
+def test_a_redrawn_round_ends_with_its_gap() -> None:
+    sparse = Sparse(Comparison().priced(Split(Fraction(1), Fraction(1)), 1), 2, redraw=True)
+    bits = BitSource.from_integer(6)
+    free = FreeGap(sparse)
+    state, outcomes, gap = free.scan(free.open(bits), np.array([0, 900, 900]), np.full(3, 400), bits)
+    assert (outcomes.tolist(), state) == ([0, 1], SparseState(None, 1))
+    assert gap == pytest.approx(500, abs=50)
+
+
+def test_a_kept_threshold_that_is_lost_is_refused() -> None:
+    sparse = Sparse(gap_of(NoiseKind.LAPLACE).sparse.test, 2, redraw=False)
+    with pytest.raises(BudgetError, match="drawn once, but it is lost"):
+        FreeGap(sparse).step(SparseState(None, 1), 0, 0, BitSource.from_integer(1))
+
+
+def test_two_thresholds_and_other_than_integers_are_refused() -> None:
+    two = Comparison(sides=Sides.TWO_THRESHOLDS, monotone=True).priced(Split(Fraction(1), Fraction(1)), 1)
+    with pytest.raises(BudgetError, match="expected one threshold for a free gap"):
+        FreeGap(Sparse(two, 1, redraw=False))
+    free, bits = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(1)
+    with pytest.raises(BudgetError, match="expected integer values"):
+        free.scan(free.open(bits), np.array([0.5]), np.array([1]), bits)
+    with pytest.raises(BudgetError, match="expected one threshold, got two"):
+        two.excess(two.draw_threshold(bits), np.array([1]), np.array([1]), bits)
+
+
+def test_the_printed_scales() -> None:
+    one = algorithm_1(epsilon=1, update_limit=10)
+    assert (one.test.threshold_scale, one.test.query_scale, one.redraw) == (Fraction(2), Fraction(40), False)
+    two = algorithm_2(epsilon=1, update_limit=10)
+    assert (two.test.threshold_scale, two.test.query_scale, two.redraw) == (Fraction(20), Fraction(40), True)
+    seven = algorithm_7(Comparison(sensitivity=3), Split(Fraction(1, 4), Fraction(3, 4)), 10)
+    assert (seven.test.threshold_scale, seven.test.query_scale, seven.redraw) == (
+        Fraction(12),
+        Fraction(80),
+        False,
+    )
+    halved = algorithm_7(Comparison(sensitivity=3, monotone=True), Split(Fraction(1, 4), Fraction(3, 4)), 10)
+    assert (halved.test.threshold_scale, halved.test.query_scale) == (Fraction(12), Fraction(40))
+
+
+def test_values_are_released_at_c_times_sensitivity_over_epsilon_3() -> None:
+    split = Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=10, values=Fraction(1, 4))
+    numeric = numeric_algorithm_7(Comparison(sensitivity=3), split, 10)
+    assert numeric.value_noise == DiscreteLaplace(Fraction(120))
+    assert numeric.epsilon == pytest.approx(1, abs=1e-11)
+    assert numeric.epsilon <= 1
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+def test_the_shares_are_the_price(monotone: bool) -> None:
+    comparison = Comparison(NoiseKind.EXPONENTIAL, monotone=monotone)
+    sparse = algorithm_7(comparison, Split.of(comparison.best_ratio, epsilon=2, update_limit=3), 3)
+    assert sparse.epsilon <= 2
+    assert float(sparse.epsilon) == pytest.approx(2, abs=1e-9)
+
+
+def test_one_threshold_noise_without_c_redrawn_is_caught() -> None:
+    # Algorithm 1 redrawn without scaling its threshold noise by c pays for the threshold c times.
+    unscaled = Sparse(algorithm_1(epsilon=1, update_limit=4).test, 4, redraw=True)
+    assert attained(unscaled) > 2
+
+
+def test_thresholds_may_differ_from_query_to_query() -> None:
+    # Only value - threshold counts, so a stream with thresholds of its own is one of those that are audited.
+    sparse = algorithm_7(Comparison(NoiseKind.EXPONENTIAL), Split(Fraction(1), Fraction(1)), 2)
+    values, thresholds = np.array([0, 500, 1000, 0]), np.array([100, 100, 2000, -900])
+    found = sparse.run(values, thresholds, BitSource.from_integer(5))
+    same = sparse.run(values - thresholds, np.zeros(4, dtype=int), BitSource.from_integer(5))
+    assert found.tolist() == same.tolist() == [0, 1, 0, 1]
+
+
+def test_values_need_a_share_and_tests_alone_none() -> None:
+    with pytest.raises(BudgetError, match="expected epsilon3 = 0"):
+        algorithm_7(Comparison(), Split(Fraction(1), Fraction(1), Fraction(1)), 2)
+    with pytest.raises(BudgetError, match="expected epsilon3 > 0"):
+        numeric_algorithm_7(Comparison(), Split(Fraction(1), Fraction(1)), 2)
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    for algorithm in (algorithm_1, algorithm_2):
+        with pytest.raises(BudgetError, match="update limit of at least 1"):
+            algorithm(epsilon=1, update_limit=limit)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, "nan"])
+def test_an_impossible_epsilon_is_refused(epsilon: int | str) -> None:
+    for algorithm in (algorithm_1, algorithm_2):
+        with pytest.raises(BudgetError, match="expected"):
+            algorithm(epsilon=epsilon, update_limit=3)
