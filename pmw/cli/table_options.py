@@ -275,11 +275,10 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     Raises:
         UsageError: the dialect cannot be, or the file is no CSV file.
     """
-    from pmw.data import CsvDialect
-    from pmw.data.files import is_parquet
+    from pmw.data import CsvDialect, TableFile
 
     named = typed(*_NAMES)
-    if named and is_parquet(table):
+    if named and TableFile(table).is_parquet:
         verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
         raise click.UsageError(
             f"{' and '.join(named)} {verb} how a CSV file is written, and {table} is Parquet; "

@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -164,11 +164,10 @@ def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[C
         columns: integers, shape (records,) each: the cell of each record, one array per attribute.
     """
     block = []
-    for first, *others in _groups(domain.shape):
-        group = [first, *others]
+    for group in _groups(domain.shape):
         cells = math.prod(domain.shape[place] for place in group)
-        codes = columns[first].astype(np.min_scalar_type(cells - 1))
-        for place in others:
+        codes = columns[group[0]].astype(np.min_scalar_type(cells - 1))
+        for place in group[1:]:
             codes *= codes.dtype.type(domain.shape[place])
             codes += columns[place].astype(codes.dtype)
         block.append(codes)
@@ -179,7 +178,8 @@ def _loaded(codes: Codes | StoredArray) -> Codes:
     return codes.read() if isinstance(codes, StoredArray) else codes
 
 
-def _groups(shape: Sequence[int]) -> list[list[int]]:
+@lru_cache(maxsize=16)
+def _groups(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Return which attributes are packed together, by their places: first fit, the longest first."""
     groups: list[list[int]] = []
     for place in sorted(range(len(shape)), key=lambda place: (-shape[place], place)):
@@ -189,7 +189,7 @@ def _groups(shape: Sequence[int]) -> list[list[int]]:
                 break
         else:
             groups.append([place])
-    return groups
+    return tuple(map(tuple, groups))
 
 
 def _joined(
