@@ -5,13 +5,12 @@ The help of these commands has its options under headings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import PERSON_OPTIONS
-from pmw.cli.usage import typed, wrong_values
+from pmw.cli.table_options import person_options
+from pmw.cli.usage import together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.contract import Options
@@ -32,8 +31,10 @@ _SECTIONS = {
     ),
 }  # fmt: skip
 _REST = "Options"
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_OPTIONS = (
+session_options = together(  # the budget and all choices of a session
+    click.option(
+        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
+    ),
     click.option(
         "--preset",
         type=click.Choice(["textbook"]),
@@ -54,7 +55,7 @@ _OPTIONS = (
         show_default=True,
         help="What is hidden: whether one person's records are there, or what they say.",
     ),
-    *PERSON_OPTIONS,
+    person_options,
     click.option(
         "--test",
         type=click.Choice(["marginal", "query"]),
@@ -182,16 +183,6 @@ class SectionedCommand(click.Command):
             if listed:
                 with formatter.section(title):
                     formatter.write_dl(listed)
-
-
-def session_options(command: _Command) -> _Command:
-    """Give a command the budget and all choices of a session, in one order."""
-    epsilon = click.option(
-        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
-    )
-    for option in reversed((epsilon, *_OPTIONS)):
-        command = option(command)
-    return command
 
 
 def read_options(given: dict[str, Any]) -> Options:

@@ -16,7 +16,7 @@ from click.testing import Result
 
 import pmw.session.engine
 from pmw import StoreError, resume_session
-from pmw.cli.streaming import StreamOptions, answer_stream
+from pmw.cli.answering import StreamOptions, answer_stream
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from queries.questions import QuestionList

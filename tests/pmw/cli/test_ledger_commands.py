@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from benchmarks.damage import reseal
-from pmw.cli.texts import rounded
+from pmw.display.texts import number
 from pmw.session.maintenance import is_closed
 from pmw.session.store.locking import SessionLock
 
@@ -217,8 +217,8 @@ def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path,
     assert run("verify", "study.pmw", "--anchor", "study.pmw").exit_code == 2
 
 
-def test_opening_writes_noise_in_plain_numbers() -> None:
-    assert [rounded(value) for value in (0.123, 8.64, 60, 121.3, 1_234)] == [
+def test_records_are_written_in_plain_numbers() -> None:
+    assert [number(value) for value in (0.123, 8.64, 60, 121.3, 1_234)] == [
         "0.12",
         "8.6",
         "60",

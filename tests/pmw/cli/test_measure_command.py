@@ -59,10 +59,10 @@ def test_a_table_is_paid_for_after_a_yes_alone(
     def answer(yes: bool) -> Callable[[str], bool]:
         return lambda price: asked.append(price) or yes  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr("pmw.cli.measure_command.agrees", answer(False))
+    monkeypatch.setattr("pmw.cli.answering.agrees", answer(False))
     assert run(*measure).exit_code == 4
     assert spent(yearly_study) == before
-    monkeypatch.setattr("pmw.cli.measure_command.agrees", answer(True))
+    monkeypatch.setattr("pmw.cli.answering.agrees", answer(True))
     assert run(*measure).stdout.startswith("Measured sex, region (12 cells) for ")
     assert spent(yearly_study) == pytest.approx(before + form_of(unpaid)["quote"]["share"])
     assert asked == [told.stdout.strip()] * 2
@@ -82,10 +82,10 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
     quoted = run(*ask, "--json")
     assert quoted.exit_code == 4
     assert form_of(quoted)["error"]["code"] == "not_paid"
-    monkeypatch.setattr("pmw.cli.measure_command.agrees", lambda _: False)
+    monkeypatch.setattr("pmw.cli.answering.agrees", lambda _: False)
     assert run(*ask).exit_code == 4
     assert spent(yearly_study) == before
-    monkeypatch.setattr("pmw.cli.measure_command.agrees", lambda _: True)
+    monkeypatch.setattr("pmw.cli.answering.agrees", lambda _: True)
     agreed = run(*ask, "--json")
     low, high = form_of(agreed)["interval"]
     assert agreed.exit_code == 0

@@ -11,8 +11,7 @@ import click
 import pytest
 from click.testing import Result
 
-from pmw.cli.open_command import command as open_command
-from pmw.cli.plan_command import command as plan_command
+from pmw.cli.open_commands import open_, plan
 from pmw.model import DEFAULT_MAX_CELLS
 from queries import Domain, IntegerAttribute, save_schema
 
@@ -145,7 +144,7 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
     def options(command: click.Command) -> dict[str, object]:
         return {parameter.name: parameter.to_info_dict() for parameter in command.params if parameter.name}
 
-    opened, planned = options(open_command), options(plan_command)
+    opened, planned = options(open_), options(plan)
     own = {"schema", "as_json"}
     table = {"session", "data", "table", "delimiter", "quote", "missing_text", "trim", "encoding", "decimal"}
     table |= {"memory", "temporary_folder", "inside", "data_is_public"}

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from pmw.cli.screen import Progress
+from pmw.cli.texts import Progress
 
 
 class Screen(io.StringIO):
@@ -22,7 +22,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, total: int | None, *, is_terminal: bo
     """Return the lines of 10 and 20 more after 30 and 60 seconds."""
     screen, clock = Screen(is_terminal), iter([100.0, 130.0, 160.0])
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("pmw.cli.screen.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("pmw.cli.texts.time.monotonic", lambda: next(clock))
     line = Progress("answered", total)
     line.add(10, "3% spent")
     line.add(20)
