@@ -132,20 +132,3 @@ def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
     result = run(*CHECK)
     assert "\x1b" not in result.stdout
     assert "'\\x1b[2J' (1)" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("--data", "absent.csv"), 1, "Error: expected a readable file, got absent.csv: no such file\n"),
-        (("--schema", "absent.toml"), 1, "Error: expected a readable schema file, got absent.toml"),
-        (("--quote", "''"), 2, "Error: expected one ASCII character for quote, got \"''\"\n"),
-    ],
-)
-def test_what_cannot_be_checked_is_told(
-    table: Path, run: Run, arguments: tuple[str, str], code: int, message: str
-) -> None:
-    result = run(*CHECK, *arguments)
-    assert result.exit_code == code
-    assert message in result.stderr
-    assert result.stdout == ""

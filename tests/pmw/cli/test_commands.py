@@ -153,16 +153,6 @@ def test_a_question_is_refused_with_exit_code_4_and_a_mark_at_its_place(study: P
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("age > 3", "--stream"), ("age > 3", "--sql", "x"), ("--stream", "--workload", "ranges:age")],
-)
-def test_one_way_of_asking_and_not_two(study: Path, run: Run, arguments: tuple[str, ...]) -> None:
-    result = run("ask", "study.pmw", *arguments)
-    assert result.exit_code == 2
-    assert "give a condition, --sql, --stream or --workload, one of the four" in result.stderr
-
-
 def test_a_status_can_be_drawn(study: Path, run: Run) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     run("ask", "study.pmw", "age >= 40 AND member = TRUE")
@@ -187,15 +177,6 @@ def test_a_status_is_drawn_while_the_session_is_in_use_and_without_its_table(stu
     assert "<svg" in (study.parent / "study.svg").read_text()
 
 
-def test_a_picture_of_an_unknown_kind_is_refused(study: Path, run: Run) -> None:
-    result = run("status", "study.pmw", "--plot", "study.jpg")
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.endswith(
-        "Error: expected a picture file ending in .png, .pdf or .svg, got 'study.jpg'\n"
-    )
-
-
 def test_without_matplotlib_the_status_names_the_extra(
     study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,12 +195,6 @@ def test_a_picture_never_overwrites_the_session(study: Path, run: Run) -> None:
     assert result.exit_code == 2
     assert "the picture would overwrite the session; name another file" in result.stderr
     assert run("status", "study.pmw").exit_code == 0
-
-
-def test_force_goes_with_a_picture(study: Path, run: Run) -> None:
-    result = run("status", "study.pmw", "--force")
-    assert result.exit_code == 2
-    assert "give --plot FILE with it" in result.stderr
 
 
 def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
@@ -279,76 +254,6 @@ def test_export_writes_the_measurements(textbook_study: Path, run: Run) -> None:
     assert json.loads(shown.stdout)["format"] == "measurements"
 
 
-@pytest.mark.parametrize("option", [("--rows", "5"), ("--method", "systematic"), ("--seed", "1")])
-def test_measurements_have_no_rows_to_draw(study: Path, run: Run, option: tuple[str, str]) -> None:
-    result = run("export", "study.pmw", "--output", "m.json", "--format", "measurements", *option)
-    assert result.exit_code == 2
-    assert "--format measurements has no rows: leave out --rows, --method and --seed" in result.stderr
-    assert not (study.parent / "m.json").exists()
-
-
-def test_an_export_to_a_folder_that_is_not_there_is_told(study: Path, run: Run) -> None:
-    result = run("export", "study.pmw", "--output", "absent/rows.csv")
-    assert result.exit_code == 1
-    assert result.stderr == "Error: absent/rows.csv: the file cannot be written: No such file or directory\n"
-    result = run("export", "study.pmw", "--output", "rows.csv", "--rows", "-5")
-    assert result.stderr.endswith("Error: expected rows from 1 to 100,000,000, got rows=-5\n")
-
-
-@pytest.mark.parametrize(
-    ("changed", "code", "message"),
-    [
-        (("--epsilon", "0"), 2, "expected epsilon > 0, got epsilon=0"),
-        (("--epsilon", "much"), 2, "expected a finite number for epsilon, got 'much'"),
-        (("--delta", "1"), 2, "expected 0 <= delta < 1, got delta=1"),
-        (("--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
-        (("--schema", "absent.toml"), 1, "expected a readable schema file, got absent.toml"),
-        (("--neighbors", "replace-one"), 1, "under replace-one no record may be dropped"),
-        (("--update-limit", "0"), 2, "expected update_limit from 1 to 1,000,000, got 0"),
-        (("--sides", "sideways"), 2, "'sideways' is not one of"),
-        (("--delimiter", ";;"), 2, "expected one ASCII character for delimiter, got ';;'"),
-    ],
-)
-def test_opening_refuses_what_cannot_be_and_leaves_no_session(
-    people: Path, run: Run, changed: tuple[str, str], code: int, message: str
-) -> None:
-    result = run(*OPEN, *changed)
-    assert result.exit_code == code
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (people / "study.pmw").exists()
-
-
-BAD_SCHEMAS = {
-    "overlapping edges": (
-        '[[attributes]]\nname = "a"\nkind = "numeric"\nedges = [0, 5, 5, 9]\n',
-        ", line 4: attribute 'a': edges must increase or cells overlap, got 5, 5",
-    ),
-    "duplicate names": (
-        '[[attributes]]\nname = "a"\nkind = "integer"\nmin = 0\nmax = 3\n' * 2,
-        ", line 7: attribute names must differ, got 'a' more than once",
-    ),
-    "no TOML": ("name = people", ", line 1: expected TOML: "),
-}
-
-
-@pytest.mark.parametrize("fault", list(BAD_SCHEMAS))
-def test_a_faulty_schema_is_told_by_line(people: Path, run: Run, fault: str) -> None:
-    text, message = BAD_SCHEMAS[fault]
-    (people / "people.toml").write_text(text)
-    result = run(*OPEN)
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: people.toml{message}")
-
-
-def test_opening_over_a_session_is_refused(study: Path, run: Run) -> None:
-    result = run(*OPEN)
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "Error: study.pmw exists; choose another name, or go on with the session that it holds\n"
-    )
-
-
 def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
     lock = SessionLock(study)
     result = run("ask", "study.pmw", "age >= 40", "--wait", "0")
@@ -356,15 +261,6 @@ def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
     assert "another process is using the session" in result.stderr
     assert run("status", "study.pmw").exit_code == 0
     lock.release()
-
-
-def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run) -> None:
-    for code, *command in (
-        (5, "ask", "people.csv", "age > 30"), (5, "status", "people.csv"), (1, "status", "absent.pmw"),
-    ):  # fmt: skip
-        result = run(*command)
-        assert result.exit_code == code
-        assert result.stderr.startswith("Error: ")
 
 
 def test_every_choice_of_open_reaches_the_session(people: Path, run: Run) -> None:
@@ -393,21 +289,6 @@ def test_a_dialect_is_remembered(people: Path, run: Run) -> None:
     (people / "people.csv").write_text(text)
     assert run(*OPEN, "--delta", "1e-9", "--delimiter", ";", "--missing-text", "NA").exit_code == 0
     assert run("ask", "study.pmw", "region IS NULL AND sex = 'Male'").exit_code == 0
-
-
-@pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "report", "status"])
-def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "Examples:" in result.stdout
-    assert f"  pmw {command}" in result.stdout
-
-
-def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
-    result = run("aks")
-    assert result.exit_code == 2
-    assert "No such command 'aks'" in result.stderr
-    assert run("--version").stdout.startswith("pmw, version ")
 
 
 def test_every_choice_of_a_marginal_session_reaches_it(people: Path, run: Run) -> None:

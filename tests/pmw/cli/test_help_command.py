@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 import click
@@ -19,6 +20,16 @@ def test_help_prints_what_the_option_prints(run: Run, words: tuple[str, ...]) ->
     shown, known = run("help", *words), run(*words, "--help")
     assert (shown.exit_code, shown.stdout) == (0, known.stdout)
     assert shown.stdout.startswith(f"Usage: {' '.join(('pmw', *words))} ")
+
+
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
+def test_every_command_has_help_with_examples(run: Run, name: str) -> None:
+    shown = run(name, "--help").stdout
+    assert re.search(rf"pmw {name}\b", shown.partition("Examples:")[2])
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").stdout.startswith("pmw, version ")
 
 
 @pytest.mark.parametrize(

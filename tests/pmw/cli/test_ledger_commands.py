@@ -92,15 +92,6 @@ def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:
     assert json.loads(result.stdout)["holds"] is False
 
 
-@pytest.mark.parametrize("command", ["ledger", "verify", "close"])
-def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run, command: str) -> None:
-    for name, code in (("people.csv", 5), ("absent.pmw", 1)):
-        result = run(command, name)
-        assert result.exit_code == code
-        assert result.stderr.startswith("Error: ")
-    assert not (people / "absent.pmw-lock").exists()
-
-
 def test_close_ends_all_spending(asked: Path, run: Run) -> None:
     first = run("ask", "study.pmw", QUESTION).stdout
     result = run("close", "study.pmw", "--yes")
@@ -134,11 +125,15 @@ def test_close_twice_is_no_fault(asked: Path, run: Run) -> None:
         )
 
 
-def test_close_is_confirmed_where_nobody_can_be_asked(asked: Path, run: Run) -> None:
-    result = run("close", "study.pmw")
-    assert result.exit_code == 2
-    assert "confirm it with --yes" in result.stderr
-    assert not is_closed(asked)
+@pytest.mark.parametrize(("reply", "code", "closed"), [("n\n", 1, False), ("y\n", 0, True)])
+def test_close_asks_on_a_terminal(
+    asked: Path, run: Run, monkeypatch: pytest.MonkeyPatch, reply: str, code: int, closed: bool
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = run("close", "study.pmw", stdin=reply)
+    assert result.exit_code == code
+    assert "Close study.pmw permanently?" in result.stderr
+    assert is_closed(asked) == closed
 
 
 def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:
@@ -177,14 +172,6 @@ def test_a_session_in_use_is_not_closed(asked: Path, run: Run) -> None:
     assert run("close", "study.pmw", "--yes", "--wait", "0").exit_code == 5
     lock.release()
     assert not is_closed(asked)
-
-
-@pytest.mark.parametrize("command", ["close", "ledger", "verify"])
-def test_every_command_on_books_has_help_with_examples(run: Run, command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "Examples:" in result.stdout
-    assert f"  pmw {command} study.pmw" in result.stdout
 
 
 def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run) -> None:

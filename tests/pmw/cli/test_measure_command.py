@@ -100,29 +100,15 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
     assert (narrower.exit_code, spent(yearly_study) > paid) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("measure", "study.pmw", "height"), 4, "expected an attribute of the schema, got 'height'"),
-        (("measure", "study.pmw", "sex,sex"), 4, "each once"),
-        (("measure", "study.pmw", ""), 4, "expected an attribute"),
-        (("measure", "study.pmw", "age,sex,region,member"), 4, "noise would hide"),
-        (("ask", "study.pmw", PAIR, "--within", "0"), 2, "above 0, got 0"),
-        (("ask", "study.pmw", PAIR, "--within", "nan"), 2, "above 0, got nan"),
-        (("ask", "study.pmw", PAIR, "--within", "1", "--yes"), 4, "so much is not left"),
-        (("ask", "study.pmw", PAIR, "--yes"), 2, "give --within N with it"),
-        (("ask", "study.pmw", PAIR, "--within", "9", "--fresh"), 2, "leave --fresh out"),
-        (("ask", "study.pmw", "--stream", "--within", "9"), 2, "--within is for one condition"),
-    ],
-)
-def test_what_cannot_be_has_one_clear_error_and_costs_nothing(
-    yearly_study: Path, run: Run, arguments: tuple[str, ...], code: int, told: str
-) -> None:
+def test_what_cannot_be_has_one_clear_error_and_costs_nothing(yearly_study: Path, run: Run) -> None:
     before = spent(yearly_study)
-    result = run(*arguments)
-    assert (result.exit_code, told in result.stderr, result.stdout) == (code, True, "")
-    assert result.stderr.count("Error: ") == 1
-    assert spent(yearly_study) == before
+    for arguments, told in (
+        (("measure", "study.pmw", "age,sex,region,member"), "noise would hide"),
+        (("ask", "study.pmw", PAIR, "--within", "1", "--yes"), "so much is not left"),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, told in result.stderr, result.stdout) == (4, True, "")
+        assert spent(yearly_study) == before
 
 
 def test_a_request_beyond_the_cap_is_refused_and_costs_nothing(yearly_study: Path, run: Run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 from pmw.data import MemoryLimit
@@ -26,14 +25,3 @@ def test_sizes_are_read_and_remembered(people: Path, run: Run) -> None:
     after = remembered_table(people / "study.pmw")
     assert after is not None
     assert after.memory == MemoryLimit(2 * 10**7)
-
-
-@pytest.mark.parametrize(
-    "size", ["", "4", "4G", "-1GB", "1e9B", "999kB", "0.5MB", "1001TB", "NaNGB", "4 gigabytes"]
-)
-def test_what_is_no_size_is_wrong_usage(people: Path, run: Run, size: str) -> None:
-    opening = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
-    result = run(*opening, "--memory", size)
-    assert result.exit_code == 2
-    assert "expected a size" in result.stderr
-    assert not (people / "study.pmw").exists()

@@ -75,35 +75,6 @@ def test_another_table_is_refused_in_one_word(textbook_study: Path, run: Run) ->
     assert run("ask", "study.pmw", QUESTION).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("study.pmw",), 2, "Missing option '--data'"),
-        (("study.pmw", "--data", "people.csv", "--delimiter", ";;"), 2, "expected one ASCII character"),
-        (("study.pmw", "--data", "people.csv", "--delimiter", ";"), 1, "expected one column 'age'"),
-        (("study.pmw", "--data", "people.csv", "--wait", "nan"), 2, "expected a finite number"),
-        (("study.pmw", "--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
-        (("study.pmw", "--data", "none"), 1, "expected a folder of Parquet files, got none: none is in it"),
-        (("study.pmw", "--data", "empty.csv"), 1, "expected column names in the first line, got none"),
-        (("study.pmw", "--data", "bad.parquet"), 1, "the file could not be read as Parquet"),
-        (("people.csv", "--data", "people.csv"), 5, "the file is no session file, or it is damaged"),
-        (("absent.pmw", "--data", "people.csv"), 1, "expected a session file, found none"),
-    ],
-)
-def test_what_cannot_be_moved_is_told_and_changes_nothing(
-    textbook_study: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    (textbook_study.parent / "empty.csv").write_text("")
-    (textbook_study.parent / "none").mkdir()
-    (textbook_study.parent / "bad.parquet").write_text("no parquet")
-    before = textbook_study.read_bytes()
-    result = run("move", *arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert message in line
-    assert textbook_study.read_bytes() == before
-
-
 def test_a_closed_session_is_not_moved(textbook_study: Path, run: Run) -> None:
     assert run("close", "study.pmw", "--yes").exit_code == 0
     result = run("move", "study.pmw", "--data", "people.csv")

@@ -94,28 +94,6 @@ def test_options_that_contradict_the_schema_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--records-per-person", "0"), 2, "expected records_per_person from 1 to 1,000,000, got 0"),
-        (
-            ("--person-column", "nobody"),
-            1,
-            "expected one column 'nobody' in the first line, got no such column",
-        ),
-        (("--person-column", "ward"), 1, "expected a column that is no attribute, got 'ward'"),
-        (("--person-column", ""), 1, "expected a printable name of a column, got ''"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    folder: Path, run: Run, options: tuple[str, ...], code: int, message: str
-) -> None:
-    result = run(*OPEN, *options)
-    assert result.exit_code == code
-    assert message in result.stderr
-    assert not (folder / "s.pmw").exists()
-
-
-@pytest.mark.parametrize(
     ("person", "line", "message"),
     [
         ("[person]\nrecords = 3\n", 1, "[person] needs the key 'column'"),

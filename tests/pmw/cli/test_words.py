@@ -78,16 +78,6 @@ def test_values_that_cannot_be_pasted_are_not_suggested() -> None:
     assert example_where(domain) == ""
 
 
-@pytest.mark.parametrize("name", ["rows.xlsx", "rows.json", "rows.csv.gz", "rows.txt"])
-def test_an_export_to_an_unknown_kind_of_file_is_wrong_usage(study: Path, run: Run, name: str) -> None:
-    result = run("export", "study.pmw", "--output", name)
-    assert result.exit_code == 2
-    assert ".csv, .parquet, .pq" in result.stderr
-    assert "csv, parquet, measurements" in result.stderr
-    assert not list(study.parent.glob("rows*"))
-    assert run("export", "study.pmw", "--output", name, "--format", "csv", "--rows", "1").exit_code == 0
-
-
 @pytest.mark.parametrize("rows", ["age,sex,region,member\n", "age,sex,region,member\nx,x,x,x\ny,y,y,y\n"])
 def test_a_check_that_would_keep_nothing_warns_and_fails(people: Path, run: Run, rows: str) -> None:
     assert run("check", "--data", "people.csv", "--schema", "people.toml").exit_code == 0
@@ -184,29 +174,6 @@ def test_a_status_as_json_has_the_table_the_guarantee_and_whether_it_is_closed(s
     assert "closed" in run("status", "study.pmw").stdout
     assert run("close", "study.pmw", "--yes").exit_code == 0
     assert json.loads(run("status", "study.pmw", "--json").stdout)["closed"] is True
-
-
-TYPING_ERRORS = [
-    (*OPEN[:1], "peple.csv", *OPEN[2:]),
-    (*OPEN[:3], "people.tml", *OPEN[4:]),
-    (*OPEN[:5], "one", *OPEN[6:]),
-    (*OPEN, "--update-limit", "0"),
-    (*OPEN, "--threshold", "3"),
-    (*OPEN, "--delimiter", ";"),
-    (*OPEN, "--delimiter", ";;"),
-    (*OPEN, "--wait", "3"),
-    (*OPEN, "--opning", "none"),
-]
-
-
-def test_opening_goes_on_after_typing_errors_as_if_there_had_been_none(people: Path, run: Run) -> None:
-    before = set(people.iterdir())
-    for mistyped in TYPING_ERRORS:
-        result = run("open", "study.pmw", *mistyped)
-        assert result.exit_code in (1, 2), mistyped
-        assert len(result.stderr.splitlines()) <= 4, result.stderr
-        assert set(people.iterdir()) == before, mistyped
-    assert run("open", "study.pmw", *OPEN).exit_code == 0
 
 
 def _content(session: Path) -> list[str]:
