@@ -24,28 +24,12 @@ from queries.questions import QuestionList
 Run = Callable[..., Result]
 
 
-def test_groups_are_printed_as_a_table(textbook_study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--sql", "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex")
-    lines = result.stdout.splitlines()
-    assert result.exit_code == 0
-    assert lines[0].split() == ["sex", "n", "low", "high", "source"]
-    assert [line.split()[0] for line in lines[1:3]] == ["Female", "Male"]
-    assert lines[3].startswith("(low and high: 95% confidence each; model version 0; 11.0% of the budget ")
-
-
 def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
     statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 21 GROUP BY sex"
     assert run("ask", "study.pmw", "--sql", statement).stdout.endswith(
         "\nThe condition cuts cells: counts take them as evenly filled, low and high allow for any filling. "
         "At an edge, ask with >= or <, which cut none.\n"
     )
-
-
-def test_groups_as_json_are_one_object(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--json", "--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex")
-    form = json.loads(result.stdout)
-    assert [row["sex"] for row in form["rows"]] == ["Female", "Male"]
-    assert list(form) == ["rows", "notes", "confidence", "version", "spent"]
 
 
 def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, run: Run) -> None:
@@ -164,15 +148,6 @@ def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study
     assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
     assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
     assert ["error" in form for form in forms] == [True] * 5 + [False]
-
-
-def test_a_condition_may_be_an_object(study: Path, run: Run) -> None:
-    by_object = run("ask", "study.pmw", '{"age": {"ge": 40}}')
-    assert by_object.exit_code == 0
-    assert by_object.stdout == run("ask", "study.pmw", "age >= 40").stdout
-    refused = run("ask", "study.pmw", '{"age": {"ge": "x"}}')
-    assert refused.exit_code == 4
-    assert "(at where.age.ge)" in refused.stderr
 
 
 def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Run) -> None:

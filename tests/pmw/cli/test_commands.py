@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.public.plans import marginal_tier
 from pmw.session.maintenance import read_session
 from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
@@ -28,56 +27,6 @@ def test_opening_tells_what_there_is_what_it_promises_and_what_comes_next(people
     assert promise.startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
     assert promise.endswith("; it covers everything this session releases, however often it is asked.")
     assert following == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
-
-
-def test_opening_tells_what_was_measured_and_what_is_tested_on_request(people: Path, run: Run) -> None:
-    result = run(*OPEN, "--test", "query", "--delta", "1e-9", "--verbose")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert len(lines) == 5
-    assert lines[0].startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
-    assert lines[1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
-    assert lines[2] == (
-        "Measured at opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
-    )
-    assert lines[3].startswith("Tests look for errors above ")
-    assert lines[4] == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
-    assert result.stderr == ""
-
-
-def test_the_next_command_that_opening_suggests_works(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "region = 'north' AND member = TRUE")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("About ")
-    assert "at 95% confidence" in result.stdout
-
-
-def test_one_question_prints_a_sentence_with_its_error_bar(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "age BETWEEN 30 AND 39 AND sex = 'Female'")
-    sentence, source = result.stdout.splitlines()
-    assert sentence.endswith(
-        "at 95% confidence; the condition cuts cells, and the count takes them as evenly filled, "
-        "the error bar does not."
-    )
-    assert source.startswith(
-        "(synthetic: from the model; released numbers bound its error; model version 0; "
-    )
-
-
-def test_one_question_as_json_has_the_documented_keys(study: Path, run: Run) -> None:
-    form = json.loads(run("ask", "study.pmw", "age >= 40", "--json").stdout)
-    assert list(form) == [
-        "count", "fraction", "interval", "typical", "confidence", "source", "aligned", "version",
-        "spent",
-    ]  # fmt: skip
-    assert list(form["spent"]) == ["share", "epsilon_cap", "delta"]
-    assert form["spent"]["epsilon_cap"] == 1.0
-    assert form["source"] == "synthetic"
-
-
-def test_an_empty_condition_counts_everybody(study: Path, run: Run) -> None:
-    form = json.loads(run("ask", "study.pmw", "", "--json").stdout)
-    assert form["fraction"] == 1.0
 
 
 LINES = """\
@@ -135,24 +84,6 @@ def test_strict_tells_of_an_exhausted_session(people: Path, run: Run) -> None:
     assert run("ask", "study.pmw", "age >= 40 AND sex = 'Male' AND region = 'east'").exit_code == 0
 
 
-def test_fresh_answers_anew(study: Path, run: Run) -> None:
-    run("ask", "study.pmw", "age >= 40 AND member = TRUE")
-    run("ask", "study.pmw", "age >= 40 AND member = TRUE", "--fresh")
-    _, status = read_session(study)
-    assert status.queries_answered == 2
-
-
-def test_a_question_is_refused_with_exit_code_4_and_a_mark_at_its_place(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "age >= 30 AND sexx = 'Male'")
-    assert result.exit_code == 4
-    assert result.stdout == ""
-    assert result.stderr == (
-        "Error: unknown attribute 'sexx'; declared are age, sex, region, member; did you mean 'sex'?\n"
-        "  age >= 30 AND sexx = 'Male'\n"
-        "                ^\n"
-    )
-
-
 def test_a_status_can_be_drawn(study: Path, run: Run) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     run("ask", "study.pmw", "age >= 40 AND member = TRUE")
@@ -197,18 +128,6 @@ def test_a_picture_never_overwrites_the_session(study: Path, run: Run) -> None:
     assert run("status", "study.pmw").exit_code == 0
 
 
-def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
-    form = json.loads(run("status", "study.pmw", "--json").stdout)
-    assert list(form) == [
-        "table", "guarantee", "budget_share", "epsilon_cap", "delta", "positives_used", "positives_limit",
-        "queries_answered", "total", "version", "model_cells", "closed", "certified_marginals",
-        "typical_errors",
-    ]  # fmt: skip
-    text = run("status", "study.pmw").stdout
-    assert "people (4 attributes, 240 cells)" in text
-    assert "differential privacy with epsilon = 1" in text
-
-
 def test_export_writes_rows_and_a_manifest(textbook_study: Path, run: Run) -> None:
     result = run("export", "study.pmw", "--output", "rows.csv", "--seed", "4", "--rows", "50")
     assert result.exit_code == 0
@@ -240,20 +159,6 @@ def test_export_goes_by_the_name_of_its_file_unless_told(
     assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
 
 
-def test_export_writes_the_measurements(textbook_study: Path, run: Run) -> None:
-    result = run("export", "study.pmw", "--output", "released.json", "--format", "measurements")
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == (
-        "Wrote 4 measurements to released.json, and released.json.manifest.json beside it."
-    )
-    form = json.loads((textbook_study.parent / "released.json").read_text())
-    assert [entry["scope"] for entry in form["marginals"]] == [["age"], ["sex"], ["region"], ["member"]]
-    shown = run(
-        "export", "study.pmw", "--output", "released.json", "--format", "measurements", "--force", "--json"
-    )
-    assert json.loads(shown.stdout)["format"] == "measurements"
-
-
 def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
     lock = SessionLock(study)
     result = run("ask", "study.pmw", "age >= 40", "--wait", "0")
@@ -261,48 +166,6 @@ def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
     assert "another process is using the session" in result.stderr
     assert run("status", "study.pmw").exit_code == 0
     lock.release()
-
-
-def test_every_choice_of_open_reaches_the_session(people: Path, run: Run) -> None:
-    result = run(
-        *OPEN, "--test", "query", "--update", "step", "--opening", "none", "--update-limit", "4",
-        "--threshold", "30", "--learning-rate", "0.2", "--queries", "50", "--sparse-vector", "laplace-rounds",
-        "--sides", "two-sided",
-        "--composition", "pure", "--confidence", "0.9", "--records-per-person", "2",
-        "--json",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["positives_limit"] == 4
-    with resume_session(people / "study.pmw") as session:
-        options = session.state.contract.options
-        plan = session.state.query_plan
-    assert (options.update.value, options.opening.value, options.confidence) == ("step", "none", 0.9)
-    assert (options.records_per_person, options.expected_queries) == (2, 50)
-    assert plan is not None
-    assert (plan.threshold, plan.learning_rate) == (30 * 2**20, 0.2)
-    assert (plan.vector.sparse.redraw, plan.vector.sparse.test.sides.value) == (True, "two-sided")
-    assert plan.vector.sparse.test.noise.value == "laplace"
-
-
-def test_a_dialect_is_remembered(people: Path, run: Run) -> None:
-    text = (people / "people.csv").read_text().replace(",", ";").replace("north", "NA")
-    (people / "people.csv").write_text(text)
-    assert run(*OPEN, "--delta", "1e-9", "--delimiter", ";", "--missing-text", "NA").exit_code == 0
-    assert run("ask", "study.pmw", "region IS NULL AND sex = 'Male'").exit_code == 0
-
-
-def test_every_choice_of_a_marginal_session_reaches_it(people: Path, run: Run) -> None:
-    result = run(
-        *OPEN, "--opening", "none", "--model", "graphical", "--max-cells", "500", "--simultaneous",
-        "--update-limit", "3", "--sparse-vector", "exponential", "--json",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.stderr
-    with resume_session(people / "study.pmw") as session:
-        options, plan = session.state.contract.options, marginal_tier(session.state.plan)
-    assert (options.test.value, options.model.value, options.max_cells) == ("marginal", "graphical", 500)
-    assert options.simultaneous
-    assert plan is not None
-    assert (plan.update_limit, plan.sparse.redraw) == (3, False)
 
 
 def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run) -> None:
@@ -316,15 +179,3 @@ def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run)
     assert json.loads((people / "fine.csv.manifest.json").read_text())["refined"] is True
     bad = run("export", "study.pmw", "--output", "m.json", "--format", "measurements", "--refine")
     assert bad.exit_code == 2
-
-
-def test_a_fresh_answer_names_the_version_of_the_model(people: Path, run: Run) -> None:
-    # The model is wrong by far more than the noise of so large a budget: the first test is positive.
-    run(*OPEN, "--test", "query", "--threshold", "0.5", "--epsilon", "50")
-    question = "age >= 40 AND sex = 'Male'"
-    first = run("ask", "study.pmw", question).stdout
-    again = run("ask", "study.pmw", question).stdout
-    fresh = run("ask", "study.pmw", question, "--fresh").stdout
-    assert first == again
-    assert "model version 1;" in first
-    assert "model version 2;" in fresh or "model version 1;" in fresh

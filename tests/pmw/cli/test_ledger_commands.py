@@ -11,7 +11,6 @@ import pytest
 from click.testing import Result
 
 from benchmarks.damage import reseal
-from pmw.display.texts import number
 from pmw.session.maintenance import is_closed
 from pmw.session.store.locking import SessionLock
 
@@ -24,36 +23,6 @@ def asked(textbook_study: Path, run: Run) -> Path:
     """Ask a study a question that is measured or certified, and return its path."""
     assert run("ask", "study.pmw", QUESTION).exit_code == 0
     return textbook_study
-
-
-def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
-    result = run("ledger", "study.pmw")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["no.", "event", "paid", "for", "epsilon", "rho", "share", "so", "far"]
-    assert lines[1].split()[:2] == ["1", "total"]
-    assert [line.split()[2] for line in lines[2:6]] == ["age", "sex", "region", "member"]
-    assert lines[6].startswith("6    sparse vector")
-    rests = lines[lines.index("Prices rest on:") + 1 : -1]
-    measured = rests[0].replace(", measurement", "")  # only where the question was not certified
-    assert measured.startswith("  total, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke")
-    assert any(line.startswith("  sparse vector round: tests: ") for line in rests)
-    assert lines[-1].startswith("Charged: ")
-    assert lines[-1].endswith("the cap is epsilon 1, delta 1e-09.")
-    assert max(map(len, lines)) <= 100
-
-
-def test_the_ledger_as_json_is_one_object_that_adds_up(asked: Path, run: Run) -> None:
-    (line,) = run("ledger", "study.pmw", "--json").stdout.splitlines()
-    form = json.loads(line)
-    assert list(form) == [
-        "epsilon_cap", "delta", "composition", "unit", "cap", "spent", "share", "entries",
-    ]  # fmt: skip
-    assert [entry["number"] for entry in form["entries"]] == list(range(1, len(form["entries"]) + 1))
-    assert sum(entry["charge"] for entry in form["entries"]) == pytest.approx(form["spent"])
-    assert form["entries"][-1]["running_share"] == form["share"]
-    status = json.loads(run("status", "study.pmw", "--json").stdout)
-    assert form["share"] == status["budget_share"]
 
 
 def test_books_are_read_while_the_session_is_in_use_and_without_the_table(asked: Path, run: Run) -> None:
@@ -202,13 +171,3 @@ def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path,
     assert "FAILED  the session goes on from its anchor: the anchor is of another session" in result.stdout
     assert "FAILED: the file or the anchor is of another session, or the file is an older " in result.stdout
     assert run("verify", "study.pmw", "--anchor", "study.pmw").exit_code == 2
-
-
-def test_records_are_written_in_plain_numbers() -> None:
-    assert [number(value) for value in (0.123, 8.64, 60, 121.3, 1_234)] == [
-        "0.12",
-        "8.6",
-        "60",
-        "121",
-        "1,234",
-    ]

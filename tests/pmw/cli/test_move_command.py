@@ -1,4 +1,4 @@
-"""``pmw move``, and what the other commands do where a session's table is gone."""
+"""``pmw move``, what other commands do where a table is gone, and how much memory its records may take."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from click.testing import Result
 
 import pmw
 from pmw.cli.main import main
+from pmw.data import MemoryLimit
 from pmw.session.maintenance import read_ledger, remembered_table
 from pmw.session.store.locking import SessionLock
 
@@ -177,3 +178,20 @@ def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd
     (people / "moved" / "c").mkdir()
     shutil.copy(people / "moved" / "a" / "0.parquet", people / "moved" / "c")
     assert "differs" in run("move", "parts.pmw", "--data", "moved").stderr
+
+
+# --- memory of the records ---------------------------------------------------------------------------------
+
+
+def test_sizes_are_read_and_remembered(people: Path, run: Run) -> None:
+    opening = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+    assert run(*opening, "--memory", "1.5gib", "--temporary-folder", ".").exit_code == 0
+    before = remembered_table(people / "study.pmw")
+    assert before is not None
+    assert before.memory == MemoryLimit(3 * 2**29, Path.cwd())
+    assert run("move", "study.pmw", "--data", "people.csv").exit_code == 0
+    assert remembered_table(people / "study.pmw") == before
+    assert run("move", "study.pmw", "--data", "people.csv", "--memory", "20 MB").exit_code == 0
+    after = remembered_table(people / "study.pmw")
+    assert after is not None
+    assert after.memory == MemoryLimit(2 * 10**7)

@@ -20,43 +20,6 @@ PLAN = ("plan", "--schema", "people.toml", "--records", "3000")
 TEXTBOOK = (*PLAN, "--test", "query")
 
 
-def test_a_plan_fits_on_one_screen_and_needs_no_table(people: Path, run: Run) -> None:
-    (people / "people.csv").unlink()
-    result = run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9")
-    assert result.exit_code == 0
-    assert result.stderr == ""
-    lines = result.stdout.splitlines()
-    assert len(lines) <= 26
-    assert lines[0] == (
-        "Plan for 'people': 4 attributes, 240 cells, 3,000 records. No data is read, nothing is spent."
-    )
-    assert lines[1] == (
-        "Guarantee: epsilon = 1, delta = 1e-09, for adding or removing all of one person's records "
-        "(at most one record)."
-    )
-    assert lines[2] == "Opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
-    assert [path.name for path in people.iterdir()] == ["people.toml"]
-
-
-def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -> None:
-    output = run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9").stdout
-    plan = json.loads(run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9", "--json").stdout)
-    rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
-    assert rows["everybody"][:2] == ["1", "3,000"]
-    assert rows["2 attributes"][0] == f"{plan['orders'][2]['cells']:,}" == "128"
-    assert rows["2 attributes"][2] == "tested"
-    assert rows["2 attributes"][3] == f"{plan['vector']['bound']:,.0f}"
-    assert rows["measured answer"][0] == f"{plan['vector']['value_error']:,.0f}"
-    assert rows["4 attributes"][:2] == ["240", "12"]
-    assert f"Up to {plan['vector']['update_limit']} of them are measured" in output
-    assert "Theorem 4.15: errors up to 15,18" in output
-    assert plan["textbook"]["online_pmw_error"] == pytest.approx(15_185, abs=5)
-    other = plan["other_delta"]
-    cell = f"one cell {other['cell_bound']:,.0f} (x {other['cell_ratio']:.2g})"
-    tested = f"tested {other['tested_bound']:,.0f} (x {other['tested_ratio']:.2g})"
-    assert f"With delta = 0 instead, bounds would be: {cell}, {tested}, measured " in output
-
-
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 3) for name in "abcdef")), "six.toml")
     result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
@@ -128,18 +91,6 @@ def test_a_small_table_is_measured_whole_and_the_plan_says_so(people: Path, run:
     assert "tested" not in result.stdout
 
 
-def test_json_is_one_line_with_the_documented_keys(people: Path, run: Run) -> None:
-    result = run(*PLAN, "--epsilon", "1", "--json")
-    (line,) = result.stdout.splitlines()
-    assert list(json.loads(line)) == [
-        "table", "attributes", "cells", "test", "update", "coarse_shape", "binned", "model", "model_cells",
-            "model_bytes",
-        "records", "epsilon", "delta", "guarantee", "composition", "confidence", "expected_queries", "bound",
-        "bound_fraction", "opening", "orders", "vector", "marginals", "sparse_vectors",
-        "other_delta", "textbook", "typical_margin",
-    ]  # fmt: skip
-
-
 def test_a_plan_takes_every_choice_that_opening_takes() -> None:
     def options(command: click.Command) -> dict[str, object]:
         return {parameter.name: parameter.to_info_dict() for parameter in command.params if parameter.name}
@@ -151,18 +102,6 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
     assert planned.keys() - own == opened.keys() - table - {"escape", "verbose"} - {"schema", "as_json"}
     for name in planned.keys() - own:
         assert planned[name] == opened[name], name
-
-
-def test_a_plan_shows_what_opening_then_chooses(people: Path, run: Run) -> None:
-    numbers = ("--epsilon", "2", "--update-limit", "7", "--threshold", "55", "--queries", "500")
-    choices = (*numbers, "--test", "query")
-    plan = json.loads(run(*PLAN, *choices, "--json").stdout)
-    table = ("--data", "people.csv", "--schema", "people.toml")
-    opened = run("open", "study.pmw", *table, *choices, "--verbose").stdout
-    assert (plan["vector"]["update_limit"], plan["vector"]["threshold"]) == (7, 55)
-    deviation = 2 * plan["vector"]["value_deviation"]
-    assert "errors above 55 records; up to 7 answers" in opened
-    assert f"each within about ± {deviation:,.0f}" in opened
 
 
 def test_the_smallest_epsilon_for_an_accuracy_is_planned(people: Path, run: Run) -> None:

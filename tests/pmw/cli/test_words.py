@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,36 +163,6 @@ def test_a_refused_question_is_printed_as_json_where_json_was_asked_for(
     assert list(error) == ["code", "message", "position"]
     assert code is None or (error["code"], error["position"]) == (code, position)
     assert run("ask", "study.pmw", *question).stdout == ""
-
-
-def test_a_status_as_json_has_the_table_the_guarantee_and_whether_it_is_closed(study: Path, run: Run) -> None:
-    form = json.loads(run("status", "study.pmw", "--json").stdout)
-    assert (form["table"], form["closed"]) == ("people", False)
-    assert form["guarantee"].startswith("differential privacy with epsilon = 1, delta = 1e-09")
-    assert "closed" in run("status", "study.pmw").stdout
-    assert run("close", "study.pmw", "--yes").exit_code == 0
-    assert json.loads(run("status", "study.pmw", "--json").stdout)["closed"] is True
-
-
-def _content(session: Path) -> list[str]:
-    """Return every row of a session but the mark of the process that used it last, and its companions."""
-    with contextlib.closing(sqlite3.connect(session)) as database:
-        rows = [line for line in database.iterdump() if "VALUES('holder'" not in line]
-    companions = (session.with_name(session.name + end) for end in ("-companion",))
-    return sorted(rows) + [file.read_bytes().hex() for file in companions if file.exists()]
-
-
-def test_questions_with_typing_errors_leave_the_session_as_it_is(study: Path, run: Run) -> None:
-    run("ask", "study.pmw", "age >= 25")
-    before, status = _content(study), run("status", "study.pmw", "--json").stdout
-    for _ in range(2):
-        assert run("ask", "study.pmw", "agee >= 25").exit_code == 4
-        assert run("ask", "study.pmw", "--sql", "SELECT sex FROM people").exit_code == 4
-        assert run("ask", "study.pmw", "--workload", "marginal:2").exit_code == 4
-        assert run("ask", "study.pmw", "--stream", stdin=REFUSED).exit_code == 4
-        assert run("ask", "study.pmw", "age >= 25", "--stream").exit_code == 2
-    assert run("status", "study.pmw", "--json").stdout == status
-    assert _content(study) == before
 
 
 def test_a_stream_that_is_sent_again_with_its_errors_mended_pays_for_the_mended_lines_alone(
