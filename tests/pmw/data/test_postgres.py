@@ -205,18 +205,24 @@ def test_a_session_is_the_same_and_its_file_knows_no_password(
         pmw.move_session(path, people)
 
 
-def test_what_cannot_be_read_is_told_without_a_value_or_a_password(
-    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_cannot_be_read_or_counted_is_told_without_a_value_or_a_password(
+    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch, inside: bool
 ) -> None:
-    def told(address: str, table: str) -> str:
+    number = IntegerAttribute("x", 0, 9)
+
+    def told(address: str, table: str, attribute: IntegerAttribute = number) -> str:
+        place = DatabaseTable(address, table, inside=inside)
         with pytest.raises(DataError) as caught:
-            as_source(DatabaseTable(address, table), DOMAIN, KEY)
+            as_source(place, Domain((attribute,)), None).counts((attribute.name,))
         assert caught.value.__context__ is None
         assert PASSWORD not in str(caught.value)
         return str(caught.value)
 
     assert told(reader, "study.bad").endswith(": the table could not be read")
     assert told(reader, "study.absent").endswith("got none")
+    absent = told(reader, "study.people", IntegerAttribute("y", 0, 9))
+    assert "expected one column 'y', got no such column" in absent
     assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
     monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
     assert "credentials" in told(reader, "study.people")
@@ -326,11 +332,30 @@ def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: s
     assert changed.fingerprint(b"k") != printed
 
 
+def kill_connections(server: str) -> None:
+    """Kill what serves our connections; the server ends all others, recovers and goes on."""
+    import psycopg
+
+    with psycopg.connect(server) as connection:
+        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
+        pids = [pid for (pid,) in found.fetchall()]
+    for pid in pids:  # the server ends every connection then, so its own is closed before
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(server: str) -> None:
+    import psycopg
+
+    for _ in range(100):
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(server).close()
+            break
+        time.sleep(0.1)
+
+
 def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
     people: DatabaseTable, server: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import psycopg
-
     sex = CategoricalAttribute("sex", ("f", "m"), missing=True)
     domain = Domain((IntegerAttribute("id", 0, 99), IntegerAttribute("x", 0, 20_000), sex), "t")
     path, rows = tmp_path / "study.pmw", Snapshot.rows
@@ -339,11 +364,7 @@ def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
 
     def kill(self: Snapshot, statement: str) -> list[tuple[Any, ...]]:
         monkeypatch.setattr(Snapshot, "rows", rows)
-        with psycopg.connect(server) as connection:
-            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
-            pids = [pid for (pid,) in found.fetchall()]
-        for pid in pids:  # the server ends every connection then, so its own is closed before
-            os.kill(pid, signal.SIGKILL)
+        kill_connections(server)
         return rows(self, statement)
 
     with pmw.resume_session(path) as session:
@@ -354,11 +375,7 @@ def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
             session.measure(("x", "sex"))
         assert caught.value.__context__ is None
         assert PASSWORD not in str(caught.value)
-    for _ in range(100):
-        with suppress(psycopg.OperationalError):
-            psycopg.connect(server).close()
-            break
-        time.sleep(0.1)
+    wait_for(server)
     with pmw.resume_session(path) as session:  # in a new snapshot
         assert len(session.ledger().lines) == lines
         session.measure(("x", "sex"))
@@ -368,42 +385,15 @@ def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
     assert not any(PASSWORD.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_what_cannot_be_counted_inside_is_told_without_a_value_or_a_password(
-    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    domain = Domain((IntegerAttribute("x", 0, 9),))
-
-    def told(address: str, table: str, domain: Domain = domain) -> str:
-        with pytest.raises(DataError) as caught:
-            as_source(DatabaseTable(address, table, inside=True), domain, None).counts(("x",))
-        assert caught.value.__context__ is None
-        assert PASSWORD not in str(caught.value)
-        return str(caught.value)
-
-    assert told(reader, "study.bad").endswith(": the table could not be read")
-    assert told(reader, "study.absent").endswith("got none")
-    assert "expected one column 'y', got no such column" in told(
-        reader, "study.people", Domain((IntegerAttribute("y", 0, 9),))
-    )
-    assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
-    monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
-    assert "credentials" in told(reader, "study.people")
-
-
 def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
     people: DatabaseTable, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import psycopg
-
     execute(server, "INSERT INTO study.people SELECT 7, 5, 'f' FROM generate_series(1, 70000)")
     path, made = tmp_path / "study.pmw", postgres._frame
 
     def kill(*arguments: Any) -> pd.DataFrame:
         monkeypatch.setattr(postgres, "_frame", made)
-        with psycopg.connect(server) as connection:
-            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
-            for (pid,) in found.fetchall():
-                os.kill(pid, signal.SIGKILL)  # the server ends all others, recovers and goes on
+        kill_connections(server)
         return made(*arguments)
 
     monkeypatch.setattr(postgres, "_frame", kill)
@@ -411,10 +401,6 @@ def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
         pmw.open_session(people, DOMAIN, epsilon=1, path=path)
     assert caught.value.__context__ is None
     assert not path.exists()
-    for _ in range(100):
-        with suppress(psycopg.OperationalError):
-            psycopg.connect(server).close()
-            break
-        time.sleep(0.1)
+    wait_for(server)
     pmw.open_session(people, DOMAIN, epsilon=1, path=path).close()
     assert pmw.verify_session(path).holds
