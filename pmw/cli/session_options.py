@@ -5,6 +5,7 @@ The help of these commands has its options under headings.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -199,29 +200,14 @@ def read_options(given: dict[str, Any]) -> Options:
     _refuse_misplaced(given)
     from pmw.public.contract import Options
 
-    # With --test query a plan has an accuracy, and a session none.
-    promised = given["accuracy"] is not None and given["records"] is not None and given["test"] == "marginal"
+    names = {field.name for field in fields(Options) if field.name != "seed"} & given.keys()
+    if given["accuracy"] is None or given["records"] is None or given["test"] != "marginal":
+        names -= {"accuracy", "records"}  # with --test query a plan has an accuracy, and a session none
     with wrong_values():
         return Options(
             neighboring_relation=given["neighbors"],
-            records_per_person=given["records_per_person"],
-            update=given["update"],
-            opening=given["opening"],
-            update_limit=given["update_limit"],
-            threshold=given["threshold"],
-            learning_rate=given["learning_rate"],
-            sparse_vector=given["sparse_vector"],
-            sides=given["sides"],
-            composition=given["composition"],
             expected_queries=given["queries"],
-            confidence=given["confidence"],
-            test=given["test"],
-            model=given["model"],
-            max_cells=given["max_cells"],
-            simultaneous=given["simultaneous"],
-            person_column=given["person_column"],
-            accuracy=given["accuracy"] if promised else None,
-            records=given["records"] if promised else None,
+            **{name: given[name] for name in names},
         )
 
 
