@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmw.data.engine_columns import column_kinds, is_readable, read_frames, silence
-from pmw.data.engine_source import Rows, SqlTable, SqlWords
+from pmw.data.engine_source import SqlTable, SqlWords
 from pmw.errors import DataError
 from queries.domain import Domain
 
@@ -68,7 +68,7 @@ class DuckdbTable(SqlTable):
         raise DataError(f"{self._file}: {told}")
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection that can write nothing.
+        """Return a connection that can write nothing, and sees one snapshot.
 
         Raises:
             DataError: there is no such file.
@@ -79,15 +79,8 @@ class DuckdbTable(SqlTable):
             raise DataError(f"expected a DuckDB database, got {self._file}: no such file")
         connection = duckdb.connect(str(self._file), read_only=True, config=_SETTINGS)
         silence(connection)
+        connection.execute("BEGIN TRANSACTION")  # all that follows is of one snapshot
         return connection
-
-    def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Have all statements of a connection see one snapshot from now on."""
-        connection.execute("BEGIN TRANSACTION")
-
-    def rows_by(self, connection: duckdb.DuckDBPyConnection, statement: str) -> Rows:
-        """Return the rows of a statement."""
-        return connection.execute(statement).fetchall()
 
     def kinds_by(self, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         """Return the type of each column by its name, in the engine's words.

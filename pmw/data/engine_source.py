@@ -123,19 +123,11 @@ class SqlTable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> Any:
-        """Return a connection that can write nothing, and reads values alike on every machine.
+        """Return a connection that can write nothing, sees one snapshot, and reads values as on any machine.
 
         Raises:
             DataError: there is no database.
         """
-
-    @abc.abstractmethod
-    def begin(self, connection: Any) -> None:
-        """Have all statements of a connection see one snapshot from now on."""
-
-    @abc.abstractmethod
-    def rows_by(self, connection: Any, statement: str) -> Rows:
-        """Return the rows of a statement."""
 
     @abc.abstractmethod
     def kinds_by(self, connection: Any) -> dict[str, str]:
@@ -174,7 +166,6 @@ class Snapshot:
         weakref.finalize(self, self._connection.close)
         try:
             with table.translated():
-                table.begin(self._connection)
                 self.kinds = table.kinds_by(self._connection)
         except DataError:
             self.close()
@@ -198,7 +189,8 @@ class Snapshot:
 
     def _rows(self, statement: str) -> Rows:
         with self.table.translated():
-            return self.table.rows_by(self._connection, statement)
+            found: Rows = self._connection.execute(statement).fetchall()
+            return found
 
 
 # --- cells ------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class PostgresTable(SqlTable):
         raise DataError(f"{self.place}: {told}")
 
     def connect(self) -> psycopg.Connection:
-        """Return a connection that can write nothing."""
+        """Return a connection that can write nothing; its next statement begins a transaction that stays."""
         import psycopg
 
         connection = psycopg.connect(self.place, connect_timeout=_patience(), application_name="pmw")
@@ -93,13 +93,6 @@ class PostgresTable(SqlTable):
             connection.execute(setting)
         connection.commit()
         return connection
-
-    def begin(self, connection: psycopg.Connection) -> None:
-        """Do nothing: the next statement begins a transaction, which goes on to the end."""
-
-    def rows_by(self, connection: psycopg.Connection, statement: str) -> Rows:
-        """Return the rows of a statement."""
-        return connection.execute(statement.encode()).fetchall()
 
     def kinds_by(self, connection: psycopg.Connection) -> dict[str, str]:
         """Return the type of each column by its name, in the words of the database.
