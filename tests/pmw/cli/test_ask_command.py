@@ -104,13 +104,6 @@ def test_a_workload_is_answered_line_by_line(
     assert status.queries_answered == count
 
 
-def test_a_workload_that_is_none_is_refused(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--workload", "marginal:2")
-    assert result.exit_code == 4
-    assert "did you mean 'marginals'?" in result.stderr
-    assert run("ask", "study.pmw", "--workload", "ranges:height").exit_code == 4
-
-
 def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     result = run("ask", "study.pmw", "age >= 30", "--strict-cells")
     assert result.exit_code == 4
@@ -125,12 +118,6 @@ def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     assert json.loads(stream.stdout)["error"]["code"] == "unaligned"
     _, status = read_session(study)
     assert status.queries_answered == 1
-
-
-def test_a_statement_given_as_a_condition_is_sent_to_its_option(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "SELECT COUNT(*) FROM people")
-    assert result.exit_code == 4
-    assert "expected a condition, got a statement; ask it as SQL" in result.stderr
 
 
 def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path, run: Run) -> None:
@@ -251,35 +238,6 @@ def test_aggregates_are_answered_alone_and_in_a_stream(study: Path, run: Run) ->
     assert [form["id"] for form in forms] == [1, 2, 3, 4]
     assert forms[1]["rows"] == alone["rows"]
     assert forms[2]["error"]["code"] == "wrong_kind"
-
-
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("SELECT AVG(sex) FROM people", "AVG needs numbers, 'sex' holds none"),
-        ("SELECT QUANTILE_CONT(age, 1.5) FROM people", "expected a percentile in [0, 1], got 1.5"),
-        (
-            "SELECT sex, AVG(age) FROM people GROUP BY sex HAVING age > 3",
-            "'age' stands outside of an aggregate",
-        ),
-        ("SELECT AVG(age) FROM people ORDER BY count", "unknown attribute 'count'"),
-        ("SELECT AVG(age) / 0 FROM people", "a division by 0"),
-        ("SELECT SUM(1e400) FROM people", "expected numbers of at most 1e+100"),
-        (
-            "SELECT * FROM people",
-            "a list of records is not supported; run the statement on synthetic records",
-        ),
-    ],
-)
-def test_a_statement_that_cannot_be_has_one_clear_error_and_costs_nothing(
-    study: Path, run: Run, statement: str, message: str
-) -> None:
-    before = read_session(study)[0].ledger.share
-    result = run("ask", "study.pmw", "--sql", statement)
-    assert result.exit_code == 4
-    assert result.stderr.startswith(f"Error: {message}")
-    assert "Traceback" not in result.output
-    assert read_session(study)[0].ledger.share == before
 
 
 def test_what_may_be_divided_by_nobody_is_undefined(study: Path, run: Run) -> None:

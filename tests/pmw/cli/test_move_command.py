@@ -150,12 +150,6 @@ def test_giving_up_is_told_where_there_was_nothing_to_give_up(textbook_study: Pa
     )
 
 
-def test_move_has_help_with_examples(run: Run) -> None:
-    result = run("move", "--help")
-    assert result.exit_code == 0
-    assert "  pmw move study.pmw --data /new/place/people.csv" in result.stdout
-
-
 def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd.DataFrame) -> None:
     frame.iloc[:200].to_csv(people / "some.csv", index=False, sep="\t", encoding="latin-1")
     for part, rows in (("a", slice(0, 90)), ("b", slice(90, 200))):

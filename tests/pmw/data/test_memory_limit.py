@@ -23,10 +23,12 @@ from hypothesis import strategies as st
 import pmw
 from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, packed, place_of, scratch
 from pmw.data.memory import TablePart
+from pmw.data.people import PeopleRecords, keep_bounded
 from pmw.data.scratch import ScratchFile
 from pmw.errors import DataError
 from pmw.session.maintenance import remembered_table
 from queries import Domain, IntegerAttribute, Person
+from queries.records import CodedRecords
 
 KEY = bytes(range(32))
 RECORDS = 30_000  # more than are held with their persons, and more bytes than the limit
@@ -128,7 +130,16 @@ def test_a_person_of_many_records_and_many_persons_are_bounded_bucket_by_bucket(
     numbers = np.arange(1500)
     frame = pd.DataFrame({"x": numbers % 7, "y": numbers % 90, "z": numbers % 11, "id": numbers % persons})
     parts = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
-    held, stored = taken_in(domain, parts, None), taken_in(domain, parts, MemoryLimit(1))
+    sizes = list[int]()
+
+    def noting(found: PeopleRecords, records: int) -> CodedRecords:
+        sizes.append(len(found.persons))
+        return keep_bounded(found, records)
+
+    held = taken_in(domain, parts, None)
+    monkeypatch.setattr("pmw.data.memory.keep_bounded", noting)
+    stored = taken_in(domain, parts, MemoryLimit(1))
+    assert max(sizes) <= 3 * 41  # records of one person, three of each of its 41 parts
     assert np.array_equal(held.counts(domain.names).counts, stored.counts(domain.names).counts)
     assert stored.counts(()).total == 3 * persons
     assert held.fingerprint(b"k") == stored.fingerprint(b"k")

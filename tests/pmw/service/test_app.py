@@ -255,6 +255,8 @@ def test_an_export_ends_where_its_client_stops_reading(monkeypatch: pytest.Monke
 def test_who_has_no_good_token_is_refused(client: TestClient, add: Any, users: UsersFile) -> None:
     ann = add("ann")
     assert client.get("/sessions", headers=ann).status_code == 200
+    basic = {"Authorization": ann["Authorization"].replace("Bearer", "Basic")}
+    assert client.get("/sessions", headers=basic).status_code == 401
     users.revoke("ann")
     for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": "Basic x"}, ann):
         for address in ("/sessions", "/sessions/study", "/sessions/study/ledger", "/activity"):
