@@ -308,6 +308,7 @@ def test_what_cannot_be_counted_is_told_by_name_and_without_a_value(tmp_path: Pa
         assert caught.value.__context__ is None
         with pytest.raises(DataError):  # the snapshot is gone
             source.counts(())
+        duckdb.connect(address.partition(":")[2]).close()  # the database is let go of
     with pytest.raises(DataError, match="expected one column 'b', got no such column"):
         inside(address, Domain((IntegerAttribute("b", 0, 9),)))
     with pytest.raises(DataError, match="expected a table or view 'absent'"):
