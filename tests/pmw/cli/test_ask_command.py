@@ -16,7 +16,8 @@ from click.testing import Result
 
 import pmw.session.engine
 from pmw import StoreError, resume_session
-from pmw.cli.answering import StreamOptions, answer_stream
+from pmw.cli.answering import StreamOptions, answer_stream, source_code
+from pmw.public.answer import Source
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from queries.questions import QuestionList
@@ -260,3 +261,9 @@ def test_an_aggregate_without_a_promise_is_told_under_strict(textbook_study: Pat
     result = run("ask", "study.pmw", "--sql", "SELECT AVG(age) AS v FROM people")
     assert result.stdout.splitlines()[0].split() == ["v", "low", "high", "source"]
     assert "confidence each" in result.stdout
+
+
+def test_a_refused_answer_has_exit_code_4_and_one_without_a_promise_has_one_under_strict_alone() -> None:
+    codes = {one: [source_code(one, strict=strict) for strict in (False, True)] for one in Source}
+    expected = {Source.EXHAUSTED: [0, 3], Source.UNVERIFIED: [0, 4], Source.REFUSED: [4, 4]}
+    assert codes == {one: expected.get(one, [0, 0]) for one in Source}
