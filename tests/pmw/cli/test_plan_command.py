@@ -105,6 +105,7 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
 
 
 def test_the_smallest_epsilon_for_an_accuracy_is_planned(people: Path, run: Run) -> None:
+    save_schema(Domain(tuple(IntegerAttribute(name, 0, 7) for name in "ab")), "people.toml")
     result = run(*PLAN, "--accuracy", "0.05", "--json")
     assert result.exit_code == 0
     plan = json.loads(result.stdout)
