@@ -29,11 +29,13 @@ def test_no_file_of_a_session_is_overwritten_even_by_force(
         files = {path: path.read_bytes() for path in study.parent.glob("study.pmw*")}
         assert len(files) == 5
         (study.parent / "link.png").symlink_to(study.name + end)
-        for target in (f"study.pmw{end}", f"../{study.parent.name}/study.pmw{end}", "link.png"):
+        (study.parent / "hard.png").hardlink_to(f"{study}{end}")
+        for target in (f"study.pmw{end}", f"../{study.parent.name}/study.pmw{end}", "link.png", "hard.png"):
             result = run(*command, target)
             assert result.exit_code == 2, result.output
             assert f"{what} would overwrite the session; name another file" in result.stderr
         assert {path: path.read_bytes() for path in files} == files
+        (study.parent / "hard.png").unlink()  # a session is used under one name
         session.ask("sex = 'Female'")
 
 
