@@ -29,10 +29,10 @@ import numpy as np
 import pandas as pd
 
 import pmw
-import pmw.cli.ask_command  # this and the next ones before processes are forked: see read-only folders
+import pmw.cli.answering  # this and the next ones before processes are forked: see read-only folders
+import pmw.cli.ask_commands
 import pmw.cli.export_command
-import pmw.cli.open_command
-import pmw.cli.streaming
+import pmw.cli.open_commands
 import pmw.cli.upkeep_commands
 import pmw.loop.fit
 import pmw.session.engine

@@ -34,7 +34,7 @@ import duckdb
 
 import pmw
 from benchmarks.runner import alone, parser, tell
-from pmw.data import DatabaseTable, TableFile, as_source, read_file
+from pmw.data import DatabaseTable, TableFile, as_source
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
 _MEASUREMENTS = 20
@@ -258,7 +258,7 @@ def _measured_reading(path: Path, limit: int) -> dict[str, Any]:
     """Read a table in this process; ``limit`` 0 reads it without its ids."""
     domain = Domain(_PERSONS_ATTRIBUTES, person=Person("person", limit) if limit else None)
     wall, processor = time.perf_counter(), time.process_time()
-    source = read_file(path, domain, None, _KEY if limit else None)
+    source = as_source(path, domain, _KEY if limit else None)
     return {
         "seconds": round(time.perf_counter() - wall, 2),
         "processor_seconds": round(time.process_time() - processor, 2),

@@ -1,4 +1,4 @@
-"""The ``pmw`` command. Each command is a small module of its own; libraries load when a command runs."""
+"""The ``pmw`` command. Commands are in small modules; libraries load when one runs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from queries.memory import Memory
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmw.public.sums import Estimate
     from pmw.public.tables import AnswerTable
 
 FORMATS = ("jsonl", "csv", "parquet")
@@ -106,7 +105,8 @@ class _Rows(AnswerWriter):
             group = json_line(dict(zip(table.keys, keys, strict=True))) if table.keys else None
             for title, one in zip(table.titles, found, strict=True):
                 told = {"group": group, "aggregate": title, **shared}
-                self._row({**head, **told}, _aggregate_numbers(one, table.digits(title)))
+                numbers = _columns(one.to_dict(table.digits(title)), refused=one.is_refused)
+                self._row({**head, **told}, numbers)
 
     def refusal(self, head: dict[str, Any], error: QueryError) -> None:
         self._row(head, {"code": error.code, "message": error.message})
@@ -228,23 +228,13 @@ def _number(value: float | str) -> str:
 def _numbers(answer: Answer) -> dict[str, Any]:
     """Return the columns of an answer."""
     form = answer.to_dict()
-    low, high = form["interval"] or (None, None)
-    typical_low, typical_high = form["typical"] or (None, None)
-    refused = {"code": "inaccurate", "message": REFUSAL} if answer.is_refused else {}
-    return {
-        **form,
-        "low": low,
-        "high": high,
-        "typical_low": typical_low,
-        "typical_high": typical_high,
-        "share": form["spent"]["share"],
-        **refused,
-    }
+    low, high = form.pop("interval") or (None, None)
+    form.update(low=low, high=high, share=form["spent"]["share"])
+    return _columns(form, refused=answer.is_refused)
 
 
-def _aggregate_numbers(estimate: Estimate, digits: int) -> dict[str, Any]:
-    """Return the columns of what an aggregate comes to."""
-    form = estimate.to_dict(digits)
-    typical_low, typical_high = form.pop("typical") or (None, None)
-    refused = {"code": "inaccurate", "message": REFUSAL} if estimate.is_refused else {}
-    return {**form, "typical_low": typical_low, "typical_high": typical_high, **refused}
+def _columns(form: dict[str, Any], *, refused: bool) -> dict[str, Any]:
+    """Return what is written of an answer, or of what an aggregate comes to."""
+    low, high = form.pop("typical") or (None, None)
+    told = {"code": "inaccurate", "message": REFUSAL} if refused else {}
+    return {**form, "typical_low": low, "typical_high": high, **told}

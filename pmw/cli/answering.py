@@ -1,21 +1,65 @@
-"""Answering: one question as a command gets it, and its answer in the forms that commands print."""
+"""Answering: one question as a command gets it, or a stream or a workload, whose answers come line by line.
+
+An answer is printed in words, as JSON or as rows, and has an exit code.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import itertools
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias
 
-from pmw.cli.streaming import StreamOptions, answer_code, table_code
-from pmw.cli.texts import answer_text, table_text
+import click
+
+from pmw.cli.answer_formats import AnswerWriter, writer_of
+from pmw.cli.texts import Progress, answer_text, json_line, say, table_text
+from pmw.display.texts import counted
+from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.public.tables import AnswerTable
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.asking import Asking
+from pmw.session.dialogue import Dialogue
+from queries.boxes import Boxes
+from queries.cells import cell_count
 from queries.domain import Domain
+from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import parse_where, read_line, require_aligned
+from queries.memory import Memory
+from queries.parsing import Question, identifier_of, parse_where, read_line, require_aligned
 from queries.statements import Statement
+from queries.workloads import Workload
+
+_READ = 1 << 16  # bytes at a time
+_LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
+_BATCH = 1024  # questions at a time
+_REMEMBERED = 2**14  # lines whose questions are kept
+_CODES = {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4, Source.REFUSED: 4}  # exit codes, the former --strict's
+_SHORT_LINE = 2**12  # bytes of the longest that is
 
 Asked: TypeAlias = LinearQuery | Statement
 Result: TypeAlias = Answers | AnswerTable  # of one condition, or of a statement
+_Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
+_Step: TypeAlias = tuple[int, int, int]  # how many, their strictest exit code, how many were refused
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How questions are answered.
+
+    Args:
+        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+        strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
+        strict_cells: refuse questions that cut cells.
+        format: how answers are written, one of ``FORMATS``.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    strict_cells: bool = False
+    format: str = "jsonl"
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
@@ -24,7 +68,16 @@ def read_condition(where: str, domain: Domain) -> LinearQuery:
     Raises:
         QueryError: it cannot be read, or names what is not declared.
     """
-    return parse_where(read_line(where) if where.lstrip().startswith("{") else where, domain)
+    return parse_where(condition_of(where), domain)
+
+
+def condition_of(where: str) -> str | dict[str, Any]:
+    """Return a condition as it is asked: its text, or the object that was written.
+
+    Raises:
+        QueryError: it begins as an object, and is none.
+    """
+    return read_line(where) if where.lstrip().startswith("{") else where
 
 
 def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
@@ -34,8 +87,7 @@ def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
         QueryError: the question is refused; nothing is spent.
         StoreError: the answer could not be made durable; nothing was released.
     """
-    if options.strict_cells:
-        require_aligned(asked.where if isinstance(asked, Statement) else asked)
+    _require_accepted(asked, options)
     if isinstance(asked, Statement):
         return session.tabulate(asked, fresh=options.fresh)
     return session.ask_all([asked], fresh=options.fresh)
@@ -57,7 +109,347 @@ def csv_of(result: Result) -> str:
 
 
 def exit_code_of(result: Result, *, strict: bool) -> int:
+    """Return the exit code of an answer; see ``source_code``."""
+    found = result.estimates() if isinstance(result, AnswerTable) else (result[0],)
+    return max((source_code(one.source, strict=strict) for one in found), default=0)
+
+
+def source_code(source: Source, *, strict: bool) -> int:
     """Return the exit code of an answer: a refused one's, or that of one without a promise under --strict."""
-    if isinstance(result, AnswerTable):
-        return table_code(result, strict=strict)
-    return answer_code(result[0], strict=strict)
+    return _CODES.get(source, 0) if strict or source is Source.REFUSED else 0
+
+
+# --- prices -----------------------------------------------------------------------------------------------
+
+
+def is_agreed(quote: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Tell whether the price of a bar is agreed to; else print that nothing was spent.
+
+    Args:
+        quote: what it costs, in the form that is written as JSON.
+        given: the options of ``pmw ask``.
+    """
+    what = f"to measure {', '.join(quote['scope'])} ({counted(cell_count(quote['cells']), 'cell')})"
+    left = "." if quote["affordable"] else "; so much is not left."
+    price = f"A bar of ± {given['within']:g} records costs {quote['share']:.2%} of the budget, {what}{left}"
+    if quote["affordable"] and (given["yes"] or agrees(price)):
+        return True
+    say_unpaid(price, quote, as_json=given["as_json"])
+    return False
+
+
+def agrees(price: str) -> bool:
+    """Ask whether a price is to be paid; without a terminal nobody agrees."""
+    return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)
+
+
+def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print that nothing was spent, where a price was not agreed to.
+
+    Args:
+        price: what it costs, in words.
+        quote: the same, in the form that is written as JSON.
+        as_json: print it as an answer would be.
+    """
+    message = f"{price} Nothing was spent.{' Pay it with --yes.' if quote['affordable'] else ''}"
+    if as_json:
+        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
+    else:
+        click.echo(f"Error: {message}", err=True)
+
+
+# --- streams and workloads --------------------------------------------------------------------------------
+
+
+def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
+    """Answer lines of questions until the source ends; return the exit code.
+
+    Args:
+        session: the open session, or a model.
+        source: lines of JSON.
+        options: how they are answered.
+    """
+    known = Memory[_Parsed](_REMEMBERED)
+    batches = ([_parsed(*line, session, options, known) for line in lines] for lines in _batches(source))
+    return _answer_batches(session, batches, options)
+
+
+def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
+    """Answer every query of a workload, a line each, and return the exit code."""
+    may_refuse = session.state.contract.options.bar_limit is not None
+    if workload.boxes is not None and isinstance(session, Dialogue) and not may_refuse:
+        writer = writer_of(options.format)
+        steps = _answered_boxes(session, workload.boxes(), options, writer)
+        return _answer_steps(session, steps, options, writer, len(workload))
+    numbered = enumerate(workload, 1)
+
+    def batches() -> Iterator[list[_Parsed]]:
+        while batch := list(itertools.islice(numbered, _BATCH)):
+            yield [_numbered(number, query, options) for number, query in batch]
+
+    return _answer_batches(session, batches(), options, len(workload))
+
+
+def _answer_batches(
+    session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
+) -> int:
+    writer = writer_of(options.format)
+    steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
+    return _answer_steps(session, steps, options, writer, total)
+
+
+def _answered_boxes(
+    session: Dialogue, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
+) -> Iterator[_Step]:
+    """Write the answers to questions about ranges, many at a time."""
+    numbers = itertools.count(1)
+    for boxes in batches:
+        found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
+        code = 0
+        for words, answer in zip(boxes.describe(), found.each(), strict=True):
+            writer.answer({"id": next(numbers), "question": words}, answer)
+            code = max(code, source_code(answer.source, strict=True))
+        writer.flush()
+        yield len(boxes), code, 0
+
+
+def _answer_steps(
+    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
+) -> int:
+    """Answer some questions after the others, and return the exit code.
+
+    Args:
+        session: that answers.
+        steps: each answers some and tells how many, the strictest exit code, and how many were refused.
+        options: how they are answered.
+        writer: of the answers.
+        total: how many questions there are; None where nobody knows.
+    """
+    code = asked = refused = 0
+    progress = Progress("answered", total)
+    try:
+        for size, strictest, failed in steps:
+            code, asked, refused = max(code, strictest), asked + size, refused + failed
+            progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
+    except KeyboardInterrupt:
+        progress.close()
+        writer.close()
+        click.echo("interrupted; everything printed so far is durable", err=True)
+        return 130
+    progress.close()
+    writer.close()
+    if refused:
+        was = "was" if refused == 1 else "were"
+        # Under an accuracy contract a refusal may come after tests, which are charged.
+        cost = ", at no cost" if session.state.contract.options.bar_limit is None else ""
+        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
+    return code if options.strict or refused == asked else 0
+
+
+def _answer_batch(
+    session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
+) -> tuple[int, int]:
+    """Write what comes of each question, in order.
+
+    Returns:
+        The strictest exit code, and how many were refused.
+    """
+    printer = _Printer(session, parsed, writer)
+    for questions in _chunks(printer.questions):
+        if not questions[0].is_counting:
+            _answer_statement(session, questions[0], printer, options)
+            continue
+        parts = [part for question in questions for part in question.parts()]
+        try:
+            session.ask_all(parts, fresh=options.fresh, deliver=printer.deliver)
+        except QueryError:
+            # A key was used for another question, so the chunk was refused whole: answer one by one.
+            for question in questions:
+                try:
+                    session.ask_all(question.parts(), fresh=options.fresh, deliver=printer.deliver)
+                except QueryError as error:
+                    printer.refuse(error)
+    printer.finish()
+    return printer.code, printer.refused
+
+
+def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
+    """Print the table of one statement, or why it is refused."""
+    if not isinstance(question.query, Statement):
+        return
+    try:
+        table = session.tabulate(question.query, fresh=options.fresh, request_id=question.request_id)
+    except QueryError as error:
+        printer.refuse(error)
+    else:
+        printer.deliver_table(table)
+
+
+def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
+    """Yield questions together until their counts are a batch of answers or more.
+
+    A statement with other aggregates stands alone: what it comes to depends on what is known just then.
+    """
+    chunk: list[Question] = []
+    size = 0
+    for question in questions:
+        alone = not question.is_counting
+        if alone and chunk:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(question)
+        size += question.query.size if isinstance(question.query, Statement) else 1
+        if alone or size >= _BATCH:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class _Printer:
+    """Prints a line for each question, in order, as its answer becomes durable.
+
+    Args:
+        session: that answers.
+        parsed: what each line begins with, and its question or why it is refused.
+        writer: writes it.
+    """
+
+    def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+        self._session = session
+        self._writer = writer
+        self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
+        self.code = 0
+        self.refused = 0
+        self._waiting = deque(parsed)
+        self._table: Tabulation | None = None  # of the statement at the front
+        self._answers: list[Answer] = []  # of it, so far
+
+    def deliver(self, answers: Sequence[Answer]) -> None:
+        """Print answers that became durable together, each whole one with the refused lines before it."""
+        for answer in answers:
+            self._take(answer)
+        self._writer.flush()
+
+    def deliver_table(self, table: AnswerTable) -> None:
+        """Print the table of the next question, and the refused lines before it."""
+        self._refuse_next()
+        self._write(table)
+        self._writer.flush()
+
+    def _write(self, table: AnswerTable) -> None:
+        self.code = max(self.code, exit_code_of(table, strict=True))
+        self._writer.table(self._waiting[0][0], table)
+        self._next()
+
+    def _take(self, answer: Answer) -> None:
+        self._refuse_next()
+        head, question = self._waiting[0]
+        if isinstance(question, QueryError):
+            return
+        if not isinstance(question.query, Statement):
+            self.code = max(self.code, source_code(answer.source, strict=True))
+            self.refused += answer.is_refused
+            self._writer.answer(head, answer)
+            self._next()
+            return
+        if self._table is None:
+            self._table = Tabulation(self._session.state, question.query)
+        self._answers.append(answer)
+        if len(self._answers) == len(self._table):
+            self._write(self._table.table(self._session.state, self._answers))
+
+    def refuse(self, error: QueryError) -> None:
+        """Print the lines that were refused before the next question, then that it is refused too."""
+        self._refuse_next()
+        self._refuse(self._waiting[0][0], error)
+        self._writer.flush()
+
+    def finish(self) -> None:
+        """Print the refused lines at the front."""
+        self._refuse_next()
+        self._writer.flush()
+
+    def _refuse_next(self) -> None:
+        while self._waiting:
+            head, error = self._waiting[0]
+            if not isinstance(error, QueryError):
+                return
+            self._refuse(head, error)
+
+    def _refuse(self, head: dict[str, Any], error: QueryError) -> None:
+        self.code = 4
+        self.refused += 1
+        self._writer.refusal(head, error)
+        self._next()
+
+    def _next(self) -> None:
+        self._waiting.popleft()
+        self._table, self._answers = None, []
+
+
+def _parsed(
+    number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
+) -> _Parsed:
+    """Return what a line begins with, and its question or why it is refused.
+
+    Args:
+        number: of the line.
+        line: JSON.
+        session: what it is asked of.
+        options: how it is answered.
+        known: what lines that came before were found to be; the same line is the same question.
+    """
+    found = known.get(line)
+    if found is not None:
+        return found
+    head: dict[str, Any] = {"id": None}
+    try:
+        form = read_line(line)
+        head["id"] = identifier_of(form)
+        found = head, _accepted(session.reader.question(form), options)
+    except QueryError as error:
+        if head["id"] is None:
+            head["line"] = number  # else nobody could tell which question was refused
+        return head, error
+    if len(line) <= _SHORT_LINE:
+        known.keep(line, found)
+    return found
+
+
+def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parsed:
+    head = {"id": number, "question": query.describe()}
+    try:
+        return head, _accepted(Question(query), options)
+    except QueryError as error:
+        return head, error
+
+
+def _accepted(question: Question, options: StreamOptions) -> Question:
+    _require_accepted(question.query, options)
+    return question
+
+
+def _require_accepted(asked: Asked, options: StreamOptions) -> None:
+    if options.strict_cells:
+        require_aligned(asked.where if isinstance(asked, Statement) else asked)
+
+
+def _batches(source: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield numbered lines that have come so far, at most ``_BATCH`` together, without waiting for more.
+
+    Blank lines ask nothing: they are counted and left out.
+    """
+    rest, number = b"", 1
+    while True:
+        block = source.read1(_READ) if hasattr(source, "read1") else source.read(_READ)
+        if not block:
+            break
+        *lines, rest = (rest + block).split(b"\n")
+        rest = rest[:_LONGEST_LINE]
+        wanted = [(place, line) for place, line in enumerate(lines, number) if line.strip()]
+        number += len(lines)
+        for start in range(0, len(wanted), _BATCH):
+            yield wanted[start : start + _BATCH]
+    if rest.strip():
+        yield [(number, rest)]

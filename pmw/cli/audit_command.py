@@ -76,9 +76,8 @@ def command(
     default both audits are made, with few runs.
     """
     _refuse_idle_options(plot, force, show, given)
-    from pmw.cli.screen import Progress
     from pmw.cli.session_files import check_picture
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import Progress, json_line, say
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit
 

@@ -16,7 +16,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.display.texts import counted
+from pmw.display.texts import counted, shown_name, text_table
 
 if TYPE_CHECKING:
     from pmw.data import Place
@@ -56,7 +56,7 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
-    from pmw.cli.bin_texts import usual_bins
+    from pmw.cli.plan_texts import usual_bins
     from pmw.cli.texts import json_line, say
     from pmw.data.inspection import WARNING, inspect_table
 
@@ -114,7 +114,7 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
 
 def _people(people: PeopleFacts) -> Iterator[str]:
     most = counted(people.most, "record")
-    text = f"People, by {_plain(people.column)!r}: {people.persons:,}, with up to {most} each"
+    text = f"People, by {shown_name(people.column)!r}: {people.persons:,}, with up to {most} each"
     if people.own:
         text += f"; {counted(people.own, 'record')} without an id, each a person of its own"
     yield f"{text}; {people.without:,} without an id that can be read, dropped."
@@ -126,21 +126,18 @@ def _people(people: PeopleFacts) -> Iterator[str]:
 
 
 def _table(attributes: tuple[AttributeFacts, ...]) -> Iterator[str]:
-    rows = [("attribute", "empty", "undeclared", "clipped low", "clipped high")]
-    for facts in attributes:
-        rows.append(
-            (
-                _plain(facts.name),
-                _outcome(facts.empty, facts.empty_kept),
-                _outcome(facts.undeclared, facts.undeclared_kept),
-                f"{facts.clipped_low:,}",
-                f"{facts.clipped_high:,}",
-            )
+    header = ("attribute", "empty", "undeclared", "clipped low", "clipped high")
+    rows = [
+        (
+            shown_name(facts.name),
+            _outcome(facts.empty, facts.empty_kept),
+            _outcome(facts.undeclared, facts.undeclared_kept),
+            f"{facts.clipped_low:,}",
+            f"{facts.clipped_high:,}",
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *numbers in rows:
-        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
-        yield "  ".join([name.ljust(widths[0]), *cells])
+        for facts in attributes
+    ]
+    yield text_table(header, rows, left=1)
 
 
 def _details(facts: AttributeFacts) -> Iterator[str]:
@@ -154,9 +151,9 @@ def _details(facts: AttributeFacts) -> Iterator[str]:
             if count
         ]
         values = ", ".join(f"{text!r} ({count:,})" for text, count in facts.examples)
-        yield f"{_plain(facts.name)}: undeclared {values}" + (f"; {', '.join(notes)}" if notes else "")
+        yield f"{shown_name(facts.name)}: undeclared {values}" + (f"; {', '.join(notes)}" if notes else "")
     else:
-        yield f"{_plain(facts.name)}:"
+        yield f"{shown_name(facts.name)}:"
     for suggestion in facts.suggestions:
         yield f"  {suggestion}"
 
@@ -166,8 +163,4 @@ def _outcome(count: int, kept: bool) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(map(_plain, names))
-
-
-def _plain(name: str) -> str:
-    return name if name.isprintable() and name.strip() == name != "" else repr(name)
+    return ", ".join(map(shown_name, names))

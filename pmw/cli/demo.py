@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from pmw.cli.texts import asking
 from pmw.data import CountSource, Table, TableFile, as_place, as_source
-from pmw.data.files import check_columns
 from pmw.display.figures import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.display.texts import counted, installed_by
 from pmw.errors import DataError, ReleaseError
@@ -288,7 +287,7 @@ def run_demo(
         table, domain = own
         file = as_place(table)
         if isinstance(file, TableFile):  # a mistyped name removes no earlier demonstration
-            check_columns(file.path, domain, file.dialect)
+            file.require_columns(domain)
         _prepare(plan)
     session = open_session(
         table, domain, epsilon=plan.epsilon, delta=plan.delta, path=plan.folder / "session.pmw"

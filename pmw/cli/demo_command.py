@@ -66,8 +66,7 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     import time
 
     from pmw.cli.demo import DemoPlan, demo_form, demo_text, run_demo
-    from pmw.cli.screen import Progress
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import Progress, json_line, say
     from pmw.data import TableFile
     from queries.schema import load_schema
 

@@ -51,14 +51,14 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     from pmw.cli.texts import say
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
-    from pmw.data.files import is_parquet
 
     if from_public is None and given["data_is_public"]:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
     place: Place
     if isinstance(data, Path) and given["table"] is None:
         paths = [path for path in (data, from_public) if path is not None]
-        csv = [path for path in paths if not is_parquet(path)] or paths  # the dialect is that of CSV files
+        # The dialect is that of CSV files.
+        csv = [path for path in paths if not TableFile(path).is_parquet] or paths
         place, *public = (
             TableFile(path, dialect_of(given, path)) if path in csv else TableFile(path) for path in paths
         )

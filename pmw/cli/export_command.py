@@ -65,9 +65,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.cli.screen import Progress
     from pmw.cli.session_files import refuse_session_files, refuse_table
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import Progress, json_line, say
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export
     from pmw.session.maintenance import read_session, save_model

@@ -10,7 +10,7 @@ import click
 from pmw.cli.usage import Suggesting, refusal
 
 _COMMANDS = {  # each by its module and its name there
-    "ask": "ask_command:command",
+    "ask": "ask_commands:ask",
     "audit": "audit_command:command",
     "backup": "upkeep_commands:backup",
     "check": "check_command:command",
@@ -22,11 +22,11 @@ _COMMANDS = {  # each by its module and its name there
     "finish": "upkeep_commands:finish",
     "help": "help_commands:help_",
     "ledger": "status_commands:ledger",
-    "measure": "measure_command:command",
+    "measure": "ask_commands:measure",
     "move": "upkeep_commands:move",
     "offline": "offline_command:command",
-    "open": "open_command:command",
-    "plan": "plan_command:command",
+    "open": "open_commands:open_",
+    "plan": "open_commands:plan",
     "report": "status_commands:report",
     "serve": "serve_commands:serve",
     "shell": "shell:command",

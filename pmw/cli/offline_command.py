@@ -223,15 +223,14 @@ def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
 
 def _text(release: OfflineRelease, form: dict[str, Any], output: Path, manifest: dict[str, Any]) -> str:
     from pmw.cli.status_commands import ledger_text
-    from pmw.cli.texts import rounded
-    from pmw.display.texts import counted
+    from pmw.display.texts import counted, number
 
-    error, threshold = rounded(form["last_error"]), rounded(form["threshold"])
+    error, threshold = number(form["last_error"]), number(form["threshold"])
     ended = f"above T = {threshold}: no round is left, so nothing bounds the errors that remain."
     if form["ended_early"]:
         ended = (
             f"at most T = {threshold}: the model is returned.\nAt 95% confidence no question of the workload "
-            f"is off by more than {rounded(form['largest_error'])} records."
+            f"is off by more than {number(form['largest_error'])} records."
         )
     rounds, questions = counted(form["most_rounds"], "round"), counted(form["questions"], "question")
     return "\n".join(

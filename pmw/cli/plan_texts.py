@@ -1,23 +1,32 @@
-"""What ``pmw plan`` prints: a session that nobody has opened yet, on one screen."""
+"""What ``pmw plan`` prints: a session that nobody has opened yet, on one screen.
+
+``pmw check`` prints what bins cost, too.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
-from pmw.cli.bin_texts import bin_lines
-from pmw.display.texts import counted
+from pmw.display.texts import counted, number, shown_name
+from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.outlook import OrderForecast
-from pmw.planning.plans import PeopleForecast
+from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
-from pmw.planning.tested_bounds import CertificateForecast, MarginalForecast
+from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count
+from queries.domain import Domain
+from queries.numbers import IntegerAttribute
 
 _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
+_USUAL_DELTA = Fraction(1, 10**9)  # of a budget that the custodian has not chosen yet
+_SHOWN_BINS = 4  # attributes; those with the most cells
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 
@@ -91,15 +100,15 @@ def _table(plan: SessionPlan) -> Iterator[str]:
             yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
         if order.order == 1 and plan.attributes:
             widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
-            error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
+            error, bound = number(widest.range_error), _bound(widest.range_bound, plan)
             yield _ROW.format("  its lower half", "", "", error, bound)
     if len(plan.orders) > shown:
         yield from _wider_rows(plan, shown)
     if plan.vector is not None:
-        error, bound = _number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
+        error, bound = number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("measured answer", "", "", error, bound)
     if plan.marginals is not None:
-        error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
+        error, bound = number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
     stretched = "A bar is wider where the model's answer lies outside it."
@@ -132,7 +141,7 @@ def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
     return _ROW.format(
         names.get(order.order, f"{order.order} attributes"),
         cell_count(order.cells),
-        _number(order.mean_count),
+        number(order.mean_count),
         _error(order),
         _bound(order.bound, plan),
     )
@@ -140,7 +149,7 @@ def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
 
 def _error(order: OrderForecast) -> str:
     if order.expected_error is not None:
-        return _number(order.expected_error)
+        return number(order.expected_error)
     return "tested" if order.promise == "tested" else "unknown"
 
 
@@ -157,9 +166,9 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
         return
     yield (
         f"Tests: they look for errors above {_records(vector.threshold)} (noise scales: test "
-        f"{_number(vector.query_scale)}, threshold {_number(vector.threshold_scale)})."
+        f"{number(vector.query_scale)}, threshold {number(vector.threshold_scale)})."
     )
-    deviation = _number(vector.value_deviation)
+    deviation = number(vector.value_deviation)
     yield f"  Up to {_of_them(vector.update_limit)} measured (noise sd {deviation}) and correct the"
     yield "  model; after that, answers that opening does not cover carry no bound."
 
@@ -169,11 +178,11 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
     cells = counted(cell_count(tests.most_cells), "cell")
     yield f"Tests: they compare whole marginals of up to {cells} with the model ({tested};"
     yield (
-        f"  noise scales: test {_number(tests.query_scale)}, threshold "
+        f"  noise scales: test {number(tests.query_scale)}, threshold "
         f"{_records(tests.threshold_scale)}). Up to {_of_them(tests.update_limit)} measured (noise sd"
     )
     yield (
-        f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
+        f"  {number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
     yield "  on it; where it cuts bins, the bound is wider by half of the records in them."
@@ -181,7 +190,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
             f"  Bounds are those of tests after {questions}; those "
-            f"of the first are up to {_number(tests.head_start / 2)} wider: so the worst is measured first."
+            f"of the first are up to {number(tests.head_start / 2)} wider: so the worst is measured first."
         )
     if tests.single is not None:
         yield (
@@ -207,7 +216,7 @@ def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
     shown = []
     for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
         chosen = " (chosen)" if one.chosen else ""
-        shown.append(f"{one.name}{chosen} {_number(one.half_band)}")
+        shown.append(f"{one.name}{chosen} {number(one.half_band)}")
     yield f"  {', '.join(shown)} records."
 
 
@@ -256,7 +265,7 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
     ):
         if bound is not None and ratio is not None:
             times = ratio if other.delta == 0 else 1 / ratio
-            parts.append(f"{name} {_number(bound)} (x {times:.2g})")
+            parts.append(f"{name} {number(bound)} (x {times:.2g})")
     if parts:
         yield f"With delta = {other.delta:g} instead, bounds would be: {', '.join(parts)}."
 
@@ -282,7 +291,7 @@ def theorem_text(plan: TextbookPlan) -> str:
     }
     rest = " and ".join(text for name, text in given.items() if name != plan.solved)
     questions, figures = counted(plan.queries, "question"), plan.figures
-    scales = [_number(float(scale)) for scale in (test.threshold_scale, test.query_scale, plan.value_scale)]
+    scales = [number(float(scale)) for scale in (test.threshold_scale, test.query_scale, plan.value_scale)]
     void = ", more than all: it promises nothing" if plan.alpha >= 1 else ""
     return "\n".join(
         [
@@ -304,7 +313,7 @@ def theorem_text(plan: TextbookPlan) -> str:
 
 
 def _records(value: float) -> str:
-    return counted(_number(value), "record")
+    return counted(number(value), "record")
 
 
 def _of_them(limit: int) -> str:
@@ -316,10 +325,60 @@ def _bound(records: float | None, plan: SessionPlan) -> str:
         return "none"
     share = records / plan.records
     part = "more than all" if share > 1 else f"{share:.0%}" if share > 0.095 else f"{100 * share:.2g}%"
-    return f"{_number(records)} ({part})"
+    return f"{number(records)} ({part})"
 
 
-def _number(value: float) -> str:
-    if value >= 10 or value == 0:
-        return f"{value:,.0f}"
-    return f"{value:.2g}"
+# --- bins -------------------------------------------------------------------------------------------------
+
+
+def bin_lines(plan: SessionPlan) -> Iterator[str]:
+    """Yield how many attributes have bins, what these cost a question, and what coarser ones are worth."""
+    shapes = zip(plan.contract.domain.shape, plan.coarse.shape, strict=True)
+    number = sum(declared != coarse for declared, coarse in shapes)
+    if not number:
+        return
+    attributes = "1 long attribute is" if number == 1 else f"{number} long attributes are"
+    bins = f"  {attributes} put into bins, chosen from one-attribute counts"
+    yield f"{bins}. Cutting one widens a bar by up to:" if plan.binned else f"{bins}."
+    most = sorted(plan.binned, key=lambda one: -one.cells)
+    for one in most[:_SHOWN_BINS]:
+        cost = f"{cell_count(one.cells)} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
+        coarser = f"in at most {_coarser(one, plan)} none is cut: {_worth(one, plan)}"
+        yield f"    {shown_name(one.name)}, {cost}; {coarser}"
+    if len(most) > _SHOWN_BINS:
+        yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"
+
+
+def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]:
+    """Return what bins would cost at a usual budget: a form ready for JSON, and lines; empty for none.
+
+    Args:
+        domain: the declared attributes.
+        records: exact, for the custodian alone.
+    """
+    try:
+        plan = plan_session(domain, records=max(1, records), epsilon=1, delta=_USUAL_DELTA)
+    except BudgetError:
+        return {}, []
+    if not plan.binned:
+        return {}, []
+    head = f"In a session with epsilon = 1, delta = {float(_USUAL_DELTA):g}:"
+    return {"binned": plan.to_dict()["binned"]}, ["", head, *bin_lines(plan)]
+
+
+def _coarser(one: BinForecast, plan: SessionPlan) -> str:
+    """Return the number of cells that are kept, with the width that gives them where that is one number."""
+    attribute, cells = plan.contract.domain[one.name], counted(cell_count(one.coarser_cells), "cell")
+    if not isinstance(attribute, IntegerAttribute):
+        return cells
+    return f"{cells} (width = {attribute.width * -(-one.cells // one.coarser_cells)})"
+
+
+def _worth(one: BinForecast, plan: SessionPlan) -> str:
+    if one.coarser_bound is None:
+        return "with others, too many cells to test"
+    return _part(one.coarser_bound, plan)
+
+
+def _part(records: float, plan: SessionPlan) -> str:
+    return f"± {records:,.0f} ({100 * records / plan.records:.2g}%)"

@@ -10,14 +10,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from pmw.cli.measure_command import agrees, price_text, say_unpaid
+from pmw.cli.answering import condition_of, is_agreed, source_code
 from pmw.cli.texts import answer_text, json_line, say
+from pmw.public.answer import Source
 from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError
 from queries.parsing import read_line
 
 _BATCH = 50  # lines of a stream, so that answers come while others are asked
-_CODES = {"exhausted": 3, "unverified": 4, "refused": 4}  # under --strict
 
 
 def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
@@ -40,36 +40,15 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
         options = {"fresh": given["fresh"], "strict_cells": given["strict_cells"]}
         if given["stream"]:
             return _stream(session, sys.stdin.buffer, options, strict=given["strict"])
-        body = {"sql": given["sql"]} if where is None else {"where": _condition(where)}
+        body = {"sql": given["sql"]} if where is None else {"where": condition_of(where)}
         if given["within"] is not None:
             body, options = {**body, "within": given["within"]}, {"strict_cells": given["strict_cells"]}
-        try:
-            if given["within"] is not None and not _is_paid(session, {**body, **options}, given):
+            quote = session.send({**body, **options, "dry_run": True})
+            if quote["needed"] and not is_agreed(quote, given):
                 return 4
-            form = session.send({**body, **options})
-        except QueryError as error:
-            if not given["as_json"]:
-                raise
-            say(json_line({"error": error.to_dict()}))
-            return 4
+        form = session.send({**body, **options})
     say(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
-    return _code(form) if given["strict"] or form.get("source") == "refused" else 0
-
-
-def _is_paid(session: RemoteSession, body: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Tell whether a bar is free or its price is agreed to; else say what it costs."""
-    quote = session.send({**body, "dry_run": True})
-    price = price_text(
-        quote["scope"], quote["cells"], quote["share"], given["within"], left=quote["affordable"]
-    )
-    if not quote["needed"] or (quote["affordable"] and (given["yes"] or agrees(price))):
-        return True
-    say_unpaid(price, quote, as_json=given["as_json"])
-    return False
-
-
-def _condition(where: str) -> str | dict[str, Any]:
-    return read_line(where) if where.lstrip().startswith("{") else where
+    return _code(form, strict=given["strict"])
 
 
 def _token(path: Path | None) -> str:
@@ -91,7 +70,7 @@ def _stream(session: RemoteSession, source: BinaryIO, options: dict[str, Any], *
         for form in _answers(session, batch, options):
             say(json_line(form))
             asked, refused = asked + 1, refused + ("error" in form)
-            code = max(code, _code(form))
+            code = max(code, _code(form, strict=True))
     if refused:
         click.echo(f"{refused:,} of {asked:,} questions were refused", err=True)
     return code if strict or (refused and refused == asked) else 0
@@ -111,10 +90,10 @@ def _answers(session: RemoteSession, lines: list[bytes], options: dict[str, Any]
         yield {"id": None, "error": form.to_dict()} if isinstance(form, QueryError) else next(answers)
 
 
-def _code(form: dict[str, Any]) -> int:
-    """Return the exit code of an answer object under --strict."""
-    if "error" in form:
+def _code(form: dict[str, Any], *, strict: bool) -> int:
+    """Return the exit code of an answer object; see ``source_code``."""
+    if "error" in form and "source" not in form:
         return 4
     answers = [form] if "rows" not in form else [one for row in form["rows"] for one in row.values()]
-    sources = [one.get("source", "") for one in answers if isinstance(one, dict)]
-    return max((_CODES.get(source, 0) for source in sources), default=0)
+    sources = [Source(one["source"]) for one in answers if isinstance(one, dict)]
+    return max((source_code(source, strict=strict) for source in sources), default=0)

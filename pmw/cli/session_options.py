@@ -5,13 +5,13 @@ The help of these commands has its options under headings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import PERSON_OPTIONS
-from pmw.cli.usage import typed, wrong_values
+from pmw.cli.table_options import person_options
+from pmw.cli.usage import together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.contract import Options
@@ -32,8 +32,10 @@ _SECTIONS = {
     ),
 }  # fmt: skip
 _REST = "Options"
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_OPTIONS = (
+session_options = together(  # the budget and all choices of a session
+    click.option(
+        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
+    ),
     click.option(
         "--preset",
         type=click.Choice(["textbook"]),
@@ -54,7 +56,7 @@ _OPTIONS = (
         show_default=True,
         help="What is hidden: whether one person's records are there, or what they say.",
     ),
-    *PERSON_OPTIONS,
+    person_options,
     click.option(
         "--test",
         type=click.Choice(["marginal", "query"]),
@@ -184,16 +186,6 @@ class SectionedCommand(click.Command):
                     formatter.write_dl(listed)
 
 
-def session_options(command: _Command) -> _Command:
-    """Give a command the budget and all choices of a session, in one order."""
-    epsilon = click.option(
-        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
-    )
-    for option in reversed((epsilon, *_OPTIONS)):
-        command = option(command)
-    return command
-
-
 def read_options(given: dict[str, Any]) -> Options:
     """Return the choices that a command was given.
 
@@ -208,29 +200,14 @@ def read_options(given: dict[str, Any]) -> Options:
     _refuse_misplaced(given)
     from pmw.public.contract import Options
 
-    # With --test query a plan has an accuracy, and a session none.
-    promised = given["accuracy"] is not None and given["records"] is not None and given["test"] == "marginal"
+    names = {field.name for field in fields(Options) if field.name != "seed"} & given.keys()
+    if given["accuracy"] is None or given["records"] is None or given["test"] != "marginal":
+        names -= {"accuracy", "records"}  # with --test query a plan has an accuracy, and a session none
     with wrong_values():
         return Options(
             neighboring_relation=given["neighbors"],
-            records_per_person=given["records_per_person"],
-            update=given["update"],
-            opening=given["opening"],
-            update_limit=given["update_limit"],
-            threshold=given["threshold"],
-            learning_rate=given["learning_rate"],
-            sparse_vector=given["sparse_vector"],
-            sides=given["sides"],
-            composition=given["composition"],
             expected_queries=given["queries"],
-            confidence=given["confidence"],
-            test=given["test"],
-            model=given["model"],
-            max_cells=given["max_cells"],
-            simultaneous=given["simultaneous"],
-            person_column=given["person_column"],
-            accuracy=given["accuracy"] if promised else None,
-            records=given["records"] if promised else None,
+            **{name: given[name] for name in names},
         )
 
 

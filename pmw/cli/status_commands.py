@@ -157,8 +157,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
     covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
     older copy and a rewritten history, and brings FILE up to date where everything holds.
     """
-    from pmw.cli.screen import Progress
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import Progress, json_line, say
     from pmw.session.maintenance import verify_session
 
     if anchor is not None:
@@ -212,7 +211,7 @@ def report(session: Path, output: Path, force: bool) -> None:
 
 def ledger_text(ledger: Ledger) -> str:
     """Return a ledger as a table, a line for each charge, and its total; long labels are cut short."""
-    from pmw.cli.screen import terminal_width
+    from pmw.cli.texts import terminal_width
     from pmw.display.texts import text_table
     from pmw.public.ledger import ledger_cells
 

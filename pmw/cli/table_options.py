@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import typed, wrong_values
+from pmw.cli.usage import together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.data import CsvDialect, MemoryLimit, Place, TableFile
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
     from queries.domain import Domain
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?|)b", re.IGNORECASE)
 _LEAST = 10**6  # bytes
 _MOST = 10**15
 _NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
 _NOT_IN_A_NAME = re.compile(r"[^\w. -]")
 _WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
-_DIALECT_OPTIONS = (
+dialect_options = together(
     click.option(
         "--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields, or 'tab'."
     ),
@@ -54,7 +52,7 @@ _DIALECT_OPTIONS = (
     ),
     click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
 )
-PERSON_OPTIONS = (
+person_options = together(
     click.option(
         "--records-per-person",
         type=int,
@@ -91,7 +89,7 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return size
 
 
-_MEMORY_OPTIONS = (
+memory_options = together(
     click.option(
         "--memory",
         callback=_size,
@@ -108,21 +106,18 @@ _MEMORY_OPTIONS = (
 )
 
 
-def memory_options(function: _Command) -> _Command:
-    """Add the options that limit the memory of a command, and of its session."""
-    for option in reversed(_MEMORY_OPTIONS):
-        function = option(function)
-    return function
-
-
-def inside_option(function: _Command) -> _Command:
-    """Add the option that leaves a database's records there."""
-    return click.option(
-        "--inside",
-        is_flag=True,
-        help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
-        "double precision, booleans and declared texts, without persons.",
-    )(function)
+inside_option = click.option(
+    "--inside",
+    is_flag=True,
+    help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
+    "double precision, booleans and declared texts, without persons.",
+)
+public_option = click.option(  # by which a custodian declares the table in --data public
+    "--data-is-public",
+    is_flag=True,
+    help="Say, without being asked, that --data may be the very table that domains were read off; required "
+    "for that without a terminal.",
+)
 
 
 def memory_given(given: dict[str, Any]) -> MemoryLimit | None:
@@ -151,7 +146,7 @@ class _TableName(click.Path):
         return super().convert(value, parameter, context)
 
 
-_TABLE_OPTIONS = (
+table_options = together(
     click.option(
         "--data",
         required=True,
@@ -175,15 +170,13 @@ class _Schema(click.Option):
             raise click.MissingParameter(_draft_hint(ctx), ctx, self) from None
 
 
-def schema_option(function: _Command) -> _Command:
-    """Add the option that names the schema of a command's table."""
-    return click.option(
-        "--schema",
-        cls=_Schema,
-        required=True,
-        type=click.Path(path_type=Path),
-        help="Its schema, a TOML file.",
-    )(function)
+schema_option = click.option(
+    "--schema",
+    cls=_Schema,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Its schema, a TOML file.",
+)
 
 
 def _draft_hint(context: click.Context) -> str:
@@ -225,13 +218,6 @@ def _typed_again(context: click.Context) -> Iterator[str]:
                 yield parameter.opts[0] if one is True else f"{parameter.opts[0]} {shlex.quote(str(one))}"
 
 
-def table_options(function: _Command) -> _Command:
-    """Add the options that say where a command's table is."""
-    for option in reversed(_TABLE_OPTIONS):
-        function = option(function)
-    return function
-
-
 def place_given(given: dict[str, Any], data: Path | str) -> Place:
     """Return where the options say that the table is.
 
@@ -258,13 +244,6 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
         return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
 
 
-def dialect_options(function: _Command) -> _Command:
-    """Add the options of a dialect to a command."""
-    for option in reversed(_DIALECT_OPTIONS):
-        function = option(function)
-    return function
-
-
 def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     """Return the dialect that the options name.
 
@@ -275,11 +254,10 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     Raises:
         UsageError: the dialect cannot be, or the file is no CSV file.
     """
-    from pmw.data import CsvDialect
-    from pmw.data.files import is_parquet
+    from pmw.data import CsvDialect, TableFile
 
     named = typed(*_NAMES)
-    if named and is_parquet(table):
+    if named and TableFile(table).is_parquet:
         verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
         raise click.UsageError(
             f"{' and '.join(named)} {verb} how a CSV file is written, and {table} is Parquet; "
@@ -298,24 +276,9 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
 
-def dialect_given(given: dict[str, Any], table: Path) -> CsvDialect | None:
-    """Return the dialect that the options name, or None where none of them was typed.
-
-    Args:
-        given: the options.
-        table: the file that they tell of.
-
-    Raises:
-        UsageError: the dialect cannot be, or the file is no CSV file.
-    """
-    return dialect_of(given, table) if typed(*_NAMES) else None
-
-
-def person_options(command: _Command) -> _Command:
-    """Add the options that tell whose records are bounded to a command."""
-    for option in reversed(PERSON_OPTIONS):
-        command = option(command)
-    return command
+def dialect_typed() -> bool:
+    """Tell whether one of the options of a dialect was typed."""
+    return bool(typed(*_NAMES))
 
 
 def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
@@ -340,16 +303,6 @@ def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
     with wrong_values():
         options = Options(person_column=given["person_column"], records_per_person=records)
     return agreed(domain, options)[0]
-
-
-def public_option(command: _Command) -> _Command:
-    """Add the option by which a custodian declares the table in --data public to a command."""
-    return click.option(
-        "--data-is-public",
-        is_flag=True,
-        help="Say, without being asked, that --data may be the very table that domains were read off; "
-        "required for that without a terminal.",
-    )(command)
 
 
 def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> PublicTable:

@@ -1,4 +1,7 @@
-"""What commands print: public state in words."""
+"""What commands print: public state in words, on a screen, and a line of progress on standard error.
+
+What is piped has no screen, no limit and no progress.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import json
 import math
 import re
 import shlex
+import shutil
 import statistics
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pmw.cli.screen import terminal_width
-from pmw.display.texts import counted
+from pmw.display.texts import counted, number
 from pmw.model import NoiseDistribution, noise_variance
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.contract import Opening, contract_words, guarantee
@@ -33,6 +38,8 @@ _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
 
+_EVERY = 0.2  # seconds between two updates of the progress
+
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
     Source.MEASURED: "the model was wrong here, so counts were measured",
@@ -45,6 +52,72 @@ _SOURCES = {
 def say(text: str) -> None:
     """Print data to standard output."""
     click.echo(text)
+
+
+def terminal_width() -> int | None:
+    """Return the characters of a line of the terminal; None where standard output is none."""
+    return max(1, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def show(text: str) -> None:
+    """Print data to standard output, through a pager where a terminal cannot show it at once."""
+    width = terminal_width()
+    if width is None:
+        click.echo(text)
+        return
+    lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
+    if lines < shutil.get_terminal_size().lines:
+        click.echo(text)
+    else:
+        click.echo_via_pager(text + "\n")
+
+
+class Progress:
+    """Counts what was done, on one line that is rewritten in place.
+
+    It shows how many questions were answered, or models fitted, and public state, nothing else. The time
+    that is left is a guess from the pace so far, which whoever waits sees anyway.
+
+    Args:
+        verb: what becomes of each.
+        total: how many there are; None where nobody knows.
+    """
+
+    def __init__(self, verb: str, total: int | None = None) -> None:
+        self._verb = verb
+        self._total = total
+        self._began = time.monotonic()
+        self._count = 0
+        self._shown = 0.0
+        self._active = sys.stderr.isatty()
+
+    def expect(self, total: int) -> None:
+        """Tell how many there are, once it is known."""
+        self._total = total
+
+    def add(self, count: int, note: str = "") -> None:
+        """Count more, and show it now and then."""
+        self._count += count
+        now = time.monotonic()
+        if self._active and now - self._shown > _EVERY:
+            self._shown = now
+            done = f"{self._count:,}" if self._total is None else f"{self._count:,} of {self._total:,}"
+            parts = [f"{done} {self._verb}", self._left(now - self._began), note]
+            sys.stderr.write(f"\r\x1b[K{'; '.join(part for part in parts if part)}")
+            sys.stderr.flush()
+
+    def _left(self, seconds: float) -> str:
+        """Return how long the rest takes at the pace so far, in words."""
+        if self._total is None or not self._count:
+            return ""
+        left = round(seconds / self._count * max(0, self._total - self._count))
+        return f"about {left // 60}:{left % 60:02} min left" if left >= 60 else f"about {left} s left"
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._active and self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def json_line(form: Any) -> str:
@@ -111,9 +184,9 @@ def _tests_text(plan: TestPlan) -> str:
     per_cell = marginals.threshold(1, 2**62) - marginals.margin
     text = (
         "A marginal is measured where its distance from the model exceeds "
-        f"{counted(rounded(per_cell / UNITS), 'record')} per cell and {marginals.margin / UNITS:,.0f} more "
+        f"{counted(number(per_cell / UNITS), 'record')} per cell and {marginals.margin / UNITS:,.0f} more "
         f"(at first more than that), up to {counted(marginals.update_limit, 'marginal')}, each cell with "
-        f"standard deviation {rounded(_deviation(marginals.noise))}."
+        f"standard deviation {number(_deviation(marginals.noise))}."
     )
     return (
         f"{text} Questions whose marginals are too large to test are tested one by one; {measuring}"
@@ -140,7 +213,7 @@ def answer_text(answer: Answer) -> str:
 def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
     """Return the price of a marginal on request and its error bar, in words."""
     what = f"{', '.join(quote.scope)} ({counted(cell_count(quote.cells), 'cell')})"
-    bar = f"± {rounded(quote.half_width)} records at {confidence:.0%} confidence"
+    bar = f"± {number(quote.half_width)} records at {confidence:.0%} confidence"
     if measured:
         return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
     room = "" if quote.affordable else "; so much is not left"
@@ -196,9 +269,9 @@ def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
     if not pairs:
         return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
     old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
-    was = "there was none" if math.isinf(old) else f"it was ± {rounded(old)}"
+    was = "there was none" if math.isinf(old) else f"it was ± {number(old)}"
     return (
-        f"Narrower bars: {len(pairs):,} of {_asked(len(before))}, ± {rounded(new)} records where {was} "
+        f"Narrower bars: {len(pairs):,} of {_asked(len(before))}, ± {number(new)} records where {was} "
         "(medians). Ask again for the better answers."
     )
 
@@ -241,11 +314,6 @@ def _deviation(noise: NoiseDistribution) -> float:
     return math.sqrt(noise_variance(noise))
 
 
-def rounded(value: float) -> str:
-    """Return a number of records: whole from 10 on, else two digits; never with an exponent of ten."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
 def asking(path: Path, domain: Domain) -> str:
     """Return a command that a newcomer can paste into a shell: a question that whole cells answer."""
     where = example_where(domain)
@@ -264,7 +332,7 @@ def _example_condition(attribute: Attribute) -> str | None:
     if len(name) > _LONGEST_EXAMPLE:
         return None
     if isinstance(attribute, CategoricalAttribute):
-        texts = (_value_text(value) for value in attribute.values)
+        texts = (value_text(value) for value in attribute.values)
         shown = next((text for text in texts if text.isprintable() and len(text) <= _LONGEST_EXAMPLE), None)
         return None if shown is None else f"{name} = {shown}"
     if isinstance(attribute, IntegerAttribute):
@@ -275,7 +343,8 @@ def _example_condition(attribute: Attribute) -> str | None:
     return f"{name} < {attribute.literal(attribute.boundaries[1])}"
 
 
-def _value_text(value: CategoricalValue) -> str:
+def value_text(value: CategoricalValue) -> str:
+    """Return a declared value as a condition writes it."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
 
 

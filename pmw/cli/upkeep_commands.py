@@ -10,8 +10,8 @@ import click
 
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
 from pmw.cli.table_options import (
-    dialect_given,
     dialect_options,
+    dialect_typed,
     inside_option,
     memory_given,
     memory_options,
@@ -98,8 +98,8 @@ def move(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     from pmw.session.table import move_session
 
     database = given["table"] is not None or given["inside"]
-    as_before = isinstance(data, Path) and not database and dialect_given(given, data) is None
-    place = data if isinstance(data, Path) and as_before else place_given(given, data)
+    as_before = isinstance(data, Path) and not database and not dialect_typed()
+    place = data if as_before else place_given(given, data)
     memory = memory_given(given)
     patiently(lambda seconds: move_session(session, place, memory=memory, wait=seconds), session, wait)
     say(f"{session} reads its table from {place} from now on; nothing was spent.")

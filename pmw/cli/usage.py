@@ -7,10 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Return what gives a command several options, in this order."""
+
+    def given(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given
 
 
 @contextlib.contextmanager
@@ -38,7 +51,8 @@ def read_budget(given: dict[str, Any]) -> None:
     from pmw.privacy.filter import open_filter
 
     with wrong_values():
-        budget = Budget.of(given["epsilon"], given["delta"])
+        epsilon = given["epsilon"]
+        budget = Budget.of("1" if epsilon is None else epsilon, given["delta"])  # where --accuracy chooses it
         if given.get("composition") is not None:
             open_filter(budget, Composition(given["composition"]))
 

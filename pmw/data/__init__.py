@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pmw.data.csv_file import CsvDialect
-from pmw.data.files import read_file
+from pmw.data.files import TableFile
 from pmw.data.memory import MemorySource
 from pmw.data.scratch import MemoryLimit
 from pmw.data.source import CountSource
@@ -11,7 +11,6 @@ from pmw.data.tables import (
     DatabaseTable,
     Place,
     Table,
-    TableFile,
     as_place,
     as_source,
     place_of,
@@ -28,7 +27,6 @@ __all__ = [
     "MemorySource",
     "Place",
     "place_of",
-    "read_file",
     "require_table",
     "Table",
     "TableFile",

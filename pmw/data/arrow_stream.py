@@ -16,10 +16,18 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pmw.data.engine_columns import is_readable, quoted_column, read_frames, require_ids
+from pmw.data.engine_columns import (
+    column_kinds,
+    engine,
+    is_readable,
+    quoted_column,
+    read_frames,
+    require_ids,
+)
+from pmw.data.refusals import column_refusal, quietly, require_one_column
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.plain_values import type_name
@@ -69,11 +77,10 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
 
     Privacy: true records; they stay in this room.
     """
-    import duckdb  # late: only needed where tables are read
-
     what = f"the table of type {type_name(table)}"
-    chosen, texts = _guarded(what, lambda: _chosen(table, domain))
-    fields = _guarded(what, lambda: _fields(chosen))
+    failed = f"{what} could not be read"
+    chosen, texts = quietly(failed, lambda: _chosen(table, domain))
+    fields = quietly(failed, lambda: _fields(chosen))
     checked = type_name(table).partition(".")[0].lstrip("_") in _CHECKED
     for name in domain.columns:
         form = _require_readable(what, name, fields)
@@ -82,32 +89,16 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
                 f"{what}: column {name!r} holds texts that its library may not have checked; give a table of "
                 "pyarrow, Polars or pandas instead"
             )
-    try:
-        with duckdb.connect(":memory:") as connection:
-            connection.execute("SET enable_progress_bar = false")  # it is written to the output
-            connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
-            connection.register("records", _Registered(chosen))
-            names = ", ".join(_decoded(name, texts) for name in domain.columns)
-            source = f"(SELECT {names} FROM records)"  # noqa: S608 - quoted
-            described = connection.execute(f"DESCRIBE {source[1:-1]}").fetchall()
-            kinds = {str(row[0]): str(row[1]) for row in described}
-            for name, kind in kinds.items():
-                if not is_readable(kind):
-                    raise _refusal(what, name, kind)
-            require_ids(what, domain, kinds)
-            yield from read_frames(connection, domain, kinds, source)
-    except (duckdb.Error, UnicodeDecodeError):
-        # The engine's own text may quote a record.
-        raise DataError(f"{what} could not be read") from None
-
-
-def _guarded(what: str, read: Callable[[], Any]) -> Any:
-    """Return what another library gives; its own errors, of whatever kind, may quote a record."""
-    try:
-        return read()
-    except Exception:  # noqa: BLE001 - another library raises what it likes
-        failed = DataError(f"{what} could not be read")
-    raise failed
+    with engine(failed) as connection:
+        connection.register("records", _Registered(chosen))
+        names = ", ".join(_decoded(name, texts) for name in domain.columns)
+        source = f"(SELECT {names} FROM records)"  # noqa: S608 - quoted
+        kinds = column_kinds(connection, source)
+        for name, kind in kinds.items():
+            if not is_readable(kind):
+                raise _refusal(what, name, kind)
+        require_ids(what, domain, kinds)
+        yield from read_frames(connection, domain, kinds, source)
 
 
 # --- columns ---------------------------------------------------------------------------------------------
@@ -168,21 +159,16 @@ def _decoded(name: str, texts: frozenset[str]) -> str:
 
 def _require_readable(what: str, name: str, fields: list[tuple[str, str]]) -> str:
     """Return the format of a column, where values of it are read."""
-    formats = [form for other, form in fields if other == name]
-    if len(formats) != 1:
-        came = "it twice" if formats else "no such column"
-        raise DataError(f"{what}: expected one column {name!r}, got {came}")
-    if not _READ.fullmatch(formats[0]):
-        named = (words for start, words in _NAMES.items() if formats[0].startswith(start))
+    require_one_column(what, name, [other for other, _ in fields])
+    form = dict(fields)[name]
+    if not _READ.fullmatch(form):
+        named = (words for start, words in _NAMES.items() if form.startswith(start))
         raise _refusal(what, name, next(named, "another kind"))
-    return formats[0]
+    return form
 
 
 def _refusal(what: str, name: str, came: str) -> DataError:
-    return DataError(
-        f"{what}: expected plain values in column {name!r}, got {came}; turn them into text, numbers, or "
-        "times in microseconds"
-    )
+    return column_refusal(what, name, came, "turn them into text, numbers, or times in microseconds")
 
 
 # --- the stream ------------------------------------------------------------------------------------------

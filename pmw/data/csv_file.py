@@ -24,12 +24,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from pmw.data.memory import TablePart
 from pmw.errors import DataError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
@@ -104,19 +102,6 @@ def _is_bytewise(encoding: str) -> bool:
     return all(len(single) == 1 for single in singles) and all(
         bytes([byte, 0x41]).decode(encoding, "replace") == single + "A" for byte, single in enumerate(singles)
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TablePart:
-    """Some records of a file, in its order.
-
-    Args:
-        frame: the records, declared columns only.
-        malformed: numbers of the lines that could not be read, the first line of the file being 1.
-    """
-
-    frame: pd.DataFrame
-    malformed: tuple[int, ...] = ()
 
 
 def csv_header(file: Path, dialect: CsvDialect) -> list[str]:

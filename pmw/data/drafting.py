@@ -26,8 +26,8 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from pmw.data.csv_file import bytes_of, swapped_decimal
-from pmw.data.files import column_names, table_parts
-from pmw.data.tables import Place, TableFile, names_in, types_in
+from pmw.data.files import TableFile
+from pmw.data.tables import Place
 from pmw.errors import DataError
 from queries.calendar import DAY, day_starts, read_seconds
 from queries.dates import DateAttribute, DatetimeAttribute
@@ -182,13 +182,13 @@ def public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tupl
     Raises:
         DataError: the table is absent or unreadable, or has none of the names.
     """
-    columns = column_names(public.path, public.dialect)
+    columns = public.names()
     names = [name for name in wanted if columns.count(name) == 1]
     if not names:
         raise DataError(f"{public.path}: expected a column of the table, got none of that name")
     texts = Domain(tuple(CategoricalAttribute(name, ("a",)) for name in names))
     seen: dict[str, Counter[Plain]] = {name: Counter() for name in names}
-    for part in table_parts(public.path, texts, public.dialect):
+    for part in public.parts(texts):
         for name in names:
             for value, count in part.frame[name].value_counts(dropna=False).items():
                 seen[name][plain_value(value)] += count
@@ -347,7 +347,7 @@ def draft_schema(table: Place, public: PublicTable | None = None) -> str:
 
     Privacy: no value of ``table`` is read. Of ``public`` every value is, outside the guarantee.
     """
-    names, kinds = names_in(table), types_in(table)
+    names, kinds = table.names(), table.kinds()
     for place, name in enumerate(names, start=1):
         if names.index(name) != place - 1:  # not quoted: without a header it is a value
             first = names.index(name) + 1

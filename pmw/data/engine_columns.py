@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pmw.errors import DataError
@@ -37,6 +38,46 @@ _TEXTUAL = (
     "BOOLEAN", "UBIGINT", "HUGEINT", "UHUGEINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL",
     "TIMESTAMP_NS", '"NULL"',
 )  # fmt: skip
+
+
+@contextmanager
+def engine(told: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield an engine of our own, which reads what others hold.
+
+    Args:
+        told: what is said where it fails; its own text may quote a record.
+
+    Raises:
+        DataError: it fails.
+    """
+    import duckdb  # late: only needed where tables are read
+
+    try:
+        with duckdb.connect(":memory:") as connection:
+            silence(connection)
+            yield connection
+    except (duckdb.Error, UnicodeDecodeError):  # the latter where the engine's text quotes such bytes
+        raise DataError(told) from None
+
+
+def silence(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have an engine write nothing to the output, and times as on any machine."""
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")
+
+
+def column_kinds(
+    connection: duckdb.DuckDBPyConnection, source: str, parameters: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Return the type of each column by its name, in the engine's words.
+
+    Args:
+        connection: to the engine.
+        source: what stands behind FROM.
+        parameters: the values that it names.
+    """
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source}", parameters or {})  # noqa: S608 - quoted
+    return {str(row[0]): str(row[1]) for row in described.fetchall()}
 
 
 def is_readable(kind: str) -> bool:

@@ -1,4 +1,7 @@
-"""Tables that their database counts: cells are made and counted there, and only grouped counts leave it.
+"""Tables of a database that speaks SQL: read there in one query, or counted there.
+
+DuckDB and Postgres differ in how they are reached, how types are called and how records come. Where a table
+is counted, cells are made in the database too, and only grouped counts leave it.
 
 All counts of a process are of one snapshot: one transaction is held open, read-only and repeatable. Where it
 is lost, a count fails, and the table is compared again when the session is resumed.
@@ -17,18 +20,22 @@ Source: ``queries.values`` has the rules; the documentation of DuckDB and of Pos
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.engine_columns import quoted_column
+from pmw.data.engine_columns import quoted_column, require_ids
+from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
 from pmw.data.source import Bins, CountSource
 from pmw.errors import DataError
 from queries.domain import Attribute, CategoricalAttribute, Domain
@@ -36,10 +43,14 @@ from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.schema import format_schema
 from queries.values import DROPPED, encode_value
 
-_Rows: TypeAlias = list[tuple[Any, ...]]
+if TYPE_CHECKING:
+    import pandas as pd
+
 _MOST_COMPARED = 1000  # edges, or values, of one attribute
-_SIZE = re.compile(r"\([0-9,-]+\)")
 _WHOLE_TEXT = re.compile(r"0|-?[1-9][0-9]{0,17}")  # fits into 64 bits
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+SIZE = re.compile(r"\([0-9,-]+\)")  # behind the name of a type
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,50 +61,139 @@ class SqlWords:
         whole: types of whole numbers of at most 64 bits.
         floating: types of floating-point numbers.
         textual: types of texts, beside enumerations.
-        double: the type of floating-point numbers of 64 bits.
         divide: the division of whole numbers.
         text_is: the condition that a column's text is a given one, byte by byte.
-        is_empty: the condition that a column's text is the empty one.
-        chosen: the item of a list of whole numbers at a place from 0.
     """
 
     whole: tuple[str, ...]
     floating: tuple[str, ...]
     textual: tuple[str, ...]
-    double: str
     divide: str
     text_is: Callable[[str, str], str]
-    chosen: Callable[[Sequence[int], str], str]
 
 
-def _postgres_text(column: str, text: str) -> str:
-    return f"({column}::text COLLATE \"C\") = '{text.replace(chr(39), chr(39) * 2)}'"
+class SqlTable(abc.ABC):
+    """A table, or a view, of a database.
+
+    Args:
+        place: where the database is, for messages.
+        names: of the table, with that of its schema.
+    """
+
+    words: ClassVar[SqlWords]
+
+    def __init__(self, place: str, names: Sequence[str]) -> None:
+        self.place, self.name = place, ".".join(names)
+        self.quoted = ".".join(map(quoted_column, names))
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.place}"
+
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each column by its name, in the words of the database.
+
+        Raises:
+            DataError: the database or the table is absent or unreadable.
+        """
+        with self.translated(), self.connect() as connection:
+            return self.kinds_by(connection)
+
+    def frames(self, domain: Domain) -> Iterator[pd.DataFrame]:
+        """Yield the records part by part, declared columns only, all of one snapshot.
+
+        Raises:
+            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
+                refused.
+
+        Privacy: true records; they stay in this room.
+        """
+        with self.translated(), self.connect() as connection:
+            kinds = self.kinds_by(connection)
+            for name in domain.columns:
+                require_one_column(str(self), name, list(kinds))
+                refused = self.refused(kinds[name])
+                if refused is not None:
+                    raise column_refusal(str(self), name, f"a column of type {refused}", MAKE_A_VIEW)
+            require_ids(str(self), domain, kinds)
+            yield from self.frames_by(connection, domain, kinds)
+
+    @abc.abstractmethod
+    def translated(self) -> AbstractContextManager[None]:
+        """Turn errors of the database into one that shows nothing of a record."""
+
+    @abc.abstractmethod
+    def connect(self) -> Any:
+        """Return a connection that can write nothing, sees one snapshot, and reads values as on any machine.
+
+        Raises:
+            DataError: there is no database.
+        """
+
+    @abc.abstractmethod
+    def kinds_by(self, connection: Any) -> dict[str, str]:
+        """Return the type of each column by its name.
+
+        Raises:
+            DataError: there is no such table.
+        """
+
+    @abc.abstractmethod
+    def frames_by(self, connection: Any, domain: Domain, kinds: Mapping[str, str]) -> Iterator[pd.DataFrame]:
+        """Yield the records of a table whose columns were found readable."""
+
+    @abc.abstractmethod
+    def refused(self, kind: str) -> str | None:
+        """Return how a type is called whose values reading may fail at; None for one that is read."""
+
+    def _absent(self) -> DataError:
+        return DataError(f"expected a table or view {self.name!r} in {self.place}, got none")
 
 
-def _duckdb_text(column: str, text: str) -> str:
-    # Of bytes: a column may be declared to compare its texts without regard to case.
-    written = "".join(f"\\x{byte:02X}" for byte in text.encode())
-    return f"encode({column}::VARCHAR) = '{written}'::BLOB"
+class Snapshot:
+    """One snapshot of a table, held open until nothing needs it.
+
+    Args:
+        table: what is looked at.
+
+    Raises:
+        DataError: the database or the table is absent or unreadable.
+    """
+
+    def __init__(self, table: SqlTable) -> None:
+        self.table = table
+        with table.translated():
+            self._connection = table.connect()
+        weakref.finalize(self, self._connection.close)
+        try:
+            with table.translated():
+                self.kinds = table.kinds_by(self._connection)
+        except DataError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+
+    def rows(self, statement: str) -> Rows:
+        """Return the rows of a statement.
+
+        Raises:
+            DataError: the engine fails, or was restarted.
+        """
+        try:
+            return detached(lambda: self._rows(statement))
+        except DataError:
+            self.close()  # what was of one snapshot is not any more
+            raise
+
+    def _rows(self, statement: str) -> Rows:
+        with self.table.translated():
+            found: Rows = self._connection.execute(statement).fetchall()
+            return found
 
 
-POSTGRES = SqlWords(
-    ("smallint", "integer", "bigint"),
-    ("real", "double precision"),
-    ("text", "character varying", "character", "name", "enum"),
-    "double precision",
-    "/",
-    _postgres_text,
-    lambda numbers, place: f"(ARRAY[{', '.join(map(str, numbers))}]::bigint[])[({place}) + 1]",
-)
-DUCKDB = SqlWords(
-    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
-    ("FLOAT", "DOUBLE"),
-    ("VARCHAR", "ENUM"),
-    "DOUBLE",
-    "//",
-    _duckdb_text,
-    lambda numbers, place: f"([{', '.join(map(str, numbers))}]::BIGINT[])[({place}) + 1]",
-)
+# --- cells ------------------------------------------------------------------------------------------------
 
 
 def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, what: str) -> list[str]:
@@ -112,9 +212,8 @@ def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, 
         raise DataError(f"{what}: people are bounded where the table is read; leave --inside out")
     found = []
     for attribute in domain:
-        if attribute.name not in kinds:
-            raise DataError(f"{what}: expected a column {attribute.name!r}, got no such column")
-        expression = _expression(attribute, _SIZE.sub("", kinds[attribute.name]), words)
+        require_one_column(what, attribute.name, list(kinds))
+        expression = _expression(attribute, SIZE.sub("", kinds[attribute.name]), words)
         if expression is None:
             kind = kinds[attribute.name].partition("(")[0]
             raise DataError(
@@ -154,26 +253,26 @@ def _of_whole(attribute: IntegerAttribute | NumericAttribute, column: str, words
     cell = (
         _integer_cell(attribute, number, words)
         if isinstance(attribute, IntegerAttribute)
-        else _numeric_cell(attribute, f"CAST({column} AS {words.double})", words)
+        else _numeric_cell(attribute, f"CAST({column} AS double precision)")
     )
     return None if cell is None else f"CASE WHEN {column} IS NULL THEN {_missing(attribute)} ELSE {cell} END"
 
 
 def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
-    number = f"CAST({column} AS {words.double})"
+    number = f"CAST({column} AS double precision)"
     if isinstance(attribute, IntegerAttribute):
-        low, high = (_double(end, words) for end in (attribute.minimum, attribute.maximum))
+        low, high = (_double(end) for end in (attribute.minimum, attribute.maximum))
         whole = f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"
         cell: str | None = _integer_cell(attribute, whole, words)
     else:
-        cell = _numeric_cell(attribute, number, words)
+        cell = _numeric_cell(attribute, number)
     if cell is None:
         return None
-    undeclared = f"{number} IN ({_text_double('Infinity', words)}, {_text_double('-Infinity', words)})"
+    undeclared = f"{number} IN ({_text_double('Infinity')}, {_text_double('-Infinity')})"
     if attribute.is_whole:
         undeclared += f" OR {number} <> floor({number})"
     return (
-        f"CASE WHEN {column} IS NULL OR {number} = {_text_double('NaN', words)} THEN {_missing(attribute)} "
+        f"CASE WHEN {column} IS NULL OR {number} = {_text_double('NaN')} THEN {_missing(attribute)} "
         f"WHEN {undeclared} THEN {_other(attribute)} ELSE {cell} END"
     )
 
@@ -185,17 +284,17 @@ def _integer_cell(attribute: IntegerAttribute, number: str, words: SqlWords) -> 
     return f"CAST(({clipped} - {low}) {words.divide} {attribute.width} AS bigint)"
 
 
-def _numeric_cell(attribute: NumericAttribute, number: str, words: SqlWords) -> str | None:
+def _numeric_cell(attribute: NumericAttribute, number: str) -> str | None:
     if len(attribute.edges) + len(attribute.atoms) > _MOST_COMPARED:
         return None
-    low, high = (_double(end, words) for end in (attribute.edges[0], attribute.edges[-1]))
+    low, high = (_double(end) for end in (attribute.edges[0], attribute.edges[-1]))
     clipped = f"LEAST(GREATEST({number}, {low}), {high})"
     cases = [
-        f"WHEN {clipped} = {_double(atom, words)} THEN {attribute.base_size + place}"
+        f"WHEN {clipped} = {_double(atom)} THEN {attribute.base_size + place}"
         for place, atom in enumerate(attribute.atoms)
     ]
     inner = list(enumerate(attribute.edges))[1:-1]
-    cases += [f"WHEN {clipped} >= {_double(edge, words)} THEN {place}" for place, edge in reversed(inner)]
+    cases += [f"WHEN {clipped} >= {_double(edge)} THEN {place}" for place, edge in reversed(inner)]
     return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
 
 
@@ -238,32 +337,16 @@ def _other(attribute: Attribute) -> int:
     return DROPPED if attribute.other_code is None else attribute.other_code
 
 
-def _double(number: float, words: SqlWords) -> str:
-    """Return a number as the engine reads it exactly: a literal of its own would be a decimal."""
-    return _text_double(repr(float(number)), words)
+def _double(number: float) -> str:
+    """Return a number as an engine reads it exactly: a literal of its own would be a decimal."""
+    return _text_double(repr(float(number)))
 
 
-def _text_double(text: str, words: SqlWords) -> str:
-    return f"CAST('{text}' AS {words.double})"
+def _text_double(text: str) -> str:
+    return f"CAST('{text}' AS double precision)"
 
 
-class Snapshot(Protocol):
-    """One snapshot of a table in an engine."""
-
-    @property
-    def words(self) -> SqlWords:
-        """How the engine writes expressions."""
-
-    @property
-    def table(self) -> str:
-        """What stands behind FROM."""
-
-    def rows(self, statement: str) -> _Rows:
-        """Return the rows of a statement.
-
-        Raises:
-            DataError: the engine fails, or was restarted.
-        """
+# --- counts -----------------------------------------------------------------------------------------------
 
 
 class EngineSource(CountSource):
@@ -292,8 +375,27 @@ class EngineSource(CountSource):
         domain: Domain,
         binned: tuple[Domain, Bins] | None = None,
     ) -> None:
-        super().__init__(domain, binned)
+        super().__init__(domain, binned=binned)
         self._snapshot, self._cells = snapshot, tuple(cells)
+
+    @classmethod
+    def of(cls, table: SqlTable, domain: Domain) -> EngineSource:
+        """Return the source of a table as it is now.
+
+        Raises:
+            DataError: the table is absent or unreadable, or its cells cannot be made in the database exactly.
+        """
+        return detached(lambda: cls._of(table, domain))
+
+    @classmethod
+    def _of(cls, table: SqlTable, domain: Domain) -> EngineSource:
+        snapshot = Snapshot(table)
+        try:
+            cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
+        except DataError:
+            snapshot.close()
+            raise
+        return cls(snapshot, cells, domain)
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
@@ -321,7 +423,7 @@ class EngineSource(CountSource):
         """Return the records that are not dropped, as a table of cells c0, c1, ..."""
         made = ", ".join(f"CAST({cell} AS bigint) AS c{place}" for place, cell in enumerate(self._cells))
         kept = " AND ".join(f"c{place} >= 0" for place in range(len(self._cells)))
-        return f"(SELECT * FROM (SELECT {made} FROM {self._snapshot.table}) AS made WHERE {kept})"  # noqa: S608
+        return f"(SELECT * FROM (SELECT {made} FROM {self._snapshot.table.quoted}) AS made WHERE {kept})"  # noqa: S608
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
         numbers = ", ".join(f"{self._number(scope)} AS n{place}" for place, scope in enumerate(scopes))
@@ -341,7 +443,9 @@ class EngineSource(CountSource):
         """Return the expression for the number of a record's cell; it is made of whole numbers of ours."""
         terms = ["CAST(0 AS bigint)"]
         for place, bin_, stride in self._strides(scope):
-            cell = f"c{place}" if bin_ is None else self._snapshot.words.chosen(bin_.tolist(), f"c{place}")
+            cell = f"c{place}"
+            if bin_ is not None:
+                cell = f"(ARRAY[{', '.join(map(str, bin_.tolist()))}]::bigint[])[{cell} + 1]"
             terms.append(f"{cell} * {stride}")
         return " + ".join(terms)
 

@@ -1,4 +1,4 @@
-"""Files: CSV and Parquet tables into cell numbers.
+"""Files: CSV and Parquet tables, each with how it is written.
 
 A folder, or a pattern such as ``data/*.parquet``, is the table of all Parquet files there, in the order of
 their names. Whether reading succeeds, and what is said when it fails, depends on the file's presence, its
@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import glob
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from pmw.data.csv_file import CsvDialect, TablePart, csv_header, csv_parts
-from pmw.data.intake import Intake
-from pmw.data.memory import MemorySource
+from pmw.data.csv_file import CsvDialect, csv_header, csv_parts
+from pmw.data.memory import MemorySource, TablePart
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
-from pmw.data.scratch import MemoryLimit
+from pmw.data.scratch import MemoryLimit, is_path_name, require_limit
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.plain_values import type_name
 
 _PARQUET = (".parquet", ".pq")
 _PATTERN = "*?["
@@ -28,76 +29,154 @@ _TABLE_LOGS = ("_delta_log", ".hoodie", "metadata")  # say which of a folder's f
 _DELIMITERS = (",", ";", "\t", "|")  # that are tried for a hint
 
 
-def read_file(
-    path: str | Path,
-    domain: Domain,
-    dialect: CsvDialect | None = None,
-    key: bytes | None = None,
-    limit: MemoryLimit | None = None,
-) -> MemorySource:
-    """Return the source of a CSV or Parquet file (by its name: .parquet and .pq are Parquet).
-
-    A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
-    ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
-    persons are declared it has none, and is dropped.
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A CSV or Parquet file, or several Parquet files that are one table.
 
     Args:
-        path: the file; a CSV file may be compressed (.gz); of Parquet files also their folder or a pattern.
-        domain: the declared attributes, and persons; other columns are ignored.
+        path: where it is; a CSV file may be compressed (.gz); of Parquet files also their folder, or a
+            pattern such as ``data/*.parquet``.
         dialect: how a CSV file is written.
-        key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
-            declared.
-        limit: how much memory the records may take; None for the usual.
+        memory: how much memory its records may take; None for the usual.
 
     Raises:
-        DataError: the file is absent or unreadable, or lacks a declared column; or the records exceed the
-            limit, and the disk is full, or fails.
+        DataError: the path is no file name, the dialect or limit is none, or a Parquet file is given the
+            dialect of a CSV file.
     """
-    try:
-        intake = Intake(domain, key, limit)
-        for part in table_parts(path, domain, dialect):
-            intake.add(part.frame)
-            intake.add_malformed(len(part.malformed))
-        return MemorySource(*intake.finish())
-    except DataError as error:
-        refusal = DataError(str(error))
-    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
-    raise refusal
+
+    path: Path
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    memory: MemoryLimit | None = None
+
+    def __post_init__(self) -> None:
+        require_file_name(self.path)
+        object.__setattr__(self, "path", Path(self.path))
+        require_limit(self.memory)
+        if not issubclass(type(self.dialect), CsvDialect):
+            raise DataError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
+        if self.is_parquet:
+            for name, usual in asdict(CsvDialect()).items():
+                if getattr(self.dialect, name) != usual:
+                    raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Its name is that of a Parquet file, of a folder, or of a pattern of Parquet files."""
+        return self.path.suffix.lower() in _PARQUET or self.path.is_dir()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it is read from; its own name where there are none."""
+        with contextlib.suppress(DataError):
+            return _parquet_files(self.path)
+        return [self.path]
+
+    def names(self) -> list[str]:
+        """Return the names of its columns, in its order.
+
+        Raises:
+            DataError: the file is absent or unreadable, or its first line names no columns.
+        """
+        return list(self.kinds()) if self.is_parquet else csv_header(_readable(self.path), self.dialect)
+
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each column by its name, in the engine's words; none for a CSV file.
+
+        Raises:
+            DataError: the file is absent or unreadable.
+        """
+        return parquet_kinds(_parquet_files(self.path)[0]) if self.is_parquet else {}
+
+    def parts(self, domain: Domain) -> Iterator[TablePart]:
+        """Yield the records part by part, declared columns only, that of ids among them.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column.
+
+        Privacy: true records; they stay in this room.
+        """
+        self.require_columns(domain)
+        if self.is_parquet:
+            for file in _parquet_files(self.path):
+                yield from map(TablePart, parquet_parts(file, domain))
+        else:
+            numbers = [one.name for one in domain if isinstance(one, IntegerAttribute | NumericAttribute)]
+            yield from csv_parts(_readable(self.path), domain.columns, self.dialect, numbers)
+
+    def source(self, domain: Domain, key: bytes | None) -> MemorySource:
+        """Return its count source; see ``MemorySource.from_parts``.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column; or the records exceed the
+                limit, and the disk is full, or fails.
+        """
+        return MemorySource.from_parts(self.parts(domain), domain, key, self.memory)
+
+    def require_columns(self, domain: Domain) -> None:
+        """Refuse a file without the declared columns; its records are not read.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column.
+        """
+        # The columns that came are not listed: in a file without a header they are a person's record.
+        columns = self.names()
+        for name in domain.columns:
+            if columns.count(name) != 1:
+                came = "it twice" if name in columns else "no such column"
+                option = None if name in columns else self.delimiter_option(domain)
+                hint = "" if option is None else f"; with another delimiter it is there: {option}"
+                raise DataError(
+                    f"{self.path}: expected one column {name!r} in the first line, got {came}{hint}"
+                )
+        if self.is_parquet:
+            _require_same_types(_parquet_files(self.path), domain)
+
+    def delimiter_option(self, domain: Domain) -> str | None:
+        """Return the option of a command that names the delimiter of a CSV file, as a shell takes it.
+
+        It is one with which the first line names every declared column; None where there is none.
+        """
+        if self.is_parquet:
+            return None
+        for delimiter in _DELIMITERS:
+            if delimiter in (self.dialect.delimiter, self.dialect.quote):
+                continue
+            with contextlib.suppress(DataError):
+                columns = csv_header(_readable(self.path), replace(self.dialect, delimiter=delimiter))
+                if all(columns.count(name) == 1 for name in domain.columns):
+                    return "give --delimiter " + ("tab" if delimiter == "\t" else f"'{delimiter}'")
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON, with the absolute path."""
+        form = {"path": str(self.path.absolute()), "dialect": asdict(self.dialect)}
+        return form if self.memory is None else {**form, "memory": self.memory.to_dict()}
+
+    @classmethod
+    def from_dict(cls, form: dict[str, Any]) -> TableFile:
+        """Return the file of a form."""
+        dialect = form["dialect"]
+        texts = tuple(dialect["missing_texts"])
+        memory = MemoryLimit.from_dict(form["memory"]) if "memory" in form else None
+        return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}), memory)
 
 
-def table_parts(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> Iterator[TablePart]:
-    """Yield the records of a file part by part, declared columns only, that of ids among them.
+def require_file_name(path: object) -> None:
+    """Refuse a path that is none, and a table's text in place of its name.
 
     Raises:
-        DataError: the file is absent or unreadable, or lacks a declared column.
-
-    Privacy: true records; they stay in this room.
+        DataError: it is none; the message shows nothing of it.
     """
-    check_columns(path, domain, dialect)
-    if is_parquet(path):
-        for file in _parquet_files(path):
-            yield from (TablePart(frame) for frame in parquet_parts(file, domain))
-    else:
-        numbers = [one.name for one in domain if isinstance(one, IntegerAttribute | NumericAttribute)]
-        yield from csv_parts(_readable(path), domain.columns, dialect or CsvDialect(), numbers)
-
-
-def check_columns(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> None:
-    """Refuse a file without the declared columns; its records are not read.
-
-    Raises:
-        DataError: the file is absent or unreadable, or lacks a declared column.
-    """
-    # The columns that came are not listed: in a file without a header they are a person's record.
-    columns = column_names(path, dialect)
-    for name in domain.columns:
-        if columns.count(name) != 1:
-            came = "it twice" if name in columns else "no such column"
-            other = None if name in columns else other_delimiter(path, domain, dialect)
-            hint = "" if other is None else f"; with another delimiter it is there: {delimiter_option(other)}"
-            raise DataError(f"{path}: expected one column {name!r} in the first line, got {came}{hint}")
-    if is_parquet(path):
-        _require_same_types(_parquet_files(path), domain)
+    if not issubclass(type(path), str | Path):
+        raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(path)}")
+    if not is_path_name(str(path)):
+        raise DataError(
+            "expected the name of a CSV or Parquet file, got a text that is too long for one, or holds line "
+            "breaks or other control characters; write the table to a file, and give its name"
+        )
 
 
 def _require_same_types(files: list[Path], domain: Domain) -> None:
@@ -114,61 +193,8 @@ def _require_same_types(files: list[Path], domain: Domain) -> None:
                 )
 
 
-def other_delimiter(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> str | None:
-    """Return the delimiter with which the first line of a CSV file names every declared column, or None."""
-    if is_parquet(path):
-        return None
-    given = dialect or CsvDialect()
-    for delimiter in _DELIMITERS:
-        if delimiter in (given.delimiter, given.quote):
-            continue
-        with contextlib.suppress(DataError):
-            columns = csv_header(_readable(path), replace(given, delimiter=delimiter))
-            if all(columns.count(name) == 1 for name in domain.columns):
-                return delimiter
-    return None
-
-
-def delimiter_option(delimiter: str) -> str:
-    """Return the option of a command that names a delimiter, as a shell takes it."""
-    return "give --delimiter " + ("tab" if delimiter == "\t" else f"'{delimiter}'")
-
-
-def column_names(path: str | Path, dialect: CsvDialect | None = None) -> list[str]:
-    """Return the names of a file's columns, in its order.
-
-    Raises:
-        DataError: the file is absent or unreadable, or its first line names no columns.
-    """
-    if is_parquet(path):
-        return list(parquet_kinds(_parquet_files(path)[0]))
-    return csv_header(_readable(path), dialect or CsvDialect())
-
-
-def parquet_types(path: str | Path) -> dict[str, str]:
-    """Return the type of each column by its name, in the engine's words; none for a CSV file.
-
-    Raises:
-        DataError: the file is absent or unreadable.
-    """
-    return parquet_kinds(_parquet_files(path)[0]) if is_parquet(path) else {}
-
-
-def table_files(path: str | Path) -> list[Path]:
-    """Return the files that a table is read from; its own name where there are none."""
-    with contextlib.suppress(DataError):
-        return _parquet_files(path)
-    return [Path(path)]
-
-
-def is_parquet(path: str | Path) -> bool:
-    """Return whether a name is that of a Parquet file, of a folder, or of a pattern of Parquet files."""
-    return Path(path).suffix.lower() in _PARQUET or Path(path).is_dir()
-
-
-def _parquet_files(path: str | Path) -> list[Path]:
+def _parquet_files(place: Path) -> list[Path]:
     """Return the Parquet files that a name stands for, in the order of their names."""
-    place = Path(path)
     if place.is_dir():
         return _folder_files(place)
     if not _is_pattern(place):
@@ -202,8 +228,7 @@ def _is_pattern(path: Path) -> bool:
     return any(character in str(path) for character in _PATTERN)
 
 
-def _readable(path: str | Path) -> Path:
-    file = Path(path)
+def _readable(file: Path) -> Path:
     if file.is_dir():
         raise DataError(f"expected a file, got the folder {file}; name the table in it")
     if not file.is_file() and not _is_pattern(file):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.csv_file import CsvDialect, swapped_decimal
-from pmw.data.files import delimiter_option, other_delimiter
-from pmw.data.intake import holds_malformed
+from pmw.data.csv_file import swapped_decimal
+from pmw.data.files import TableFile
+from pmw.data.memory import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
-from pmw.data.tables import Place, TableFile, names_in, parts_in
+from pmw.data.tables import Place
 from pmw.privacy.random_bits import fresh_seed
 from queries.cells import canonical_text
 from queries.domain import Attribute, CategoricalAttribute, Domain
@@ -171,20 +171,18 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
 
     Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
     """
-    dialect = place.dialect if isinstance(place, TableFile) else CsvDialect()
-    is_text = isinstance(place, TableFile) and not place.is_parquet
-    columns = names_in(place)
+    file = place if isinstance(place, TableFile) else None
+    columns = place.names()
     ignored = tuple(name for name in columns if name not in domain.columns)
     absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
-        other = other_delimiter(place.path, domain, dialect) if isinstance(place, TableFile) else None
-        option = None if other is None else delimiter_option(other)
+        option = None if file is None else file.delimiter_option(domain)
         return TableFacts(0, 0, 0, (), ignored, absent, (), option)
-    tallies = [_Tally(attribute, dialect.decimal) for attribute in domain]
+    tallies = [_Tally(attribute, "." if file is None else file.dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
     malformed: list[int] = []
-    for part in parts_in(place, domain):
+    for part in place.parts(domain):
         whole = np.ones(len(part.frame), dtype=bool)
         for tally, codes in zip(tallies, encode_columns(part.frame, domain), strict=True):
             tally.add(part.frame[tally.attribute.name], codes)
@@ -194,6 +192,7 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
         if people is not None:
             people.add(part.frame, whole)
         malformed += part.malformed
+    is_text = file is not None and not file.is_parquet
     facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
     count = len(malformed)
     kept += count if holds_malformed(domain) else 0

@@ -1,32 +1,253 @@
-"""Tables of this machine: packed cell numbers per record, counted by ``bincount``.
+"""Tables of this machine: taken in part by part, dropped and bounded, packed, and counted by ``bincount``.
 
-They are in memory, or in a scratch file where they exceed a limit. Counts are the same.
+Every table that is read goes through here, so that all of them drop and bound alike: first records are
+dropped, each by its own values, then, where the domain declares persons, at most K of each are kept
+(``pmw.data.people``). Packed cell numbers are in memory, or in a scratch file where they exceed a limit.
+Counts are the same.
+
+Records of persons are held in memory or, beyond a limit, parted in a file: they go into buckets by the hash
+of the id, so that all records of a person are in one bucket, and buckets are bounded one after the other.
+What is kept, and the table's digest, are those of ``keep_bounded`` and ``PeopleRecords.identity`` over the
+whole table.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.intake import Intake
-from pmw.data.packed import PackedRecords, pack, packed_digest
-from pmw.data.people import Bound
-from pmw.data.scratch import MemoryLimit
+from pmw.data.engine_columns import require_ids
+from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_digest, records_of
+from pmw.data.people import OWN, Bound, PeopleRecords, Roster, chosen_records, keep_bounded, required_bound
+from pmw.data.refusals import detached
+from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource
-from pmw.errors import DataError
 from queries.domain import Domain
-from queries.errors import RecordsError
-from queries.person import Person
-from queries.records import CodedRecords
+from queries.records import CodedRecords, encode_columns, named_column, require_frame
 from queries.schema import format_schema
+from queries.values import DROPPED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_BUCKET_BITS = 8  # of the first hash, at each parting
+_HASH_BITS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TablePart:
+    """Some records of a table, in its order.
+
+    Args:
+        frame: the records, declared columns only.
+        malformed: numbers of the lines of a file that could not be read, its first line being 1.
+    """
+
+    frame: pd.DataFrame
+    malformed: tuple[int, ...] = ()
+
+
+class PeopleIntake:
+    """Bounds the records of persons.
+
+    Args:
+        domain: the declared attributes, and persons.
+        bound: how their records are bounded.
+        limit: how much memory the records may take.
+    """
+
+    def __init__(self, domain: Domain, bound: Bound, limit: MemoryLimit) -> None:
+        self._domain, self._bound, self._limit = domain, bound, limit
+        self.roster = Roster(bound.person, bound.key)
+        self._blocks: list[tuple[Codes, ...]] = []
+        self._records = 0
+        self._kept = BlockKeeper(domain, limit)
+        self._everyone: SortedRows | None = None
+        self._buckets: _Buckets | None = None
+
+    def add(self, block: tuple[Codes, ...]) -> None:
+        """Take in the cells of records whose persons ``roster`` took in just before.
+
+        Raises:
+            DataError: the file cannot be made, or the disk is full.
+        """
+        self._blocks.append(block)
+        self._records += len(block[0])
+        if self._records > self._limit.records_with_persons:
+            self._set_aside()
+
+    def finish(self) -> tuple[PackedRecords, Bound, bytes]:
+        """Return the records that are kept, how they were bounded, and what tells the table from others.
+
+        Raises:
+            DataError: the disk is full, or fails.
+        """
+        if self._everyone is None or self._buckets is None:
+            found = self._found()
+            self._keep(found)
+            identity = found.identity()
+        else:
+            self._set_aside()
+            identity = self._everyone.digest()
+            self._everyone = None  # its file is gone
+            for rows in self._buckets.each(self._limit.records_with_persons):
+                self._keep(_people(self._domain, rows))
+        return self._kept.finish(), self._bound, identity
+
+    def _found(self) -> PeopleRecords:
+        """Return the records that are held, which are held no more."""
+        blocks, roster = tuple(self._blocks), self.roster
+        self._blocks, self._records = [], 0
+        self.roster = Roster(self._bound.person, self._bound.key)
+        return PeopleRecords(PackedRecords(self._domain, blocks).unpacked(), *roster.finish())
+
+    def _keep(self, found: PeopleRecords) -> None:
+        self._kept.add(pack(self._domain, keep_bounded(found, self._bound.records).columns))
+
+    def _set_aside(self) -> None:
+        """Write the records that are held to a file, those left out that no bounding of all would keep."""
+        found = self._found()
+        words = found.words
+        if self._everyone is None or self._buckets is None:
+            self._everyone = SortedRows(len(words), self._limit)
+            self._buckets = _Buckets(ScratchFile(self._limit.folder))
+        self._everyone.add(words)
+        own = found.persons == OWN
+        self._kept.add(pack(self._domain, [column[own] for column in found.records.columns]))
+        named = chosen_records(found, self._bound.records) & ~own
+        self._buckets.add([word[named] for word in words])
+
+
+def _people(domain: Domain, rows: Sequence[Words]) -> PeopleRecords:
+    """Return the records of rows, which all have an id."""
+    hashes = np.stack([rows[0], rows[1]])
+    return PeopleRecords.of(records_of(domain, rows[2:]), hashes, np.zeros(len(rows[0]), dtype=bool))
+
+
+class _Buckets:
+    """Rows in a file, parted by some bits of their first word (secret).
+
+    Args:
+        file: where they are.
+        passed: the leading bits that all rows agree in.
+    """
+
+    def __init__(self, file: ScratchFile, passed: int = 0) -> None:
+        self._file, self._passed = file, passed
+        self._pieces: list[tuple[list[StoredArray], list[int]]] = []
+
+    def add(self, rows: Sequence[Words]) -> None:
+        """Take in rows: uint64, shape (rows,), one array per word."""
+        low = np.uint64(_HASH_BITS - self._passed - _BUCKET_BITS)
+        numbers = (rows[0] >> low & np.uint64(2**_BUCKET_BITS - 1)).astype(np.uint8)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=2**_BUCKET_BITS))
+        self._pieces.append(([self._file.append(word[order]) for word in rows], [0, *ends.tolist()]))
+
+    def each(self, most: int) -> Iterator[list[Words]]:
+        """Yield the rows bucket by bucket; one of more rows than that is parted again as far as it can be."""
+        passed = self._passed + _BUCKET_BITS
+        for bucket in range(2**_BUCKET_BITS):
+            rows = sum(ends[bucket + 1] - ends[bucket] for _, ends in self._pieces)
+            if rows > most and passed < _HASH_BITS:
+                inner = _Buckets(self._file, passed)
+                for piece in self._read(bucket):
+                    inner.add(piece)
+                yield from inner.each(most)
+            elif rows:
+                yield [np.concatenate(word) for word in zip(*self._read(bucket), strict=True)]
+
+    def _read(self, bucket: int) -> Iterator[list[Words]]:
+        for words, ends in self._pieces:
+            if count := ends[bucket + 1] - ends[bucket]:
+                yield [word.read(ends[bucket], count) for word in words]
+
+
+class Intake:
+    """Takes in a table part by part.
+
+    Args:
+        domain: the declared attributes, and persons.
+        key: 32 bytes, secret, that choose which records of a person are kept; None where the domain declares
+            no persons.
+        limit: how much memory the records may take; None for the usual.
+
+    Raises:
+        DataError: there is no key, or no number of records, and persons are declared.
+    """
+
+    def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
+        self._domain, limit = domain, limit or MemoryLimit()
+        bound = required_bound(domain, key)
+        self._people = None if bound is None else PeopleIntake(domain, bound, limit)
+        self._kept = BlockKeeper(domain, limit)
+
+    def add(self, part: TablePart) -> None:
+        """Take in the records of a part; of those that cannot be read all values are undeclared.
+
+        Raises:
+            RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+            DataError: the column of ids is of a type that is refused; or the records exceed the limit, and
+                the disk is full, or fails.
+        """
+        people = self._people
+        codes = kept_codes(part.frame, self._domain, None if people is None else people.roster)
+        (self._kept if people is None else people).add(pack(self._domain, codes))
+        if part.malformed and holds_malformed(self._domain):
+            others = [np.full(len(part.malformed), attribute.other_code) for attribute in self._domain]
+            self._kept.add(pack(self._domain, others))
+
+    def finish(self) -> tuple[PackedRecords, Bound | None, bytes | None]:
+        """Return the records that a session counts, and of persons how they were bounded, and the identity.
+
+        Raises:
+            DataError: the records exceed the limit, and the disk is full, or fails.
+        """
+        return (self._kept.finish(), None, None) if self._people is None else self._people.finish()
+
+
+def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:
+    """Return the cells of the records that are not dropped: one array per attribute, shape (kept records,).
+
+    Args:
+        frame: some records.
+        domain: the declared attributes, and persons.
+        roster: takes in whose the kept records are; None where no persons are declared.
+
+    Raises:
+        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+        DataError: the column of ids is of a type that is refused.
+    """
+    require_frame(frame)
+    person = domain.person
+    ids = None if person is None else named_column(frame, person.column)
+    if person is not None and ids is not None:
+        require_ids("the table", domain, {person.column: _declared_kind(ids.dtype)})
+    codes = encode_columns(frame, domain)
+    kept = np.ones(len(frame), dtype=bool)
+    for column in codes:
+        kept &= column != DROPPED
+    if roster is not None and ids is not None:
+        kept[kept] = roster.add(ids if kept.all() else ids[kept])
+    return codes if kept.all() else tuple(column[kept] for column in codes)
+
+
+def _declared_kind(dtype: Any) -> str:
+    """Return the type of a column of pandas; where it lists its values, or leaves empty ones out, theirs."""
+    categories = getattr(dtype, "categories", None)
+    kind = str(dtype if categories is None else categories.dtype)
+    return kind.removeprefix("Sparse[").removeprefix("dictionary<values=")
+
+
+def holds_malformed(domain: Domain) -> bool:
+    """Return whether a record that cannot be read has a cell, which it never has where it needs a person."""
+    return domain.person is None and all(attribute.other for attribute in domain)
 
 
 class MemorySource(CountSource):
@@ -35,57 +256,62 @@ class MemorySource(CountSource):
     Args:
         records: the cells of each kept record.
         bound: how they were bounded; None where no persons are declared.
+        identity: what tells the table from others, where persons are declared: the kept records alone do not
+            tell whose they are, nor which were left out.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_bound", "_records")
+    __slots__ = ("_identity", "_records")
 
     def __init__(
         self,
         records: CodedRecords | PackedRecords,
         bound: Bound | None = None,
+        identity: bytes | None = None,
         binned: tuple[Domain, Bins] | None = None,
     ) -> None:
-        super().__init__(records.domain, binned)
+        super().__init__(records.domain, bound, binned)
         if isinstance(records, CodedRecords):
             records = PackedRecords(records.domain, (pack(records.domain, records.columns),))
-        self._records = records
-        self._bound = bound
+        self._records, self._identity = records, identity
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        domain: Domain,
-        key: bytes | None = None,
-        limit: MemoryLimit | None = None,
+    def from_frame(cls, frame: pd.DataFrame, domain: Domain, key: bytes | None = None) -> MemorySource:
+        """Return the source of a pandas table; see ``from_parts``."""
+        return cls.from_parts([TablePart(frame)], domain, key)
+
+    @classmethod
+    def from_parts(
+        cls, parts: Iterable[TablePart], domain: Domain, key: bytes | None, limit: MemoryLimit | None = None
     ) -> MemorySource:
-        """Return the source of a pandas table.
+        """Return the source of a table that comes part by part.
+
+        A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
+        ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
+        persons are declared it has none, and is dropped.
 
         Args:
-            frame: the table.
+            parts: of the table.
             domain: the declared attributes, and persons.
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
-            limit: how much memory the records may take, besides the pandas table; None for the usual.
+            limit: how much memory the records may take, besides the parts; None for the usual.
 
         Raises:
-            DataError: a declared column is absent, or persons are declared and there is no key.
+            DataError: the table is none, or cannot be read, or lacks a declared column; persons are declared
+                and there is no key; or the records exceed the limit, and the disk is full, or fails.
         """
-        intake = Intake(domain, key, limit)
-        try:
-            intake.add(frame)
-            return cls(*intake.finish())
-        except RecordsError as error:
-            raise DataError(str(error)) from None
 
-    def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
-        """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
-        bound = self._bound
-        return person is None if bound is None else (bound.person, bound.key) == (person, key)
+        def taken_in() -> MemorySource:
+            intake = Intake(domain, key, limit)
+            for part in parts:
+                intake.add(part)
+            return cls(*intake.finish())
+
+        return detached(taken_in)
 
     def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
         """Count several scopes in one reading, where the records are in a file; else each when asked for.
@@ -108,8 +334,7 @@ class MemorySource(CountSource):
             DataError: the records are in a file, and the disk is full, or fails.
         """
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
-        own = None if self._bound is None else self._bound.identity
-        digest.update(packed_digest(self._records) if own is None else own)
+        digest.update(packed_digest(self._records) if self._identity is None else self._identity)
         return digest.digest()
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:

@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -164,11 +164,10 @@ def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[C
         columns: integers, shape (records,) each: the cell of each record, one array per attribute.
     """
     block = []
-    for first, *others in _groups(domain.shape):
-        group = [first, *others]
+    for group in _groups(domain.shape):
         cells = math.prod(domain.shape[place] for place in group)
-        codes = columns[first].astype(np.min_scalar_type(cells - 1))
-        for place in others:
+        codes = columns[group[0]].astype(np.min_scalar_type(cells - 1))
+        for place in group[1:]:
             codes *= codes.dtype.type(domain.shape[place])
             codes += columns[place].astype(codes.dtype)
         block.append(codes)
@@ -179,7 +178,8 @@ def _loaded(codes: Codes | StoredArray) -> Codes:
     return codes.read() if isinstance(codes, StoredArray) else codes
 
 
-def _groups(shape: Sequence[int]) -> list[list[int]]:
+@lru_cache(maxsize=16)
+def _groups(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Return which attributes are packed together, by their places: first fit, the longest first."""
     groups: list[list[int]] = []
     for place in sorted(range(len(shape)), key=lambda place: (-shape[place], place)):
@@ -189,7 +189,7 @@ def _groups(shape: Sequence[int]) -> list[list[int]]:
                 break
         else:
             groups.append([place])
-    return groups
+    return tuple(map(tuple, groups))
 
 
 def _joined(
@@ -209,27 +209,24 @@ def cell_words(
     records: CodedRecords, places: NDArray[np.signedinteger[Any]] | slice = slice(None)
 ) -> list[Words]:
     """Return the cells of records as numbers of 64 bits, all of them equal where all cells are."""
-    count = len(records.columns[0][places])
-    words = [np.zeros(count, dtype=np.uint64)]
-    filled = 1
-    for size, column in zip(records.domain.shape, records.columns, strict=True):
-        filled *= size
-        if filled > 2**64:
-            words.append(np.zeros(count, dtype=np.uint64))
-            filled = size
-        words[-1] *= np.uint64(size)
-        words[-1] += column[places]
+    shape, columns = records.domain.shape, [column[places] for column in records.columns]
+    words = []
+    for group in _word_groups(shape):
+        word = np.zeros(len(columns[0]), dtype=np.uint64)
+        for place in group:
+            word *= np.uint64(shape[place])
+            word += columns[place]
+        words.append(word)
     return words
 
 
 def records_of(domain: Domain, words: Sequence[Words]) -> CodedRecords:
     """Return the records that ``cell_words`` gives these words for."""
     columns: list[NDArray[np.unsignedinteger[Any]]] = []
-    for tables, word in zip(_word_tables(domain.shape), words, strict=True):
-        rest = word
-        sizes = [size for size, table in zip(domain.shape, tables, strict=True) if table is not None]
-        found = []
-        for size in reversed(sizes):
+    for group, word in zip(_word_groups(domain.shape), words, strict=True):
+        rest, found = word, []
+        for place in reversed(group):
+            size = domain.shape[place]
             rest, cells = np.divmod(rest, np.uint64(size)) if size < 2**64 else (rest, rest)
             found.append(cells.astype(np.min_scalar_type(size - 1)))
         columns += reversed(found)
@@ -294,18 +291,23 @@ def _parts(ends: Words, words: Words) -> NDArray[np.int64]:
     return np.searchsorted(ends, words, "right")
 
 
+def _word_groups(shape: Sequence[int]) -> list[list[int]]:
+    """Return which attributes are in a word of 64 bits together, by their places in declared order."""
+    groups: list[list[int]] = [[]]
+    for place, size in enumerate(shape):
+        if size * math.prod(shape[other] for other in groups[-1]) > 2**64:
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
 def _word_tables(shape: Sequence[int]) -> list[list[Words | None]]:
     """Return what each cell of each attribute adds to the words that ``cell_words`` makes, word by word."""
-    words: list[list[int]] = [[]]
-    for place, size in enumerate(shape):
-        if size * math.prod(shape[other] for other in words[-1]) > 2**64:
-            words.append([])
-        words[-1].append(place)
     found = []
-    for word in words:
+    for group in _word_groups(shape):
         tables: list[Words | None] = [None] * len(shape)
-        for number, place in enumerate(word):
-            stride = math.prod(shape[other] for other in word[number + 1 :])
+        for number, place in enumerate(group):
+            stride = math.prod(shape[other] for other in group[number + 1 :])
             tables[place] = np.arange(shape[place], dtype=np.uint64) * np.uint64(stride % 2**64)
         found.append(tables)
     return found

@@ -13,13 +13,21 @@ a declared column of such a type is refused, whatever it holds, and so is one of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.data.engine_columns import DECIMAL, TIMESTAMPS, is_readable, read_frames, require_ids
-from pmw.errors import DataError
+from pmw.data.engine_columns import (
+    DECIMAL,
+    TIMESTAMPS,
+    column_kinds,
+    engine,
+    is_readable,
+    read_frames,
+    require_ids,
+)
+from pmw.data.refusals import column_refusal
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ def parquet_kinds(file: Path) -> dict[str, str]:
         DataError: the file cannot be read.
     """
     with _connected(file) as connection:
-        return _kinds(file, connection)
+        return column_kinds(connection, _FILE, {"path": str(file)})
 
 
 def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
@@ -50,7 +58,7 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
     Privacy: true records; they stay in this room.
     """
     with _connected(file) as connection:
-        kinds = _kinds(file, connection)
+        kinds = column_kinds(connection, _FILE, {"path": str(file)})
         # By place: the engine renames a column whose name stands there twice.
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
@@ -80,11 +88,6 @@ class _Stored:
         return "DECIMAL" in self.meaning.upper()
 
 
-def _kinds(file: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    described = connection.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": str(file)})  # noqa: S608
-    return {str(row[0]): str(row[1]) for row in described.fetchall()}
-
-
 def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored | None]:
     """Return how each column is stored, in the file's order; None for one of nested values."""
     rows = connection.execute(
@@ -112,9 +115,7 @@ def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) 
         got, cure = f"{kind}, stored as {stored.kind}{width}", "numbers or text"
     else:
         return
-    raise DataError(
-        f"{file}: expected plain values in column {name!r}, got a column of type {got}; write it as {cure}"
-    )
+    raise column_refusal(str(file), name, f"a column of type {got}", f"write it as {cure}")
 
 
 def _in_microseconds(meaning: str) -> bool:
@@ -132,15 +133,5 @@ def _is_as_wide(kind: str, stored: _Stored) -> bool:
     return stored.kind == "FIXED_LEN_BYTE_ARRAY" and 0 < stored.width <= width
 
 
-@contextmanager
-def _connected(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    import duckdb  # late: only needed where files are read
-
-    try:
-        with duckdb.connect(":memory:") as connection:
-            connection.execute("SET enable_progress_bar = false")  # it is written to the output
-            connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
-            yield connection
-    except (duckdb.Error, UnicodeDecodeError):  # the latter where the engine's text quotes such bytes
-        # The engine's own text may quote a record.
-        raise DataError(f"{file}: the file could not be read as Parquet") from None
+def _connected(file: Path) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    return engine(f"{file}: the file could not be read as Parquet")

@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 from pmw.data.packed import cell_words, multiset_digest
 from pmw.data.scratch import Words
+from pmw.errors import DataError
+from queries.domain import Domain
 from queries.person import Person
 from queries.records import CodedRecords, objects_of
 
@@ -46,18 +48,38 @@ Numbers = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bound:
-    """How the records of a table were bounded (secret).
+    """How the records of a table are bounded (secret).
 
     Args:
         person: what is declared of persons.
-        key: 32 bytes that chose which records are kept.
-        identity: what tells the table from others (``PeopleRecords.identity``): the kept records alone do not
-            tell whose they are, nor which were left out.
+        records: the most that are kept of each.
+        key: 32 bytes that choose which.
     """
 
     person: Person
+    records: int
     key: bytes
-    identity: bytes
+
+
+def required_bound(domain: Domain, key: bytes | None) -> Bound | None:
+    """Return how the records of a table are bounded; None where no persons are declared.
+
+    Args:
+        domain: the declared attributes, and persons.
+        key: 32 bytes, secret; None where the domain declares no persons.
+
+    Raises:
+        DataError: there is no key, or no number of records, and persons are declared.
+    """
+    person = domain.person
+    if person is None:
+        return None
+    if key is None or person.records is None:
+        raise DataError(
+            f"expected a key and a number of records per person, since {domain.name!r} declares the column "
+            f"{person.column!r} of ids, got none; open a session on the table itself"
+        )
+    return Bound(person, person.records, key)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,6 +15,7 @@ import hashlib
 import os
 import tempfile
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -326,15 +327,8 @@ class _Run:
 
     def take(self, end: tuple[int, ...] | None) -> _Rows:
         """Return the loaded rows up to an end, which are loaded no more; None takes all."""
-        low, high = 0, len(self._loaded[0])
-        if end is None:
-            low = high
-        while low < high:
-            middle = (low + high) // 2
-            if self._row(middle) <= end:  # type: ignore[operator]  # not None here
-                low = middle + 1
-            else:
-                high = middle
+        count = len(self._loaded[0])
+        low = count if end is None else bisect_right(range(count), end, key=self._row)
         taken = [word[:low] for word in self._loaded]
         self._loaded = [word[low:] for word in self._loaded]
         return taken

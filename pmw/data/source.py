@@ -14,6 +14,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.people import Bound
 from pmw.errors import DataError
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -33,20 +34,26 @@ class CountSource(abc.ABC):
 
     Args:
         declared: the declared attributes, and persons.
+        bound: how the records of persons were bounded; None where no persons are declared.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
     Privacy: stands for true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_binned", "_cached", "_cached_cells", "_declared")
+    __slots__ = ("_binned", "_bound", "_cached", "_cached_cells", "_declared")
 
     largest_scope: ClassVar[int] = 2**28  # cells of one marginal
     most_at_once: ClassVar[int] = 2**24  # cells of several marginals that are counted in one reading
     too_large: ClassVar[str] = "at most {:,} fit"
 
-    def __init__(self, declared: Domain, binned: tuple[Domain, Bins] | None = None) -> None:
-        self._declared, self._binned = declared, binned
+    def __init__(
+        self,
+        declared: Domain,
+        bound: Bound | None = None,
+        binned: tuple[Domain, Bins] | None = None,
+    ) -> None:
+        self._declared, self._bound, self._binned = declared, bound, binned
         self._cached: OrderedDict[tuple[str, ...], Marginal] = OrderedDict()  # newest last
         self._cached_cells = 0
 
@@ -57,7 +64,8 @@ class CountSource(abc.ABC):
 
     def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
         """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
-        return person is None
+        bound = self._bound
+        return person is None if bound is None else (bound.person, bound.key) == (person, key)
 
     def counts(self, scope: Sequence[str]) -> Marginal:
         """Return the exact records per cell over a scope, in declared order.

@@ -23,21 +23,22 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.engine_columns import require_ids
+from pmw.data.people import Bound, required_bound
+from pmw.data.refusals import MAKE_A_VIEW, column_refusal, quietly, require_one_column
 from pmw.data.source import Bins, CountSource
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
 from queries.domain import Domain
-from queries.person import Person
 from queries.plain_values import type_name
 from queries.schema import format_schema
 
@@ -46,7 +47,6 @@ _READABLE = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "char", "varchar",
     "binary", "date", "timestamp", "timestamp_ntz", "void",
 )  # fmt: skip
-_Result = TypeVar("_Result")
 
 _ADDRESS = "spark:"
 _MASTER = re.compile(r"local(\[([0-9]+|\*)\])?|yarn|(spark|k8s://https?)://[A-Za-z0-9.\-]+(:[0-9]+)?")
@@ -59,6 +59,7 @@ _SETTINGS = {
     "spark.jars.packages": "",  # nothing is downloaded
     "spark.sql.artifact.isolation.enabled": "false",
 }
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of the library: they quote values
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -122,22 +123,12 @@ def spark_kinds(frame: Any) -> dict[str, str]:
     )
 
 
-def quietly(told: str, run: Callable[[], _Result]) -> _Result:
-    """Return what calls of Spark give, without its warnings, and with our own words for what it raises.
+def _end_logs() -> None:
+    """Have the library write down none of the errors that it raises."""
+    from pyspark.logger import PySparkLogger  # late, and an extra
 
-    Raises:
-        DataError: a call failed; the text is ``told``, and the error that it came from is not kept.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return run()
-    except DataError:
-        raise
-    except Exception:  # noqa: BLE001 - a library, and the machine behind it, raise what they like
-        failed = DataError(told)
-    # Raised here, it does not keep the error that it came from: that may quote a record.
-    raise failed
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _session(address: str) -> Any:
@@ -244,25 +235,24 @@ class SparkSource(CountSource):
         words: a DataFrame of the cells of each kept record, as ``Layout`` puts them.
         everyone: the same of all records before any person's were bounded, and whose they are.
         domain: the declared attributes, and persons.
-        bound: what is declared of persons, and the key that chose which records are kept; None without.
+        bound: how the records of persons were bounded; None without.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_bound", "_everyone", "_prints", "_words")
+    __slots__ = ("_everyone", "_prints", "_words")
 
     def __init__(
         self,
         words: Any,
         everyone: Any,
         domain: Domain,
-        bound: tuple[Person, bytes] | None = None,
+        bound: Bound | None = None,
         binned: tuple[Domain, Bins] | None = None,
     ) -> None:
-        super().__init__(domain, binned)
-        self._bound = bound
+        super().__init__(domain, bound, binned)
         self._prints: dict[bytes, bytes] = {}  # by their keys
         self._words, self._everyone = words, everyone
 
@@ -281,40 +271,31 @@ class SparkSource(CountSource):
             DataError: a declared column is absent or of a type that is refused, there is no key and persons
                 are declared, or Spark fails.
         """
-        person = domain.person
-        if person is not None and (key is None or person.records is None):
-            raise DataError(
-                f"expected a key and a number of records per person, since {domain.name!r} declares the "
-                f"column {person.column!r} of ids, got none; open a session on the table itself"
-            )
+        bound = required_bound(domain, key)
+        quietly("Spark's log could not be ended", _end_logs)
         chosen = quietly(
             f"{what}: the columns of the table could not be read by Spark",
             lambda: _chosen(frame, domain, what),
         )
         return quietly(
             f"{what}: Spark could not read the table, or its workers lack this package",
-            lambda: cls._encoded(chosen, domain, key),
+            lambda: cls._encoded(chosen, domain, bound),
         )
 
     @classmethod
-    def _encoded(cls, chosen: Any, domain: Domain, key: bytes | None) -> SparkSource:
+    def _encoded(cls, chosen: Any, domain: Domain, bound: Bound | None) -> SparkSource:
         words = [f"w{place} bigint" for place in range(Layout.of(domain).words)]
-        owners = [f"{name} bigint" for name in OWNER_COLUMNS]
-        person = domain.person
-        everyone = chosen.mapInArrow(
-            encoder(domain, key), ", ".join(words if person is None else words + owners)
-        ).localCheckpoint()
-        if person is None or person.records is None or key is None:
+        owners = [f"{name} bigint" for name in OWNER_COLUMNS] if bound else []
+        key = None if bound is None else bound.key
+        everyone = chosen.mapInArrow(encoder(domain, key), ", ".join(words + owners)).localCheckpoint()
+        if bound is None:
             return cls(everyone, everyone, domain)
         # A fixed number of partitions: Spark never parts one of these again, so a person is in one alone.
         parts = int(chosen.sparkSession.conf.get("spark.sql.shuffle.partitions"))
         by_person = everyone.repartition(parts, *OWNER_COLUMNS[:2])
-        bounded = by_person.mapInArrow(bounder(domain, person.records), ", ".join(words)).localCheckpoint()
-        return cls(bounded, everyone, domain, (person, key))
-
-    def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
-        """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
-        return person is None if self._bound is None else self._bound == (person, key)
+        stage = bounder(domain, bound.records)
+        bounded = by_person.mapInArrow(stage, ", ".join(words)).localCheckpoint()
+        return cls(bounded, everyone, domain, bound)
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
@@ -385,15 +366,10 @@ def _chosen(frame: Any, domain: Domain, what: str) -> Any:
     """Return the declared columns of a DataFrame, by their places: Spark may confuse A with a."""
     names, kinds = list(frame.schema.names), {}
     for name in domain.columns:
-        if names.count(name) != 1:
-            came = "it twice" if name in names else "no such column"
-            raise DataError(f"{what}: expected one column {name!r}, got {came}")
+        require_one_column(what, name, names)
         kind = str(frame.schema.fields[names.index(name)].dataType.typeName())
         if kind not in _READABLE:
-            raise DataError(
-                f"{what}: expected plain values in column {name!r}, got a column of type {kind}; make a view "
-                "that gives text or numbers"
-            )
+            raise column_refusal(what, name, f"a column of type {kind}", MAKE_A_VIEW)
         kinds[name] = kind
     require_ids(what, domain, kinds)
     placed = frame.toDF(*[f"c{place}" for place in range(len(names))])

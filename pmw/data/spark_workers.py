@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.arrow_stream import arrow_parts
-from pmw.data.intake import kept_codes
+from pmw.data.memory import kept_codes
 from pmw.data.people import OWN, PeopleRecords, Roster, hashes_of, keep_bounded
 from queries.domain import Domain
 from queries.records import CodedRecords

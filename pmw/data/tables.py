@@ -7,21 +7,19 @@ there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from urllib.parse import parse_qsl, urlsplit
 
 from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
-from pmw.data.csv_file import CsvDialect, TablePart
-from pmw.data.duckdb_file import DuckdbSnapshot, duckdb_kinds, duckdb_parts
-from pmw.data.engine_source import EngineSource, cell_expressions
-from pmw.data.files import column_names, is_parquet, parquet_types, read_file, table_files, table_parts
-from pmw.data.intake import Intake
-from pmw.data.memory import MemorySource
-from pmw.data.postgres import PostgresSnapshot, postgres_kinds, postgres_parts
-from pmw.data.scratch import MemoryLimit, is_path_name, require_limit
+from pmw.data.duckdb_file import DuckdbTable
+from pmw.data.engine_source import EngineSource, SqlTable
+from pmw.data.files import TableFile, require_file_name
+from pmw.data.memory import MemorySource, TablePart
+from pmw.data.postgres import PostgresTable
+from pmw.data.scratch import MemoryLimit, require_limit
 from pmw.data.source import CountSource
 from pmw.data.spark import (
     SparkSource,
@@ -154,19 +152,32 @@ class DatabaseTable:
         """The files that it is read from, as far as they are known."""
         return [self._file] if self._is_duckdb else []
 
+    @property
+    def _sql(self) -> SqlTable:
+        """The table of DuckDB or Postgres."""
+        return (
+            DuckdbTable(self._file, self._names)
+            if self._is_duckdb
+            else PostgresTable(self.address, self._names)
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of its columns, in its order.
+
+        Raises:
+            DataError: the table is absent or unreadable.
+        """
+        return list(self.kinds())
+
     def kinds(self) -> dict[str, str]:
         """Return the type of each column by its name, in the words of the database.
 
         Raises:
             DataError: the table is absent or unreadable.
         """
-        if self._is_duckdb:
-            return duckdb_kinds(self._file, self._names)
-        if self.is_spark:
-            return spark_kinds(spark_table(self.address, self.table))
-        return postgres_kinds(self.address, self._names)
+        return spark_kinds(spark_table(self.address, self.table)) if self.is_spark else self._sql.kinds()
 
-    def frames(self, domain: Domain) -> Iterator[pd.DataFrame]:
+    def parts(self, domain: Domain) -> Iterator[TablePart]:
         """Yield the records part by part, declared columns only.
 
         Raises:
@@ -175,21 +186,22 @@ class DatabaseTable:
 
         Privacy: true records; they stay in this room.
         """
-        if self._is_duckdb:
-            return duckdb_parts(self._file, self._names, domain)
         if self.is_spark:
             raise DataError(f"{self}: records of Spark stay there; name a Parquet file of some of them")
-        return postgres_parts(self.address, self._names, domain)
+        return map(TablePart, self._sql.frames(domain))
 
-    def snapshot(self) -> DuckdbSnapshot | PostgresSnapshot:
-        """Return a snapshot of the table that DuckDB or Postgres counts.
+    def source(self, domain: Domain, key: bytes | None) -> CountSource:
+        """Return its count source, of records that are read or that stay in the database.
 
         Raises:
-            DataError: the table is absent or unreadable.
+            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
+                refused; or records that are read exceed the limit, and the disk is full, or fails.
         """
-        if self._is_duckdb:
-            return DuckdbSnapshot(self._file, self._names)
-        return PostgresSnapshot(self.address, self._names)
+        if self.is_spark:
+            return SparkSource.of(spark_table(self.address, self.table), domain, key, str(self))
+        if self.inside:
+            return EngineSource.of(self._sql, domain)
+        return MemorySource.from_parts(self.parts(domain), domain, key, self.memory)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON, with the absolute path of a file."""
@@ -226,96 +238,8 @@ def _require_no_secret(address: str) -> None:
         raise DataError(f"expected no other parameters in an address than {', '.join(sorted(_PARAMETERS))}")
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A CSV or Parquet file, or several Parquet files that are one table.
-
-    Args:
-        path: where it is; of Parquet files also their folder, or a pattern such as ``data/*.parquet``.
-        dialect: how a CSV file is written.
-        memory: how much memory its records may take; None for the usual.
-
-    Raises:
-        DataError: the path is no file name, the dialect or limit is none, or a Parquet file is given the
-            dialect of a CSV file.
-    """
-
-    path: Path
-    dialect: CsvDialect = field(default_factory=CsvDialect)
-    memory: MemoryLimit | None = None
-
-    def __post_init__(self) -> None:
-        _require_file_name(self.path)
-        require_limit(self.memory)
-        if not issubclass(type(self.dialect), CsvDialect):
-            raise DataError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
-        if self.is_parquet:
-            for name, usual in asdict(CsvDialect()).items():
-                if getattr(self.dialect, name) != usual:
-                    raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that it is read from, as far as they are there."""
-        return table_files(self.path)
-
-    @property
-    def is_parquet(self) -> bool:
-        """Its name says that it is a Parquet file."""
-        return is_parquet(self.path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON, with the absolute path."""
-        form = {"path": str(Path(self.path).absolute()), "dialect": asdict(self.dialect)}
-        return form if self.memory is None else {**form, "memory": self.memory.to_dict()}
-
-    @classmethod
-    def from_dict(cls, form: dict[str, Any]) -> TableFile:
-        """Return the file of a form."""
-        dialect = form["dialect"]
-        texts = tuple(dialect["missing_texts"])
-        memory = MemoryLimit.from_dict(form["memory"]) if "memory" in form else None
-        return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}), memory)
-
-
 Place: TypeAlias = TableFile | DatabaseTable  # of a table that is not in memory
 Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, CountSource]
-
-
-def names_in(place: Place) -> list[str]:
-    """Return the names of a table's columns, in its order.
-
-    Raises:
-        DataError: the table is absent or unreadable.
-    """
-    return (
-        list(place.kinds()) if isinstance(place, DatabaseTable) else column_names(place.path, place.dialect)
-    )
-
-
-def types_in(place: Place) -> dict[str, str]:
-    """Return the type of each column by its name, in the words of what holds it; none for a CSV file.
-
-    Raises:
-        DataError: the table is absent or unreadable.
-    """
-    return place.kinds() if isinstance(place, DatabaseTable) else parquet_types(place.path)
-
-
-def parts_in(place: Place, domain: Domain) -> Iterator[TablePart]:
-    """Yield the records of a table part by part, declared columns only.
-
-    Raises:
-        DataError: the table is absent or unreadable, or lacks a declared column.
-
-    Privacy: true records; they stay in this room.
-    """
-    if isinstance(place, DatabaseTable):
-        return (TablePart(frame) for frame in place.frames(domain))
-    return table_parts(place.path, domain, place.dialect)
 
 
 def place_of(form: dict[str, Any]) -> Place:
@@ -335,7 +259,7 @@ def require_table(table: Table | None) -> None:
     if any(base is CountSource for base in type.mro(kind)):  # an abstract class would ask the type itself
         return
     if issubclass(kind, str | Path):
-        _require_file_name(table)
+        require_file_name(table)
         return
     if has_arrow_stream(table) or _is_frame(table):
         return
@@ -375,42 +299,14 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
     """
     place = as_place(table)
     if place is not None:
-        return _from_place(place, domain, key)
+        return place.source(domain, key)
     if isinstance(table, CountSource):
         return _require_same(table, domain, key)
     if _is_frame(table):
         return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
     if is_spark_frame(table):
         return SparkSource.of(table, domain, key, f"the table of type {type_name(table)}")
-    return _from_parts(arrow_parts(table, domain), domain, key)
-
-
-def _from_place(place: Place, domain: Domain, key: bytes | None) -> CountSource:
-    if isinstance(place, TableFile):
-        return read_file(place.path, domain, place.dialect, key, place.memory)
-    if place.is_spark:
-        return SparkSource.of(spark_table(place.address, place.table), domain, key, str(place))
-    if place.inside:
-        return _counted_inside(place, domain)
-    return _from_parts(place.frames(domain), domain, key, place.memory)
-
-
-def _counted_inside(place: DatabaseTable, domain: Domain) -> EngineSource:
-    try:
-        snapshot = place.snapshot()
-        try:
-            cells = cell_expressions(domain, snapshot.kinds, snapshot.words, str(place))
-        except DataError:
-            snapshot.close()
-            raise
-        return EngineSource(snapshot, cells, domain)
-    except DataError as error:
-        refusal = DataError(str(error))
-    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
-    try:
-        raise refusal
-    finally:
-        del refusal  # nor does it keep a snapshot open until the collector comes
+    return MemorySource.from_parts(map(TablePart, arrow_parts(table, domain)), domain, key)
 
 
 def _require_same(source: CountSource, domain: Domain, key: bytes | None) -> CountSource:
@@ -433,32 +329,3 @@ def _is_frame(table: object) -> bool:
     except RecordsError:
         return False
     return True
-
-
-def _from_parts(
-    parts: Iterable[pd.DataFrame], domain: Domain, key: bytes | None, limit: MemoryLimit | None = None
-) -> MemorySource:
-    intake = Intake(domain, key, limit)
-    try:
-        for part in parts:
-            intake.add(part)
-        return MemorySource(*intake.finish())
-    except (RecordsError, DataError) as error:
-        refusal = DataError(str(error))
-    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
-    raise refusal
-
-
-def _require_file_name(path: object) -> None:
-    """Refuse a path that is none, and a table's text in place of its name.
-
-    Raises:
-        DataError: it is none; the message shows nothing of it.
-    """
-    if not issubclass(type(path), str | Path):
-        raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(path)}")
-    if not is_path_name(str(path)):
-        raise DataError(
-            "expected the name of a CSV or Parquet file, got a text that is too long for one, or holds line "
-            "breaks or other control characters; write the table to a file, and give its name"
-        )

@@ -30,6 +30,11 @@ def isolated(text: str) -> str:
     return f"\N{FIRST STRONG ISOLATE}{shortened(text, _MOST_LETTERS)}\N{POP DIRECTIONAL ISOLATE}"
 
 
+def shown_name(name: str) -> str:
+    """Return a name that the schema has, in quotes where it would not be seen as it is."""
+    return name if name.isprintable() and name.strip() == name != "" else repr(name)
+
+
 def shortened(text: str, most: int) -> str:
     """Return a text of at most so many characters, with an ellipsis where it was cut."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pmw.errors import ServiceError
-from pmw.service.hosting import Service
+from pmw.service.hosting import Hosted, Service
 from pmw.service.users import User, digest_of
 
 COOKIE = "pmw_session"
@@ -65,8 +66,16 @@ def signed_in(request: Request) -> User | None:
     return None if digest is None else service_of(request).users.find_digest(digest)
 
 
+def user_of(request: Request) -> User | None:
+    """Return who makes a request, by its token, or where it has no header for that by its cookie."""
+    if "authorization" not in request.headers:
+        return signed_in(request)
+    scheme, _, token = request.headers["authorization"].partition(" ")
+    return service_of(request).users.find(token) if scheme.lower() == "bearer" else None
+
+
 def current_user(
-    request: Request, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None
 ) -> User:
     """Return who makes a request, and count it.
 
@@ -75,14 +84,11 @@ def current_user(
             a request that changes something.
         BusyError: the user made too many.
     """
-    if "authorization" in request.headers:
-        user = None if bearer is None else service_of(request).users.find(bearer.credentials)
-    else:
-        user = signed_in(request)
-        if user is not None and request.method not in ("GET", "HEAD"):
-            require_own_page(request)
+    user = user_of(request)
     if user is None:
         raise HTTPException(401, "expected a token that is good: Authorization: Bearer TOKEN")
+    if "authorization" not in request.headers and request.method not in ("GET", "HEAD"):
+        require_own_page(request)
     _count(request, user)
     return user
 
@@ -102,13 +108,23 @@ def _count(request: Request, user: User) -> None:
 
 def is_known(request: Request) -> bool:
     """Tell whether a request comes with a good token or cookie; not where the users cannot be looked up."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
     try:
-        if "authorization" not in request.headers:
-            return signed_in(request) is not None
-        return scheme.lower() == "bearer" and service_of(request).users.find(token) is not None
+        return user_of(request) is not None
     except ServiceError:
         return False
+
+
+@contextmanager
+def used(request: Request, user: User, name: str) -> Iterator[Hosted]:
+    """Yield a session of the user's, which is held open while this thread works, and have the log name it.
+
+    Raises:
+        ForbiddenError: the session is none of the user's.
+    """
+    hosted = service_of(request).hosted(user, name)
+    request.state.session = name
+    with hosted.working.thread():
+        yield hosted
 
 
 async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ import importlib
 import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from starlette.types import Message, Receive, Scope, Send
 from pmw.errors import ReleaseError
 from pmw.public.export import RowPlan, program_version
 from pmw.service import access, asking
-from pmw.service.access import CurrentUser, InQueue
+from pmw.service.access import CurrentUser, InQueue, used
 from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
@@ -189,15 +189,6 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     return app
 
 
-@contextmanager
-def _used(request: Request, user: User, name: str) -> Iterator[Hosted]:
-    """Yield a session of the user's, which is held open while this thread works."""
-    hosted = access.service_of(request).hosted(user, name)
-    request.state.session = name
-    with hosted.working.thread():
-        yield hosted
-
-
 @router.get("/health")
 async def health() -> dict[str, str]:
     """Tell that the service runs. It waits for no thread."""
@@ -225,7 +216,7 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
 @router.get("/sessions/{name}", dependencies=[InQueue])
 def status(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
     """Tell where a session stands, and what was charged for the user."""
-    with _used(request, user, name) as hosted:
+    with used(request, user, name) as hosted:
         booked = hosted.asking(user).budget()
         yours = {"share": float(user.share), "spent": float(booked.spent), "questions": booked.questions}
         return {**hosted.session.status().to_dict(), "you": yours}
@@ -245,7 +236,7 @@ def ask(
     object in its place. With an Idempotency-Key a request is safe to repeat: it gets the same answers.
     With `within`, what a bar of so many records costs is charged to the user; with `dry_run`, it is told.
     """
-    with _used(request, user, name) as hosted:
+    with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
         analyst = hosted.asking(user, request.state.gone)
@@ -270,7 +261,7 @@ def measure(request: Request, user: CurrentUser, name: str, measured: Measured) 
 
     A request that is repeated measures again, at the same price: ask for the ledger after a lost response.
     """
-    with _used(request, user, name) as hosted:
+    with used(request, user, name) as hosted:
         if user.role is Role.READER and not measured.dry_run:
             raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
         return hosted.asking(user).measure(measured.scope, dry_run=measured.dry_run).to_dict()
@@ -289,7 +280,7 @@ def export(
     exports = access.service_of(request).exports
     exports.begin(user.name)
     try:
-        with _used(request, user, name) as hosted:
+        with used(request, user, name) as hosted:
             parts = parts_of(hosted.session, format, rows, seed)
     except BaseException:
         exports.end(user.name)
@@ -304,7 +295,7 @@ def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
     A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
     tell it too, as would numbers of questions, so others' sums are told in whole per cent.
     """
-    with _used(request, user, name) as hosted:
+    with used(request, user, name) as hosted:
         booked, form = hosted.session.bookings(), hosted.session.ledger().to_dict()
     if user.role is Role.CUSTODIAN:
         return {**form, "analysts": [_sum(one) for one in booked]}
@@ -336,7 +327,7 @@ def activity(
     chosen = service.visible(user) if session is None else [service.hosted(user, session)]
     listed = []
     for hosted in chosen:
-        with _used(request, user, hosted.name):
+        with used(request, user, hosted.name):
             named = None if user.role is Role.CUSTODIAN else user.name
             found = hosted.session.activity(named, most)
         listed += [_activity_form(one, hosted.name, named) for one in found]

@@ -130,16 +130,19 @@ def problem(
     retry_after: int | None = None,
 ) -> JSONResponse:
     """Return the response that tells of an error; after some seconds its request may be made again."""
-    error = {
-        "code": code or _CODES.get(status, "bad_request"),
-        "message": message,
-        "position": position,
-        "request_id": request.state.request_id,
-    }
+    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, position)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
-    return JSONResponse({"error": error}, status, headers)
+    return JSONResponse(form, status, headers)
+
+
+def error_form(
+    code: str, message: str, request_id: str, position: int | str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the object that tells of an error."""
+    told = {"code": code, "message": message, "position": position, "request_id": request_id}
+    return {"error": told}
 
 
 def add_handlers(app: FastAPI, log: Log) -> None:
@@ -274,8 +277,7 @@ class _Reply:
 
     async def refuse(self, status: int, code: str, text: str) -> None:
         """Send an error object, and close the connection: the rest of a body may be on its way."""
-        error = {"code": code, "message": text, "position": None, "request_id": self.request_id}
-        body = json.dumps({"error": error}).encode()
+        body = json.dumps(error_form(code, text, self.request_id)).encode()
         headers = {
             "content-type": "application/json",
             "content-length": str(len(body)),

@@ -29,15 +29,18 @@ from pmw.errors import (
     SessionLockedError,
 )
 from pmw.public.report import report_policy
-from pmw.service.access import CurrentUser, InQueue, service_of, signed_in
+from pmw.service.access import CurrentUser, InQueue, service_of, signed_in, used
 from pmw.service.hosting import Hosted
-from pmw.service.page_answers import answer_of, asked_by, is_statement
 from pmw.service.page_facts import (
-    Shown,
+    Filled,
+    answer_of,
+    asked_by,
     attributes_of,
     custodian_facts,
+    examples_of,
     history_rows,
     is_dearer,
+    is_statement,
     price_of,
     report_of,
     share_text,
@@ -133,40 +136,40 @@ def _summary(hosted: Hosted) -> dict[str, Any]:
 @router.get("/page/{name}", dependencies=[InQueue])
 def session(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show a session: what can be asked, and what was."""
-    return _shown(request, user, name, Shown())
+    return _shown(request, user, name, Filled())
 
 
 @router.post("/page/{name}/ask", dependencies=[InQueue])
 def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Answer a question."""
-    return _shown(request, user, name, Shown(_first(fields, "question")), "ask")
+    return _shown(request, user, name, Filled(_first(fields, "question")), "ask")
 
 
 @router.post("/page/{name}/build", dependencies=[InQueue])
 def build(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Write down the question that a form was filled in with."""
-    hosted = _hosted(request, user, name)
-    return _shown(request, user, name, Shown(asked_by(fields, hosted.session.domain), is_built=True))
+    with used(request, user, name) as hosted:
+        built = asked_by(fields, hosted.session.domain)
+    return _shown(request, user, name, Filled(built, is_built=True))
 
 
 @router.post("/page/{name}/price", dependencies=[InQueue])
 def price(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Tell what an answer within so many records costs."""
-    return _shown(request, user, name, Shown(_first(fields, "question"), _first(fields, "within")), "price")
+    return _shown(request, user, name, Filled(_first(fields, "question"), _first(fields, "within")), "price")
 
 
 @router.post("/page/{name}/pay", dependencies=[InQueue])
 def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Answer a question within so many records, and pay for it; a price above the one told is told first."""
-    told = Shown(_first(fields, "question"), _first(fields, "within"), price=_first(fields, "price"))
+    told = Filled(_first(fields, "question"), _first(fields, "within"), price=_first(fields, "price"))
     return _shown(request, user, name, told, "pay")
 
 
 @router.get("/page/{name}/history.csv", dependencies=[InQueue])
 def history(request: Request, user: CurrentUser, name: str) -> Response:
     """Give what the user asked as CSV."""
-    hosted = _hosted(request, user, name)
-    with hosted.working.thread():
+    with used(request, user, name) as hosted:
         found = hosted.session.activity(user.name, 10_000)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -184,8 +187,8 @@ def _safe(text: str) -> str:
 @router.get("/page/{name}/custodian", dependencies=[InQueue])
 def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show a custodian who spent what, and everybody's questions."""
-    hosted = _own(request, user, name)
-    with hosted.working.thread():
+    with used(request, user, name) as hosted:
+        _require_custodian(user)
         values = custodian_facts(hosted)
     return page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
 
@@ -193,35 +196,25 @@ def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
 @router.get("/page/{name}/report", dependencies=[InQueue])
 def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show the report on a session."""
-    hosted = _own(request, user, name)
-    with hosted.working.thread():
+    with used(request, user, name) as hosted:
+        _require_custodian(user)
         text = report_of(hosted)
     return HTMLResponse(text, headers={"Content-Security-Policy": report_policy()})
 
 
-def _hosted(request: Request, user: User, name: str) -> Hosted:
-    """Return a session of the user's, and have the log name it."""
-    hosted = service_of(request).hosted(user, name)
-    request.state.session = name
-    return hosted
-
-
-def _own(request: Request, user: User, name: str) -> Hosted:
-    hosted = _hosted(request, user, name)
+def _require_custodian(user: User) -> None:
     if user.role is not Role.CUSTODIAN:
         raise HTTPException(403, "this page is the custodian's")
-    return hosted
 
 
 def _first(fields: Mapping[str, list[str]], name: str) -> str:
     return fields.get(name, [""])[0].strip()
 
 
-def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "") -> HTMLResponse:
-    hosted = _hosted(request, user, name)
-    analyst = hosted.asking(user, request.state.gone)
-    with hosted.working.thread():
-        values = _outcome(hosted, analyst, shown, act)
+def _shown(request: Request, user: User, name: str, filled: Filled, act: str = "") -> HTMLResponse:
+    with used(request, user, name) as hosted:
+        analyst = hosted.asking(user, request.state.gone)
+        values = _outcome(hosted, analyst, filled, act)
         found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
         values.update(
             {
@@ -232,32 +225,32 @@ def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "")
                 "promise": (status := hosted.session.status()).guarantee,
                 "closed": status.closed,
                 "share": share_text(user, analyst.budget()),
-                "question": shown.question,
-                "condition": "" if is_statement(shown.question) else shown.question,
-                "within": shown.within,
-                "built": shown.is_built,
+                "question": filled.question,
+                "condition": "" if is_statement(filled.question) else filled.question,
+                "within": filled.within,
+                "built": filled.is_built,
                 "can_pay": user.role is not Role.READER,
                 "attributes": (attributes := attributes_of(hosted.session.domain)),
                 "described": [
                     (one["name"], f"{one['cells']:,}", one["shown"], one["also"]) for one in attributes
                 ],
                 "history": history_rows(hosted, found),
-                **shown.examples(hosted.session.domain),
+                **examples_of(hosted.session.domain),
             }
         )
     return page("session.html", values)
 
 
-def _outcome(hosted: Hosted, analyst: Analyst, shown: Shown, act: str) -> dict[str, Any]:
+def _outcome(hosted: Hosted, analyst: Analyst, filled: Filled, act: str) -> dict[str, Any]:
     """Return the answer, the price or the error that an act leads to."""
     values: dict[str, Any] = {"result": None, "price": None, "error": None}
     try:
         if act == "ask":
-            values["result"] = answer_of(analyst, hosted.large, shown.question)
-        elif act == "price" or (act == "pay" and is_dearer(analyst, shown)):
-            values["price"] = price_of(analyst, shown)
+            values["result"] = answer_of(analyst, hosted.large, filled.question)
+        elif act == "price" or (act == "pay" and is_dearer(analyst, filled)):
+            values["price"] = price_of(analyst, filled)
         elif act == "pay":
-            values["result"] = answer_of(analyst, hosted.large, shown.question, shown.records)
+            values["result"] = answer_of(analyst, hosted.large, filled.question, filled.records)
     except QueryError as error:
         values["error"] = {"message": error.message, "mark": _mark(error)}
     except (SessionCorruptError, SessionLockedError):

@@ -40,8 +40,7 @@ def command(session: Path, no_history: bool, wait: float) -> None:
 
     The session is in use until the shell ends: other processes can read it, but not ask.
     """
-    from pmw.cli.shell.dialogue import Dialogue
-    from pmw.cli.shell.lines import history_path, lines_of
+    from pmw.cli.shell.dialogue import Dialogue, history_path, lines_of
 
     with _told_to_end(), resumed(session, wait) as opened:
         lines = lines_of(opened.domain, None if no_history else history_path())

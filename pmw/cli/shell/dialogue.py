@@ -1,33 +1,126 @@
-"""The dialogue: a line in, an answer out. An error ends a line and never the shell."""
+"""The dialogue: a line in, an answer out. An error ends a line and never the shell.
+
+Lines come from a terminal with line editing, a plain one, or a pipe. Those of a terminal are kept in a file
+of the user.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import click
 
 from pmw.cli.answering import (
     Asked,
     Result,
+    StreamOptions,
     answered,
     csv_of,
     form_of,
     read_condition,
     text_of,
 )
-from pmw.cli.screen import show
-from pmw.cli.shell.lines import Lines
-from pmw.cli.shell.words import COMMANDS, MODES, Statements, is_statement, schema_text
-from pmw.cli.streaming import StreamOptions
-from pmw.cli.texts import json_line, quote_text, status_text
+from pmw.cli.shell.words import (
+    COMMANDS,
+    GOES_ON,
+    LONGEST,
+    MODES,
+    PROMPT,
+    Statements,
+    is_statement,
+    schema_text,
+)
+from pmw.cli.texts import json_line, quote_text, show, status_text
 from pmw.cli.usage import refusal
+from pmw.display.texts import installed_by
 from pmw.session.session import Session
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.parsing import parse_sql
 
+_READ = LONGEST + 1  # characters of a line; the rest of it is thrown away
 _HELP = """A line is a condition, such as  age >= 40 AND sex = 'Female'
 or an SQL statement, which may go over several lines and ends with a semicolon.
 Tab completes names, values and words. Ctrl-C drops a line, Ctrl-D leaves."""
+
+
+class Lines(Protocol):
+    """Lines that somebody writes.
+
+    Attributes:
+        is_terminal: whoever writes them waits for each answer, so one interrupt drops one line.
+    """
+
+    is_terminal: bool
+
+    def read(self, unfinished: str) -> str | None:
+        """Return what was written next, a line or several; None at the end.
+
+        Args:
+            unfinished: the statement that it goes on with.
+
+        Raises:
+            KeyboardInterrupt: the line is to be dropped.
+        """
+        ...
+
+
+class PlainLines:
+    """Lines of a pipe, or of a terminal without line editing."""
+
+    def __init__(self, source: BinaryIO, *, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self._source = source
+
+    def read(self, unfinished: str) -> str | None:
+        """Return the next line; what is no UTF-8 is marked, and refused as a question."""
+        if self.is_terminal:
+            click.echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
+        line = self._source.readline(_READ)
+        if not line:
+            return None
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = self._source.readline(_READ)
+        return line.decode("utf-8", errors="replace").rstrip("\r\n")
+
+
+def lines_of(domain: Domain, history: Path | None) -> Lines:
+    """Return the lines of standard input, edited where it is a terminal.
+
+    Args:
+        domain: the declared attributes, for completion.
+        history: where lines are kept; None keeps them no longer than the shell.
+    """
+    if not sys.stdin.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=False)
+    try:
+        from pmw.cli.shell.editing import EditedLines
+    except ModuleNotFoundError as error:
+        if error.name != "prompt_toolkit":
+            raise
+        click.echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    if not sys.stdout.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    return EditedLines(domain, history)
+
+
+def history_path() -> Path | None:
+    """Return the file of the user's state directory; None where the user has no home.
+
+    Source: XDG Base Directory Specification 0.8: a relative ``XDG_STATE_HOME`` is ignored.
+    """
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        state = given if given.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "pmw" / "history"
 
 
 class Dialogue:

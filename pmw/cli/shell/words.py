@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pmw.cli.texts import value_text
 from pmw.display.texts import counted
-from queries.cells import CategoricalValue, cell_count, quoted_name
+from queries.cells import cell_count, quoted_name
 from queries.domain import Attribute, CategoricalAttribute, Domain
 
 PROMPT, GOES_ON = "pmw> ", "...> "
@@ -112,12 +113,8 @@ def _compared(before: str, domain: Domain) -> Attribute | None:
 def _values(attribute: Attribute) -> Sequence[str]:
     """Return values as a condition writes them: declared ones, or the edges of cells."""
     if isinstance(attribute, CategoricalAttribute):
-        return [_written(value) for value in attribute.values[:_MOST]]
+        return [value_text(value) for value in attribute.values[:_MOST]]
     return [attribute.literal(edge) for edge in attribute.boundaries[:_MOST]]
-
-
-def _written(value: CategoricalValue) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
 
 
 def schema_text(domain: Domain, name: str = "") -> str:
@@ -136,7 +133,7 @@ def schema_text(domain: Domain, name: str = "") -> str:
 def _told(attribute: Attribute) -> str:
     cells = counted(cell_count(attribute.size), "cell")
     if isinstance(attribute, CategoricalAttribute):
-        shown = ", ".join(map(_written, attribute.values[:4]))
+        shown = ", ".join(map(value_text, attribute.values[:4]))
         return f"{cells}: {shown}{', …' if len(attribute.values) > 4 else ''}"
     return f"{cells}: {attribute.literal(attribute.ends[0])} to {attribute.literal(attribute.last)}"
 

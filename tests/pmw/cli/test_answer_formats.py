@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import pmw
 from pmw.cli import main
 from pmw.cli.answer_formats import FORMATS, writer_of
-from pmw.cli.streaming import StreamOptions, answer_workload
+from pmw.cli.answering import StreamOptions, answer_workload
 from pmw.cli.texts import json_line
 from pmw.public.answer import Answer, Source, Spent
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -131,7 +131,7 @@ def test_a_workload_is_written_in_each_format(study: Path, name: str, tmp_path: 
 
 def test_many_rows_come_in_parts(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pmw.cli.answer_formats._ROWS", 3)
-    monkeypatch.setattr("pmw.cli.streaming._BATCH", 2)
+    monkeypatch.setattr("pmw.cli.answering._BATCH", 2)
     _, out, _ = asked(study, "--workload", "marginals:1", "--format", "parquet")
     (tmp_path / "a.parquet").write_bytes(out)
     ((count,),) = read(tmp_path / "a.parquet", "count(*)")

@@ -16,21 +16,13 @@ from click.testing import Result
 
 import pmw.session.engine
 from pmw import StoreError, resume_session
-from pmw.cli.streaming import StreamOptions, answer_stream
+from pmw.cli.answering import StreamOptions, answer_stream, source_code
+from pmw.public.answer import Source
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from queries.questions import QuestionList
 
 Run = Callable[..., Result]
-
-
-def test_groups_are_printed_as_a_table(textbook_study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--sql", "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex")
-    lines = result.stdout.splitlines()
-    assert result.exit_code == 0
-    assert lines[0].split() == ["sex", "n", "low", "high", "source"]
-    assert [line.split()[0] for line in lines[1:3]] == ["Female", "Male"]
-    assert lines[3].startswith("(low and high: 95% confidence each; model version 0; 11.0% of the budget ")
 
 
 def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
@@ -39,13 +31,6 @@ def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
         "\nThe condition cuts cells: counts take them as evenly filled, low and high allow for any filling. "
         "At an edge, ask with >= or <, which cut none.\n"
     )
-
-
-def test_groups_as_json_are_one_object(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--json", "--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex")
-    form = json.loads(result.stdout)
-    assert [row["sex"] for row in form["rows"]] == ["Female", "Male"]
-    assert list(form) == ["rows", "notes", "confidence", "version", "spent"]
 
 
 def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, run: Run) -> None:
@@ -120,13 +105,6 @@ def test_a_workload_is_answered_line_by_line(
     assert status.queries_answered == count
 
 
-def test_a_workload_that_is_none_is_refused(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--workload", "marginal:2")
-    assert result.exit_code == 4
-    assert "did you mean 'marginals'?" in result.stderr
-    assert run("ask", "study.pmw", "--workload", "ranges:height").exit_code == 4
-
-
 def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     result = run("ask", "study.pmw", "age >= 30", "--strict-cells")
     assert result.exit_code == 4
@@ -141,12 +119,6 @@ def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     assert json.loads(stream.stdout)["error"]["code"] == "unaligned"
     _, status = read_session(study)
     assert status.queries_answered == 1
-
-
-def test_a_statement_given_as_a_condition_is_sent_to_its_option(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "SELECT COUNT(*) FROM people")
-    assert result.exit_code == 4
-    assert "expected a condition, got a statement; ask it as SQL" in result.stderr
 
 
 def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path, run: Run) -> None:
@@ -164,15 +136,6 @@ def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study
     assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
     assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
     assert ["error" in form for form in forms] == [True] * 5 + [False]
-
-
-def test_a_condition_may_be_an_object(study: Path, run: Run) -> None:
-    by_object = run("ask", "study.pmw", '{"age": {"ge": 40}}')
-    assert by_object.exit_code == 0
-    assert by_object.stdout == run("ask", "study.pmw", "age >= 40").stdout
-    refused = run("ask", "study.pmw", '{"age": {"ge": "x"}}')
-    assert refused.exit_code == 4
-    assert "(at where.age.ge)" in refused.stderr
 
 
 def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Run) -> None:
@@ -278,35 +241,6 @@ def test_aggregates_are_answered_alone_and_in_a_stream(study: Path, run: Run) ->
     assert forms[2]["error"]["code"] == "wrong_kind"
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("SELECT AVG(sex) FROM people", "AVG needs numbers, 'sex' holds none"),
-        ("SELECT QUANTILE_CONT(age, 1.5) FROM people", "expected a percentile in [0, 1], got 1.5"),
-        (
-            "SELECT sex, AVG(age) FROM people GROUP BY sex HAVING age > 3",
-            "'age' stands outside of an aggregate",
-        ),
-        ("SELECT AVG(age) FROM people ORDER BY count", "unknown attribute 'count'"),
-        ("SELECT AVG(age) / 0 FROM people", "a division by 0"),
-        ("SELECT SUM(1e400) FROM people", "expected numbers of at most 1e+100"),
-        (
-            "SELECT * FROM people",
-            "a list of records is not supported; run the statement on synthetic records",
-        ),
-    ],
-)
-def test_a_statement_that_cannot_be_has_one_clear_error_and_costs_nothing(
-    study: Path, run: Run, statement: str, message: str
-) -> None:
-    before = read_session(study)[0].ledger.share
-    result = run("ask", "study.pmw", "--sql", statement)
-    assert result.exit_code == 4
-    assert result.stderr.startswith(f"Error: {message}")
-    assert "Traceback" not in result.output
-    assert read_session(study)[0].ledger.share == before
-
-
 def test_what_may_be_divided_by_nobody_is_undefined(study: Path, run: Run) -> None:
     statement = "SELECT COUNT(*) / COUNT(*) FILTER (WHERE sex = 'Female' AND sex = 'Male') AS r FROM people"
     result = run("ask", "study.pmw", "--sql", statement)
@@ -327,3 +261,9 @@ def test_an_aggregate_without_a_promise_is_told_under_strict(textbook_study: Pat
     result = run("ask", "study.pmw", "--sql", "SELECT AVG(age) AS v FROM people")
     assert result.stdout.splitlines()[0].split() == ["v", "low", "high", "source"]
     assert "confidence each" in result.stdout
+
+
+def test_a_refused_answer_has_exit_code_4_and_one_without_a_promise_has_one_under_strict_alone() -> None:
+    codes = {one: [source_code(one, strict=strict) for strict in (False, True)] for one in Source}
+    expected = {Source.EXHAUSTED: [0, 3], Source.UNVERIFIED: [0, 4], Source.REFUSED: [4, 4]}
+    assert codes == {one: expected.get(one, [0, 0]) for one in Source}

@@ -85,21 +85,3 @@ def test_a_picture_is_drawn_and_not_overwritten(run: Run, tmp_path: Path) -> Non
     assert refused.exit_code == 1
     assert "--force" in refused.stderr
     assert run(*arguments, "--force").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("nothing-like-it",), 2, "expected the name of a mechanism"),
-        (("sparse", "--runs", "10"), 2, "--runs"),
-        (("sparse", "--false-alarm", "0"), 2, "--false-alarm"),
-        (("sparse", "--exact", "--runs", "500"), 2, "belongs to the statistical audit"),
-        (("sparse", "--force"), 2, "give --plot FILE"),
-        (("no-threshold-noise", "--statistical", "--show"), 2, "--show belongs to the exact audit"),
-        (("sparse", "--plot", "audit.txt"), 2, "expected a picture file"),
-    ],
-)
-def test_what_cannot_be_is_refused(run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
-    result = run("audit", *arguments)
-    assert result.exit_code == code
-    assert words in result.stderr

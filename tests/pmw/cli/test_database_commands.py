@@ -68,21 +68,3 @@ def test_commands_find_the_table_again_and_refuse_it_where_it_changed(
         connection.execute("UPDATE study.people SET sex = 'm' WHERE x = 0")
     refused = run("move", "study.pmw", "--data", "duckdb:people.duckdb", "--table", "study.people")
     assert refused.stderr == "Error: the table differs from the one that the session was opened on\n"
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (("--data", "duckdb:people.duckdb"), "name its table with --table"),
-        (("--data", "people.csv", "--table", "t"), "--table names a table of a database"),
-        (("--data", "duckdb:p.duckdb", "--table", "t", "--trim"), "--trim belong to CSV files"),
-        (("--data", "duckdb:p.duckdb", "--table", "a."), "expected the name of a table"),
-    ],
-)
-def test_options_that_contradict_each_other_are_wrong_usage(
-    run: Run, given: tuple[str, ...], told: str
-) -> None:
-    for command in (("check", "--schema", "s.toml"), ("move", "s.pmw"), ("draft",)):
-        result = run(*command, *given)
-        assert result.exit_code == 2
-        assert told in result.stderr

@@ -160,15 +160,3 @@ def test_a_draft_of_a_database_says_that_no_value_was_read(run: Run, tmp_path: P
     (tmp_path / "drafted.toml").write_text(text)
     given = ("--schema", "drafted.toml", "--epsilon", "1", "--test", "query")
     assert run("open", "s.pmw", *table, *given).exit_code == 0
-
-
-def test_an_absent_file_is_one_error(run: Run) -> None:
-    result = run("draft", "--data", "no.csv")
-    assert result.exit_code == 1
-    assert result.stderr == "Error: expected a readable file, got no.csv: no such file\n"
-
-
-def test_a_dialect_of_no_csv_file_is_refused(run: Run) -> None:
-    result = run("draft", "--data", "t.parquet", "--trim")
-    assert result.exit_code == 2
-    assert "t.parquet is Parquet; leave it out" in result.stderr

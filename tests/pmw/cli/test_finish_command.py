@@ -11,7 +11,8 @@ import pandas as pd
 from click.testing import Result
 
 import pmw
-from pmw.cli.texts import finish_text, rounded
+from pmw.cli.texts import finish_text
+from pmw.display.texts import number
 from pmw.session.maintenance import is_closed, read_session, verify_session
 from queries import Domain, IntegerAttribute
 
@@ -59,8 +60,8 @@ def test_it_says_which_bars_became_narrower_and_by_how_much(
     assert narrower
     old, new = (sorted(widths)[(len(narrower) - 1) // 2] for widths in zip(*narrower, strict=True))
     assert (
-        f"\nNarrower bars: {len(narrower)} of 3 asked questions, ± {rounded(new)} records where it was ± "
-        f"{rounded(old)} (medians). Ask again for the better answers.\nClosed study.pmw: "
+        f"\nNarrower bars: {len(narrower)} of 3 asked questions, ± {number(new)} records where it was ± "
+        f"{number(old)} (medians). Ask again for the better answers.\nClosed study.pmw: "
     ) in done
     assert "Narrower" not in run("status", "study.pmw").stdout
 

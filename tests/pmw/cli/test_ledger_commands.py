@@ -11,7 +11,6 @@ import pytest
 from click.testing import Result
 
 from benchmarks.damage import reseal
-from pmw.cli.texts import rounded
 from pmw.session.maintenance import is_closed
 from pmw.session.store.locking import SessionLock
 
@@ -24,36 +23,6 @@ def asked(textbook_study: Path, run: Run) -> Path:
     """Ask a study a question that is measured or certified, and return its path."""
     assert run("ask", "study.pmw", QUESTION).exit_code == 0
     return textbook_study
-
-
-def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
-    result = run("ledger", "study.pmw")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["no.", "event", "paid", "for", "epsilon", "rho", "share", "so", "far"]
-    assert lines[1].split()[:2] == ["1", "total"]
-    assert [line.split()[2] for line in lines[2:6]] == ["age", "sex", "region", "member"]
-    assert lines[6].startswith("6    sparse vector")
-    rests = lines[lines.index("Prices rest on:") + 1 : -1]
-    measured = rests[0].replace(", measurement", "")  # only where the question was not certified
-    assert measured.startswith("  total, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke")
-    assert any(line.startswith("  sparse vector round: tests: ") for line in rests)
-    assert lines[-1].startswith("Charged: ")
-    assert lines[-1].endswith("the cap is epsilon 1, delta 1e-09.")
-    assert max(map(len, lines)) <= 100
-
-
-def test_the_ledger_as_json_is_one_object_that_adds_up(asked: Path, run: Run) -> None:
-    (line,) = run("ledger", "study.pmw", "--json").stdout.splitlines()
-    form = json.loads(line)
-    assert list(form) == [
-        "epsilon_cap", "delta", "composition", "unit", "cap", "spent", "share", "entries",
-    ]  # fmt: skip
-    assert [entry["number"] for entry in form["entries"]] == list(range(1, len(form["entries"]) + 1))
-    assert sum(entry["charge"] for entry in form["entries"]) == pytest.approx(form["spent"])
-    assert form["entries"][-1]["running_share"] == form["share"]
-    status = json.loads(run("status", "study.pmw", "--json").stdout)
-    assert form["share"] == status["budget_share"]
 
 
 def test_books_are_read_while_the_session_is_in_use_and_without_the_table(asked: Path, run: Run) -> None:
@@ -92,15 +61,6 @@ def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:
     assert json.loads(result.stdout)["holds"] is False
 
 
-@pytest.mark.parametrize("command", ["ledger", "verify", "close"])
-def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run, command: str) -> None:
-    for name, code in (("people.csv", 5), ("absent.pmw", 1)):
-        result = run(command, name)
-        assert result.exit_code == code
-        assert result.stderr.startswith("Error: ")
-    assert not (people / "absent.pmw-lock").exists()
-
-
 def test_close_ends_all_spending(asked: Path, run: Run) -> None:
     first = run("ask", "study.pmw", QUESTION).stdout
     result = run("close", "study.pmw", "--yes")
@@ -134,11 +94,15 @@ def test_close_twice_is_no_fault(asked: Path, run: Run) -> None:
         )
 
 
-def test_close_is_confirmed_where_nobody_can_be_asked(asked: Path, run: Run) -> None:
-    result = run("close", "study.pmw")
-    assert result.exit_code == 2
-    assert "confirm it with --yes" in result.stderr
-    assert not is_closed(asked)
+@pytest.mark.parametrize(("reply", "code", "closed"), [("n\n", 1, False), ("y\n", 0, True)])
+def test_close_asks_on_a_terminal(
+    asked: Path, run: Run, monkeypatch: pytest.MonkeyPatch, reply: str, code: int, closed: bool
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = run("close", "study.pmw", stdin=reply)
+    assert result.exit_code == code
+    assert "Close study.pmw permanently?" in result.stderr
+    assert is_closed(asked) == closed
 
 
 def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:
@@ -179,14 +143,6 @@ def test_a_session_in_use_is_not_closed(asked: Path, run: Run) -> None:
     assert not is_closed(asked)
 
 
-@pytest.mark.parametrize("command", ["close", "ledger", "verify"])
-def test_every_command_on_books_has_help_with_examples(run: Run, command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "Examples:" in result.stdout
-    assert f"  pmw {command} study.pmw" in result.stdout
-
-
 def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run) -> None:
     lines = run("backup", "study.pmw", "--output", "copy.pmw").stdout.splitlines()
     assert lines[0].startswith("Copied study.pmw to copy.pmw: ")
@@ -215,13 +171,3 @@ def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path,
     assert "FAILED  the session goes on from its anchor: the anchor is of another session" in result.stdout
     assert "FAILED: the file or the anchor is of another session, or the file is an older " in result.stdout
     assert run("verify", "study.pmw", "--anchor", "study.pmw").exit_code == 2
-
-
-def test_opening_writes_noise_in_plain_numbers() -> None:
-    assert [rounded(value) for value in (0.123, 8.64, 60, 121.3, 1_234)] == [
-        "0.12",
-        "8.6",
-        "60",
-        "121",
-        "1,234",
-    ]

@@ -80,20 +80,9 @@ def test_a_command_that_needs_the_session_says_so(model: Path, run: Run, command
 
 def test_every_command_that_takes_a_session_was_tried() -> None:
     named = {
-        "ask",
-        "status",
-        "verify",
-        "close",
-        "ledger",
-        "backup",
-        "move",
-        "export",
-        "finish",
-        "measure",
-        "open",
-        "report",
-        "shell",
-    }
+        "ask", "backup", "close", "export", "finish", "ledger", "measure", "move", "open", "report", "shell",
+        "status", "verify",
+    }  # fmt: skip
     commands = {name: main.get_command(None, name) for name in main.list_commands(None)}  # type: ignore[arg-type]
     taking = {
         name

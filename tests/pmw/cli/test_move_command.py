@@ -1,4 +1,4 @@
-"""``pmw move``, and what the other commands do where a session's table is gone."""
+"""``pmw move``, what other commands do where a table is gone, and how much memory its records may take."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from click.testing import Result
 
 import pmw
 from pmw.cli.main import main
+from pmw.data import MemoryLimit
 from pmw.session.maintenance import read_ledger, remembered_table
 from pmw.session.store.locking import SessionLock
 
@@ -73,35 +74,6 @@ def test_another_table_is_refused_in_one_word(textbook_study: Path, run: Run) ->
     assert (moved.exit_code, moved.stdout) == (1, "")
     assert moved.stderr == "Error: the table differs from the one that the session was opened on\n"
     assert run("ask", "study.pmw", QUESTION).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("study.pmw",), 2, "Missing option '--data'"),
-        (("study.pmw", "--data", "people.csv", "--delimiter", ";;"), 2, "expected one ASCII character"),
-        (("study.pmw", "--data", "people.csv", "--delimiter", ";"), 1, "expected one column 'age'"),
-        (("study.pmw", "--data", "people.csv", "--wait", "nan"), 2, "expected a finite number"),
-        (("study.pmw", "--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
-        (("study.pmw", "--data", "none"), 1, "expected a folder of Parquet files, got none: none is in it"),
-        (("study.pmw", "--data", "empty.csv"), 1, "expected column names in the first line, got none"),
-        (("study.pmw", "--data", "bad.parquet"), 1, "the file could not be read as Parquet"),
-        (("people.csv", "--data", "people.csv"), 5, "the file is no session file, or it is damaged"),
-        (("absent.pmw", "--data", "people.csv"), 1, "expected a session file, found none"),
-    ],
-)
-def test_what_cannot_be_moved_is_told_and_changes_nothing(
-    textbook_study: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    (textbook_study.parent / "empty.csv").write_text("")
-    (textbook_study.parent / "none").mkdir()
-    (textbook_study.parent / "bad.parquet").write_text("no parquet")
-    before = textbook_study.read_bytes()
-    result = run("move", *arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert message in line
-    assert textbook_study.read_bytes() == before
 
 
 def test_a_closed_session_is_not_moved(textbook_study: Path, run: Run) -> None:
@@ -178,12 +150,6 @@ def test_giving_up_is_told_where_there_was_nothing_to_give_up(textbook_study: Pa
     )
 
 
-def test_move_has_help_with_examples(run: Run) -> None:
-    result = run("move", "--help")
-    assert result.exit_code == 0
-    assert "  pmw move study.pmw --data /new/place/people.csv" in result.stdout
-
-
 def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd.DataFrame) -> None:
     frame.iloc[:200].to_csv(people / "some.csv", index=False, sep="\t", encoding="latin-1")
     for part, rows in (("a", slice(0, 90)), ("b", slice(90, 200))):
@@ -206,3 +172,20 @@ def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd
     (people / "moved" / "c").mkdir()
     shutil.copy(people / "moved" / "a" / "0.parquet", people / "moved" / "c")
     assert "differs" in run("move", "parts.pmw", "--data", "moved").stderr
+
+
+# --- memory of the records ---------------------------------------------------------------------------------
+
+
+def test_sizes_are_read_and_remembered(people: Path, run: Run) -> None:
+    opening = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+    assert run(*opening, "--memory", "1.5gib", "--temporary-folder", ".").exit_code == 0
+    before = remembered_table(people / "study.pmw")
+    assert before is not None
+    assert before.memory == MemoryLimit(3 * 2**29, Path.cwd())
+    assert run("move", "study.pmw", "--data", "people.csv").exit_code == 0
+    assert remembered_table(people / "study.pmw") == before
+    assert run("move", "study.pmw", "--data", "people.csv", "--memory", "20 MB").exit_code == 0
+    after = remembered_table(people / "study.pmw")
+    assert after is not None
+    assert after.memory == MemoryLimit(2 * 10**7)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 from click.testing import Result
 
@@ -50,69 +49,9 @@ def test_a_session_is_opened_on_people_by_the_schema(folder: Path, run: Run) -> 
     assert "at most 4 records are kept" in run(*OPEN).stdout
     typed = run(*OPEN[:1], "o.pmw", *OPEN[2:], "--records-per-person", "4", "--person-column", "patient")
     assert "at most 4 records are kept" in typed.stdout
-
-
-@pytest.mark.parametrize("kind", ["TIMESTAMP", "DECIMAL(10,2)", "INTERVAL"])
-@pytest.mark.parametrize("store", ["parquet", "duckdb"])
-def test_ids_of_a_refused_type_are_told_in_one_line(folder: Path, run: Run, kind: str, store: str) -> None:
-    made = f"CREATE TABLE t AS SELECT NULL::{kind} AS patient, 1 AS ward"
-    with duckdb.connect(str(folder / "t.duckdb")) as engine:
-        engine.execute(made)
-        engine.execute(f"COPY t TO '{folder / 't.parquet'}' (FORMAT parquet)")
-    (folder / "t.toml").write_text(NAME + PERSON + WARD)
-    table = ("t.parquet",) if store == "parquet" else ("duckdb:t.duckdb", "--table", "t")
-    told = "expected whole numbers or texts in the column 'patient' of ids, got a column of type " + kind[:7]
-    for command in (CHECK, OPEN):
-        place = command.index("t.csv")
-        refused = run(*command[:place], *table, *command[place + 1 :])
-        assert (refused.exit_code, refused.stdout) == (1, "")
-        *warnings, line = refused.stderr.splitlines()
-        assert len(warnings) == (command is CHECK)  # which holds for every table
-        assert line.startswith("Error: t")
-        assert told in line
-        assert line.endswith("; write the ids as one of these")
-    assert not (folder / "s.pmw").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--records-per-person", "1"), "give one number"),
-        (("--records-per-person", "8"), "give one number"),
-        (("--person-column", "visitor"), "name one column"),
-    ],
-)
-@pytest.mark.parametrize("command", [OPEN, CHECK, PLAN])
-def test_options_that_contradict_the_schema_are_refused(
-    folder: Path, run: Run, command: tuple[str, ...], options: tuple[str, ...], message: str
-) -> None:
-    (folder / "t.toml").write_text(NAME + PERSON + WARD)
-    result = run(*command, *options)
-    assert result.exit_code == 1
-    assert message in result.stderr
-    assert not (folder / "s.pmw").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--records-per-person", "0"), 2, "expected records_per_person from 1 to 1,000,000, got 0"),
-        (
-            ("--person-column", "nobody"),
-            1,
-            "expected one column 'nobody' in the first line, got no such column",
-        ),
-        (("--person-column", "ward"), 1, "expected a column that is no attribute, got 'ward'"),
-        (("--person-column", ""), 1, "expected a printable name of a column, got ''"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    folder: Path, run: Run, options: tuple[str, ...], code: int, message: str
-) -> None:
-    result = run(*OPEN, *options)
-    assert result.exit_code == code
-    assert message in result.stderr
-    assert not (folder / "s.pmw").exists()
+    for command in (OPEN, CHECK, PLAN):  # where the default is typed, too
+        refused = run(*command, "--records-per-person", "1")
+        assert (refused.exit_code, "give one number" in refused.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

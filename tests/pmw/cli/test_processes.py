@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -122,22 +121,6 @@ def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
     process.stdin.close()
     assert process.wait() == 0
     process.stdout.close()
-
-
-@pytest.mark.parametrize(("reply", "code", "closed"), [(b"n\n", 1, False), (b"y\n", 0, True)])
-def test_close_asks_on_a_terminal(textbook_study: Path, reply: bytes, code: int, closed: bool) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pmw", "close", "study.pmw"],
-        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=textbook_study.parent,
-    )  # fmt: skip
-    os.write(ours, reply)
-    _, errors = process.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
-    assert process.returncode == code
-    assert b"Close study.pmw permanently?" in errors
-    assert is_closed(textbook_study) == closed
 
 
 def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pmw.data import DatabaseTable, as_source, postgres, spark
+from pmw.data import DatabaseTable, as_source, spark
+from pmw.data.postgres import PostgresTable
 from pmw.data.spark_workers import _placed
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain
@@ -77,36 +78,39 @@ def domain_of(empty: str, records: int = 1) -> Domain:
     return Domain(ATTRIBUTES, person=Person("id", records, empty=empty))
 
 
-def tables(folder: Path, engine: duckdb.DuckDBPyConnection, name: str) -> dict[str, Any]:
-    """Return a table in each source that is here."""
-    database = folder / f"{name}.duckdb"
-    engine.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
+def tables(
+    folder: Path, engine: duckdb.DuckDBPyConnection, *names: str, csv: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield tables of an engine, each in every source that is here."""
+    database = folder / "t.duckdb"
+    database.unlink(missing_ok=True)
     engine.execute(f"ATTACH '{database}' AS other")
-    engine.execute(f"CREATE TABLE other.t AS FROM {name}")
+    for name in names:
+        engine.execute(f"CREATE TABLE other.{name} AS FROM {name}")
     engine.execute("DETACH other")
-    found: dict[str, Any] = {
-        "parquet": folder / f"{name}.parquet",
-        "duckdb": DatabaseTable(f"duckdb:{database}", "t"),
-    }
-    if str(engine.table(name).types[0]) not in NOT_IN_ARROW:
-        found["relation"] = engine.table(name)
-        if find_spec("pyarrow"):
-            found["pyarrow"] = engine.table(name).to_arrow_table()
-            if find_spec("polars"):
-                found["polars"] = engine.table(name).pl()
-    return found
-
-
-def with_csv(folder: Path, engine: duckdb.DuckDBPyConnection, name: str) -> dict[str, Any]:
-    engine.execute(f"COPY {name} TO '{folder / name}.csv' (HEADER)")
-    return {**tables(folder, engine, name), "csv": folder / f"{name}.csv"}
+    for name in names:
+        engine.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
+        found: dict[str, Any] = {
+            "parquet": folder / f"{name}.parquet",
+            "duckdb": DatabaseTable(f"duckdb:{database}", name),
+        }
+        if csv:
+            engine.execute(f"COPY {name} TO '{folder / name}.csv' (HEADER)")
+            found["csv"] = folder / f"{name}.csv"
+        if str(engine.table(name).types[0]) not in NOT_IN_ARROW:
+            found["relation"] = engine.table(name)
+            if find_spec("pyarrow"):
+                found["pyarrow"] = engine.table(name).to_arrow_table()
+                if find_spec("polars"):
+                    found["polars"] = engine.table(name).pl()
+        yield name, found
 
 
 def counted(table: Any) -> dict[tuple[int, str], NDArray[np.int64]]:
     """Return the counts of a table by the number of records and what is done with empty ids."""
     return {
         (records, empty): as_source(table, domain_of(empty, records), KEY).counts(("w",)).counts
-        for records, empty in product((1, 2), ("drop", "person"))
+        for records, empty in ((1, "person"), (2, "drop"))
     }
 
 
@@ -123,17 +127,18 @@ def test_taking_out_a_person_moves_the_counts_by_no_more_than_k(tmp_path: Path, 
         for place, value in enumerate(READ[kind]):
             engine.execute(f"INSERT INTO all_of_them SELECT {place}, {value}, unnest(['x', 'y', 'x', 'y'])")
         engine.execute("CREATE TABLE everyone AS SELECT id, w FROM all_of_them")
-        whole = with_csv(tmp_path, engine, "everyone")
-        everyone = {name: counted(table) for name, table in whole.items()}
-        for place, value in enumerate(READ[kind]):
-            engine.execute(
-                f"CREATE TABLE but_{place} AS SELECT id, w FROM all_of_them WHERE place <> {place}"
-            )
-            for name, table in with_csv(tmp_path, engine, f"but_{place}").items():
-                no_number = value == "'nan'" and kind in ("FLOAT", "DOUBLE") and name != "csv"
+        values = {f"but_{place}": value for place, value in enumerate(READ[kind])}
+        for place, name in enumerate(values):
+            engine.execute(f"CREATE TABLE {name} AS SELECT id, w FROM all_of_them WHERE place <> {place}")
+        found = tables(tmp_path, engine, "everyone", *values, csv=True)
+        everyone = {source: counted(table) for source, table in next(found)[1].items()}
+        for without, sources in found:
+            value = values[without]
+            for source, table in sources.items():
+                no_number = value == "'nan'" and kind in ("FLOAT", "DOUBLE") and source != "csv"
                 for (records, empty), counts in counted(table).items():
-                    moved = abs(everyone[name][records, empty] - counts).sum()
-                    assert moved == most(no_number or value in EMPTY, empty, records), (name, value, records)
+                    moved = abs(everyone[source][records, empty] - counts).sum()
+                    assert moved == most(no_number or value in EMPTY, empty, records), (source, value)
 
 
 @pytest.mark.parametrize("kind", IN_PANDAS)
@@ -186,6 +191,7 @@ def test_decimals_and_times_that_differ_are_different_persons() -> None:
     assert as_source(frame, domain_of("drop"), KEY).counts(()).total == len(values)
 
 
+@pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_ids_of_types_whose_values_no_text_tells_apart_are_refused_whatever_they_hold(
     tmp_path: Path, kind: str
@@ -194,8 +200,8 @@ def test_ids_of_types_whose_values_no_text_tells_apart_are_refused_whatever_they
     with duckdb.connect() as engine:
         engine.execute(f"CREATE TABLE none (id {kind}, w VARCHAR)")
         engine.execute(f"CREATE TABLE empty AS SELECT NULL::{kind} AS id, 'x' AS w")
-        for held in ("none", "empty"):
-            for name, table in tables(tmp_path, engine, held).items():
+        for _, sources in tables(tmp_path, engine, "none", "empty"):
+            for name, table in sources.items():
                 with pytest.raises(DataError) as caught:
                     as_source(table, domain_of("person"), KEY)
                 assert told in str(caught.value), name
@@ -218,7 +224,7 @@ def test_ids_of_the_same_types_of_pandas_are_refused_before_a_record_is_read(
         if not kind.startswith("datetime64[") or "," in kind:
             pytest.skip("pandas has no such column")
         column = pd.Series(pd.arrays.SparseArray(column.to_numpy()))
-    monkeypatch.setattr("pmw.data.intake.encode_columns", lambda *_: pytest.fail("a record was read"))
+    monkeypatch.setattr("pmw.data.memory.encode_columns", lambda *_: pytest.fail("a record was read"))
     for records in (column, column[:0]):
         frame = pd.DataFrame({"id": records, "w": ["x"] * len(records)})
         with pytest.raises(
@@ -250,9 +256,9 @@ def test_ids_of_postgres_are_refused_by_their_type_before_a_record_is_read(
         def cursor(self, name: str) -> object:
             raise LookupError(f"{name} are asked for")
 
-    monkeypatch.setattr(postgres, "_connected", lambda _: nullcontext(Connection()))
-    monkeypatch.setattr(postgres, "_kinds", lambda *_: {"w": "numeric", "id": kind})
-    parts = postgres.postgres_parts("postgresql://here", ["t"], domain_of("person"))
+    monkeypatch.setattr(PostgresTable, "connect", lambda _: nullcontext(Connection()))
+    monkeypatch.setattr(PostgresTable, "kinds_by", lambda *_: {"w": "numeric", "id": kind})
+    parts = PostgresTable("postgresql://here", ["t"]).frames(domain_of("person"))
     told = "records are asked for" if is_read else NO_IDS.format("t in postgresql://here", kind)
     with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
         next(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 from collections import Counter
@@ -14,31 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.data import CsvDialect, TableFile, read_file
-from pmw.data.files import table_parts
+from pmw.data import CsvDialect, TableFile, as_source
 from pmw.data.inspection import AttributeFacts, TableFacts, inspect_table
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.values import DROPPED, Reading, encode_value, reading_of
-
-DOMAIN = Domain(
-    (
-        IntegerAttribute("age", 0, 99, 10),
-        CategoricalAttribute("sex", ("f", "m"), missing=True),
-        NumericAttribute("income", (0.0, 10.0, 20.5, 100.0), other=True),
-    )
-)
-STRICT = Domain(tuple(replace(one, missing=False, other=False) for one in DOMAIN))
-LENIENT = Domain(tuple(replace(one, missing=True, other=True) for one in DOMAIN))
-HEADER = b"age,sex,income\n"
+from tests.pmw.data.lines import DOMAIN, HEADER, LENIENT, STRICT, fields_of, hostile_lines, written
 
 
 def inspect(
     folder: Path, raw: bytes, domain: Domain = DOMAIN, dialect: CsvDialect | None = None
 ) -> TableFacts:
-    path = folder / "table.csv"
-    path.write_bytes(raw)
-    return inspect_table(TableFile(path, dialect or CsvDialect()), domain)
+    return inspect_table(TableFile(written(folder, raw), dialect or CsvDialect()), domain)
 
 
 def of(facts: TableFacts, name: str) -> AttributeFacts:
@@ -70,61 +56,6 @@ def test_examples_are_the_five_most_frequent_values(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-HOSTILE = [
-    *(b'"', b'""', b"\r", b"\n", b"\r\n", b"\xff", b"\x00", b"\x1f", b"\x1e", b"'", b"\\", b"#", b"\xc3\xa9"),
-    *(
-        b",",
-        b" ",
-        b"\t",
-        b"\xed\xa0\x80",
-        b"\x1c\x1d\x1e\x1f",
-        b"\n\x1f\x1e\x1d\x1c\n",
-        b"\xe2\x80\xa8",
-        b"1",
-    ),
-]
-SEXES = st.sampled_from([b"f", b"m", b"", b"x", b"?", b'"f"', b'"f,m"'])
-AGES = st.sampled_from([b"7", b"0", b"99", b"-1", b"100", b"7.5", b"", b"old", b"1e1", b"?"])
-INCOMES = st.sampled_from([b"7", b"0", b"100", b"-0.1", b"100.5", b"", b"rich", b"nan", b"inf"])
-
-
-@st.composite
-def hostile_lines(draw: st.DrawFn) -> list[bytes]:
-    lines = []
-    for _ in range(draw(st.integers(1, 12))):
-        line = b",".join([draw(AGES), draw(SEXES), draw(INCOMES)])
-        for piece in draw(st.lists(st.sampled_from(HOSTILE), max_size=2)):
-            place = draw(st.integers(0, len(line)))
-            line = line[:place] + piece + line[place:]
-        lines.append(line)
-    return lines
-
-
-def lines_of(pieces: list[bytes]) -> list[bytes]:
-    """Return the lines of a file; nothing after its last line feed is no line."""
-    lines = b"\n".join(pieces).split(b"\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def reference(lines: list[bytes], dialect: CsvDialect) -> tuple[list[list[str]], list[int]]:
-    """Return the fields of every record and the numbers of malformed lines, by the standard library."""
-    records, malformed = [], []
-    for number, raw in enumerate(lines_of(lines), start=2):
-        line = raw.removesuffix(b"\r")
-        try:
-            if line.endswith(b"\r"):
-                raise ValueError("the library would take it for a line end")
-            (row,) = csv.reader([line.decode()], strict=True, skipinitialspace=dialect.trim)
-            if len(row) != 3:
-                raise ValueError("another number of fields")
-        except (ValueError, csv.Error):
-            malformed.append(number)
-            continue
-        fields = [field.strip(" \t") if dialect.trim else field for field in row]
-        records.append(["" if field in dialect.missing_texts else field for field in fields])
-    return records, malformed
-
-
 @given(
     hostile_lines(),
     st.sampled_from([DOMAIN, STRICT, LENIENT]),
@@ -134,9 +65,9 @@ def test_the_facts_agree_with_the_session_and_with_each_line(
     tmp_path: Path, lines: list[bytes], domain: Domain, dialect: CsvDialect
 ) -> None:
     facts = inspect(tmp_path, HEADER + b"\n".join(lines), domain, dialect)
-    source = read_file(tmp_path / "table.csv", domain, dialect)
+    source = as_source(TableFile(tmp_path / "table.csv", dialect), domain, None)
     assert facts.kept == source.counts(()).total == source.counts(domain.names).counts.sum()
-    records, malformed = reference(lines, dialect)
+    records, malformed = fields_of(lines, dialect)
     held = len(malformed) if domain is LENIENT else 0  # each in the cell where every value is undeclared
     assert (facts.read, facts.malformed) == (len(records) + len(malformed), len(malformed))
     assert list(facts.malformed_lines) == malformed[:10]
@@ -163,8 +94,8 @@ def test_the_facts_agree_with_the_session_and_with_each_line(
 def test_a_domain_that_drops_nothing_keeps_every_line(tmp_path: Path, lines: list[bytes]) -> None:
     facts = inspect(tmp_path, HEADER + b"\n".join(lines), LENIENT)
     assert facts.dropped == 0
-    assert facts.read == len(lines_of(lines))
-    counts = read_file(tmp_path / "table.csv", LENIENT).counts
+    assert facts.read == len(lines) - (lines[-1] == b"")
+    counts = as_source(tmp_path / "table.csv", LENIENT, None).counts
     for attribute in LENIENT:
         found = of(facts, attribute.name)
         marginal = counts((attribute.name,)).counts
@@ -182,7 +113,7 @@ def test_a_line_is_too_long_for_the_facts_where_it_is_for_a_session(
     malformed = length >= 2**20
     assert (facts.read, facts.malformed) == (4, 1 + malformed)
     assert facts.malformed_lines == ((3, 5) if malformed else (5,))
-    assert facts.kept == read_file(tmp_path / "table.csv", DOMAIN).counts(()).total
+    assert facts.kept == as_source(tmp_path / "table.csv", DOMAIN, None).counts(()).total
 
 
 def test_a_column_alone_is_read_like_any_table(tmp_path: Path) -> None:
@@ -190,14 +121,14 @@ def test_a_column_alone_is_read_like_any_table(tmp_path: Path) -> None:
     facts = inspect(tmp_path, b"sex\nf\n\n\x1f\x1e\x1d\x1c\n\nm,m\n\n", domain)
     # An empty line is an empty value, but for what follows the last line feed.
     assert (facts.read, facts.kept, facts.malformed_lines) == (6, 4, (6,))
-    assert read_file(tmp_path / "table.csv", domain).counts(("sex",)).counts.tolist() == [1, 0, 3]
+    assert as_source(tmp_path / "table.csv", domain, None).counts(("sex",)).counts.tolist() == [1, 0, 3]
 
 
 def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
     facts = inspect(tmp_path, HEADER + b"1,f\n" * 25)
     assert facts.malformed == 25
     assert facts.malformed_lines == tuple(range(2, 12))
-    parts = table_parts(tmp_path / "table.csv", DOMAIN)
+    parts = TableFile(tmp_path / "table.csv").parts(DOMAIN)
     assert [number for part in parts for number in part.malformed] == list(range(2, 27))
 
 
@@ -349,6 +280,6 @@ def test_the_form_is_json_and_carries_the_warning(tmp_path: Path) -> None:
 def test_parts_hold_the_declared_columns_only(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes(b'note,income,sex,age\nx,1,f,2\ny,2,"m",3\n')
-    parts = [part.frame for part in table_parts(path, DOMAIN)]
+    parts = [part.frame for part in TableFile(path).parts(DOMAIN)]
     assert all(list(part.columns) == ["age", "sex", "income"] for part in parts)
     assert [row for part in parts for row in part.to_numpy().tolist()] == [["2", "f", "1"], ["3", "m", "2"]]

@@ -22,21 +22,30 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, packed, place_of, scratch
-from pmw.data.intake import Intake
+from pmw.data.memory import TablePart
+from pmw.data.people import PeopleRecords, keep_bounded
 from pmw.data.scratch import ScratchFile
 from pmw.errors import DataError
 from pmw.session.maintenance import remembered_table
 from queries import Domain, IntegerAttribute, Person
+from queries.records import CodedRecords
 
 KEY = bytes(range(32))
-RECORDS = 300_000  # more than are held with their persons, and more bytes than the limit
+RECORDS = 30_000  # more than are held with their persons, and more bytes than the limit
+LIMIT = 10**4  # bytes
 DOMAIN = Domain(
     (IntegerAttribute("x", 0, 9), IntegerAttribute("y", 0, 99), IntegerAttribute("z", 0, 199)), name="t"
 )
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer records are worked on at a time than a table of these tests has."""
+    monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 20_000)
+
+
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are worked on at a time, so that a small table has many runs, blocks and buckets."""
     monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 20)
     monkeypatch.setattr(packed, "_STORED_RECORDS", 16)
@@ -44,7 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table whose cells take 0.9 MB."""
+    """A table whose cells take 90 kB."""
     file = tmp_path_factory.mktemp("table") / "t.parquet"
     numbers = np.arange(RECORDS)
     frame = pd.DataFrame({"x": numbers % 10, "y": numbers * 7 % 83, "z": numbers % 191, "id": numbers // 3})
@@ -79,10 +88,8 @@ def tables(draw: st.DrawFn) -> tuple[Domain, list[pd.DataFrame]]:
 
 
 def taken_in(domain: Domain, parts: list[pd.DataFrame], limit: MemoryLimit | None) -> MemorySource:
-    intake = Intake(domain, None if domain.person is None else KEY, limit)
-    for part in parts:
-        intake.add(part)
-    return MemorySource(*intake.finish())
+    key = None if domain.person is None else KEY
+    return MemorySource.from_parts(map(TablePart, parts), domain, key, limit)
 
 
 @pytest.mark.usefixtures("small")
@@ -123,14 +130,23 @@ def test_a_person_of_many_records_and_many_persons_are_bounded_bucket_by_bucket(
     numbers = np.arange(1500)
     frame = pd.DataFrame({"x": numbers % 7, "y": numbers % 90, "z": numbers % 11, "id": numbers % persons})
     parts = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
-    held, stored = taken_in(domain, parts, None), taken_in(domain, parts, MemoryLimit(1))
+    sizes = list[int]()
+
+    def noting(found: PeopleRecords, records: int) -> CodedRecords:
+        sizes.append(len(found.persons))
+        return keep_bounded(found, records)
+
+    held = taken_in(domain, parts, None)
+    monkeypatch.setattr("pmw.data.memory.keep_bounded", noting)
+    stored = taken_in(domain, parts, MemoryLimit(1))
+    assert max(sizes) <= 3 * 41  # records of one person, three of each of its 41 parts
     assert np.array_equal(held.counts(domain.names).counts, stored.counts(domain.names).counts)
     assert stored.counts(()).total == 3 * persons
     assert held.fingerprint(b"k") == stored.fingerprint(b"k")
 
 
 def test_a_count_reads_the_bytes_that_it_needs_once(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = as_source(TableFile(table, memory=MemoryLimit(10**5)), DOMAIN, None)
+    source = as_source(TableFile(table, memory=MemoryLimit(LIMIT)), DOMAIN, None)
     read, bytes_read = ScratchFile.read, []
 
     def counting(self: ScratchFile, offset: int, count: int) -> bytes:
@@ -167,7 +183,7 @@ def test_a_process_that_is_killed_leaves_no_file(table: Path, tmp_path: Path) ->
         "import os, signal\nfrom pathlib import Path\n"
         "import pmw\nfrom pmw.data import as_source\nfrom queries import Domain, IntegerAttribute\n"
         "domain = Domain((IntegerAttribute('x', 0, 9), IntegerAttribute('z', 0, 199)), name='t')\n"
-        f"limit = pmw.MemoryLimit(10**5, Path({str(tmp_path)!r}))\n"
+        f"limit = pmw.MemoryLimit({LIMIT}, Path({str(tmp_path)!r}))\n"
         f"source = as_source(pmw.TableFile(Path({str(table)!r}), memory=limit), domain, None)\n"
         "links = [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if int(n) > 2 and "
         "os.path.lexists(f'/proc/self/fd/{n}')]\n"
@@ -187,7 +203,7 @@ def test_a_session_answers_as_in_memory_and_moves_between_the_two(
 ) -> None:
     domain = Domain(DOMAIN.attributes, "t", Person("id", 2, ids="integer") if persons else None)
     options = pmw.Options(seed=5, records_per_person=2 if persons else 1)
-    limit = MemoryLimit(10**5, tmp_path)
+    limit = MemoryLimit(LIMIT, tmp_path)
     told = []
     for memory in (None, limit):
         with pmw.open_session(
@@ -253,7 +269,7 @@ def test_a_folder_that_is_not_there_is_told_and_no_other_is_taken(
 ) -> None:
     gone = tmp_path / "gone"
     monkeypatch.setenv("TMPDIR", str(gone))
-    for limit in (MemoryLimit(10**5), MemoryLimit(10**5, gone)):
+    for limit in (MemoryLimit(LIMIT), MemoryLimit(LIMIT, gone)):
         with pytest.raises(
             DataError, match=f"{gone}: no file could be made there .*No such file or directory"
         ):
@@ -276,12 +292,12 @@ def full_after(writes: int) -> Callable[[int, memoryview, int], int]:
 
 
 @pytest.mark.parametrize("persons", [False, True])
-@pytest.mark.parametrize("writes", [0, 1, 40])
+@pytest.mark.parametrize("writes", [0, 1, 30])
 def test_a_full_disk_is_one_error_and_costs_nothing(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, persons: bool, writes: int
 ) -> None:
     domain = Domain(DOMAIN.attributes, "t", Person("id", 2, ids="integer") if persons else None)
-    file = TableFile(table, memory=MemoryLimit(10**5, tmp_path))
+    file = TableFile(table, memory=MemoryLimit(LIMIT, tmp_path))
     path = tmp_path / "study.pmw"
     options = pmw.Options(records_per_person=2 if persons else 1)
     pmw.open_session(file, domain, epsilon=1, path=path, options=options).close()
@@ -302,7 +318,7 @@ def test_a_disk_that_fails_in_a_count_leaves_nothing_recorded(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
-    file = TableFile(table, memory=MemoryLimit(10**5, tmp_path))
+    file = TableFile(table, memory=MemoryLimit(LIMIT, tmp_path))
     pmw.open_session(file, DOMAIN, epsilon=1, path=path).close()
 
     def failing(*_: object) -> bytes:

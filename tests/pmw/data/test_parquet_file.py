@@ -9,7 +9,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pmw.data import MemorySource, read_file
+from pmw.data import MemorySource, as_source
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
@@ -36,7 +36,7 @@ def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
             CategoricalAttribute("day", ("2020-01-02",), missing=True, other=True),
         )
     )
-    source = read_file(path, domain)
+    source = as_source(path, domain, None)
     assert source.counts(()).total == 3
     assert source.counts(("flag",)).counts.tolist() == [1, 1, 1]
     assert source.counts(("small",)).counts.tolist() == [1, 1, 1]
@@ -77,11 +77,12 @@ def test_a_time_that_cannot_be_written_is_a_value_like_others(
     select = f"SELECT {moment} AS x, {moment} AS y FROM range({records}) AS t(i)"
     before, after = MARK.to_bytes(8, "little"), stored.to_bytes(8, "little", signed=True)
     path = patched(tmp_path / "t.parquet", select, before, after)
-    source = read_file(path, Domain((*X_NUMBER, replace(X_TEXT["x"], name="y"))))
+    source = as_source(path, Domain((*X_NUMBER, replace(X_TEXT["x"], name="y"))), None)
     for name in ("x", "y"):
         assert source.counts((name,)).counts[-1] == records  # none of them is empty
 
 
+@pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
 @pytest.mark.parametrize("records", [2, 5000])
 @pytest.mark.parametrize("other", ["'f'", "'m' || i"])  # the latter: too many distinct values for a list
@@ -90,11 +91,12 @@ def test_a_text_in_parquet_that_is_no_utf8_is_a_value_like_others(
 ) -> None:
     select = f"SELECT CASE WHEN i = 1 THEN 'before' ELSE {other} END AS x FROM range({records}) AS t(i)"
     path = patched(tmp_path / "t.parquet", select, b"before", b"bef\xff\xc3\xe2")
-    source = read_file(path, domain)
+    source = as_source(path, domain, None)
     assert source.counts(()).total == records
     assert source.counts(("x",)).counts[-1] >= 1
 
 
+@pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -120,10 +122,10 @@ def test_a_type_that_is_nested_or_may_fail_is_refused_whatever_it_holds(
         with pytest.raises(
             DataError, match=f"expected plain values in column 'x', got a .* type {kind}; write it as"
         ) as caught:
-            read_file(path, X_TEXT)
+            as_source(path, X_TEXT, None)
         assert "told" not in str(caught.value)  # the name of a field may be a value elsewhere
     # A column that is not declared is not read.
-    assert read_file(path, Domain((CategoricalAttribute("y", ("f",)),))).counts(()).total == 0
+    assert as_source(path, Domain((CategoricalAttribute("y", ("f",)),)), None).counts(()).total == 0
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -134,7 +136,7 @@ def test_a_floating_number_has_one_text_in_every_source(tmp_path: Path, kind: st
     domain = Domain((CategoricalAttribute("x", texts, missing=True, other=True),))
     duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
     expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
-    assert read_file(tmp_path / "t.parquet", domain).counts(("x",)).counts.tolist() == expected
+    assert as_source(tmp_path / "t.parquet", domain, None).counts(("x",)).counts.tolist() == expected
     assert expected[-2:] == [2, 0]
 
 
@@ -146,7 +148,7 @@ def test_the_text_of_a_time_does_not_depend_on_the_machine(
     domain = Domain((CategoricalAttribute("x", ("2020-01-01 00:00:00+00",)),))
     for zone in ("UTC", "America/New_York"):
         monkeypatch.setenv("TZ", zone)
-        assert read_file(path, domain).counts(()).total == 1
+        assert as_source(path, domain, None).counts(()).total == 1
 
 
 def test_a_value_that_is_no_number_is_empty_in_every_source(tmp_path: Path) -> None:
@@ -155,7 +157,9 @@ def test_a_value_that_is_no_number_is_empty_in_every_source(tmp_path: Path) -> N
     duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
     expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
     assert (
-        read_file(tmp_path / "t.parquet", domain).counts(("x",)).counts.tolist() == expected == [1, 0, 1, 1]
+        as_source(tmp_path / "t.parquet", domain, None).counts(("x",)).counts.tolist()
+        == expected
+        == [1, 0, 1, 1]
     )
 
 
@@ -163,7 +167,7 @@ def test_a_broken_parquet_file_is_refused_in_our_words(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     path.write_bytes(b"PAR1 secret record")
     with pytest.raises(DataError, match="could not be read as Parquet") as caught:
-        read_file(path, DOMAIN)
+        as_source(path, DOMAIN, None)
     assert "secret" not in str(caught.value)
 
 
@@ -173,7 +177,7 @@ def test_a_parquet_file_without_a_column_is_refused(tmp_path: Path) -> None:
     connection.execute(f"COPY (SELECT 1 AS age) TO '{path}' (FORMAT parquet)")
     connection.close()
     with pytest.raises(DataError, match="expected one column 'sex'"):
-        read_file(path, DOMAIN)
+        as_source(path, DOMAIN, None)
 
 
 def test_the_name_of_a_folder_adds_no_column(tmp_path: Path) -> None:
@@ -181,4 +185,4 @@ def test_the_name_of_a_folder_adds_no_column(tmp_path: Path) -> None:
     folder.mkdir()
     duckdb.execute(f"COPY (SELECT 'f' AS sex, 5.0 AS income) TO '{folder / 't.parquet'}' (FORMAT parquet)")
     with pytest.raises(DataError, match="expected one column 'age'"):
-        read_file(folder / "t.parquet", DOMAIN)
+        as_source(folder / "t.parquet", DOMAIN, None)

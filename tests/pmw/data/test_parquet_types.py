@@ -7,19 +7,20 @@ the outcome is the same without records, with each value alone, and with all of 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.util import find_spec
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.data import DatabaseTable, as_source, read_file
+from pmw.data import DatabaseTable, as_source
 from pmw.errors import DataError
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
@@ -79,7 +80,8 @@ def inner(**numbered: Field) -> Field:
 
 
 def several(kind: int, items: list[bytes]) -> Field:
-    return 9, bytes([len(items) << 4 | kind]) + b"".join(items)
+    size = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + varint(len(items))
+    return 9, size + b"".join(items)
 
 
 @dataclass(frozen=True)
@@ -93,35 +95,29 @@ class Column:
     length: int | None = None
     digits: tuple[int, int] | None = None  # of decimals: all, and those after the point
 
-    def write(self, path: Path, values: list[bytes], names: Sequence[str] = ("x",)) -> Path:
-        """Write a file with the same values in each column."""
+    def write(self, path: Path, values: list[bytes]) -> Path:
+        """Write a file with one column x of these values."""
+        return write(path, {"x": (self, values)})
+
+    def chunk(self, name: str, values: list[bytes], start: int) -> tuple[bytes, bytes]:
+        """Return the page of a column that begins at a place, and what the footer says of it."""
         stored = [
             struct.pack("<I", len(value)) + value if self.kind == BYTE_ARRAY else value for value in values
         ]
         data = b"".join(stored)
-        page = fields(
+        head = fields(
             f1=whole(0), f2=whole(len(data)), f3=whole(len(data)),
             f5=inner(f1=whole(len(values)), f2=whole(0), f3=whole(3), f4=whole(3)),
         )  # fmt: skip
-        size, chunks = len(page + data), []
-        for place, name in enumerate(names):
-            start = long(4 + place * size)
-            facts = inner(
-                f1=whole(self.kind), f2=several(5, [zigzag(0)]), f3=several(8, [text(name.encode())[1]]),
-                f4=whole(0), f5=long(len(values)), f6=long(size), f7=long(size), f9=start,
-            )  # fmt: skip
-            chunks.append(fields(f2=start, f3=facts))
-        group = fields(f1=several(12, chunks), f2=long(size * len(names)), f3=long(len(values)))
-        root = fields(f4=text(b"root"), f5=whole(len(names)))
-        footer = fields(
-            f1=whole(1), f2=several(12, [root, *map(self._leaf, names)]),
-            f3=long(len(values)), f4=several(12, [group]),
+        page = head + data
+        facts = inner(
+            f1=whole(self.kind), f2=several(5, [zigzag(0)]), f3=several(8, [text(name.encode())[1]]),
+            f4=whole(0), f5=long(len(values)), f6=long(len(page)), f7=long(len(page)), f9=long(start),
         )  # fmt: skip
-        pages = (page + data) * len(names)
-        path.write_bytes(b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1")
-        return path
+        return page, fields(f2=long(start), f3=facts)
 
-    def _leaf(self, name: str) -> bytes:
+    def leaf(self, name: str) -> bytes:
+        """Return what the schema says of a column."""
         leaf = {"f1": whole(self.kind)}
         leaf |= {} if self.length is None else {"f2": whole(self.length)}
         leaf |= {"f3": whole(0), "f4": text(name.encode())}
@@ -129,6 +125,22 @@ class Column:
         leaf |= {} if self.digits is None else {"f7": whole(self.digits[1]), "f8": whole(self.digits[0])}
         leaf |= {} if self.logical is None else {"f10": self.logical}
         return fields(**leaf)
+
+
+def write(path: Path, columns: dict[str, tuple[Column, list[bytes]]]) -> Path:
+    """Write a file with columns of as many values each."""
+    pages, chunks = b"PAR1", []
+    for name, (column, values) in columns.items():
+        page, chunk = column.chunk(name, values, len(pages))
+        pages += page
+        chunks.append(chunk)
+    records = long(len(values))
+    group = fields(f1=several(12, chunks), f2=long(len(pages)), f3=records)
+    leaves = [column.leaf(name) for name, (column, _) in columns.items()]
+    root = fields(f4=text(b"root"), f5=whole(len(leaves)))
+    footer = fields(f1=whole(1), f2=several(12, [root, *leaves]), f3=records, f4=several(12, [group]))
+    path.write_bytes(pages + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    return path
 
 
 # --- the types ----------------------------------------------------------------------------------------------
@@ -227,24 +239,31 @@ ATTRIBUTES: list[Attribute] = [
     NumericAttribute("x", (0, 5, 10), missing=True, other=True),
     CategoricalAttribute("x", ("f", 3), missing=True, other=True),
 ]
-BESIDE = Domain(tuple(replace(one, name=f"x{place}") for place, one in enumerate(ATTRIBUTES)))
+# Every attribute over every type that is read, in one file.
+BESIDE = Domain(
+    tuple(replace(one, name=f"{name} {place}") for name in READ for place, one in enumerate(ATTRIBUTES))
+)
+MOST = max(len(column.values) for column in READ.values())
+
+
+def counts(path: Path, values: dict[str, list[bytes]]) -> list[list[int]]:
+    """Return the counts of each attribute of a file with these values of each type."""
+    columns = {name: name.rpartition(" ")[0] for name in BESIDE.names}
+    write(path, {name: (READ[kind], values[kind]) for name, kind in columns.items()})
+    source = as_source(path, BESIDE, None)
+    return [source.counts((name,)).counts.tolist() for name in BESIDE.names]
 
 
 @pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("name", READ)
-def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path, name: str) -> None:
-    column, path = READ[name], tmp_path / "t.parquet"
-
-    def counts(values: list[bytes]) -> list[list[int]]:
-        source = read_file(column.write(path, values, BESIDE.names), BESIDE)
-        found = [source.counts((one,)).counts.tolist() for one in BESIDE.names]
-        assert [sum(cells) for cells in found] == [len(values)] * len(BESIDE)
-        return found
-
-    one_by_one = [counts([value]) for value in column.values]
-    assert counts([]) == [[0] * attribute.size for attribute in BESIDE]
-    for together, *each in zip(counts(column.values), *one_by_one, strict=True):
-        assert together == [sum(cells) for cells in zip(*each, strict=True)]
+def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    values = {name: [*islice(cycle(column.values), MOST)] for name, column in READ.items()}
+    rows = [{name: [known[place]] for name, known in values.items()} for place in range(MOST)]
+    one_by_one = [counts(path, row) for row in rows]
+    assert counts(path, {name: [] for name in READ}) == [[0] * attribute.size for attribute in BESIDE]
+    for attribute, together, *each in zip(BESIDE, counts(path, values), *one_by_one, strict=True):
+        assert together == [sum(cells) for cells in zip(*each, strict=True)], attribute.name
+        assert sum(together) == MOST, attribute.name
 
 
 @pytest.mark.usefixtures("same_engine")
@@ -255,20 +274,19 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, nam
         with pytest.raises(
             DataError, match=rf"expected plain values in column 'x', got a column of type {told}; write it as"
         ):
-            read_file(column.write(path, values), Domain((ATTRIBUTES[0],)))
+            as_source(column.write(path, values), Domain((ATTRIBUTES[0],)), None)
 
 
 @pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("name", READ)
-@settings(max_examples=10)
 @given(data=st.data())
-def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    column = READ[name]
-    width = column.length or WIDTHS.get(column.kind)
-    one = st.binary(max_size=60) if width is None else st.binary(min_size=width, max_size=width)
-    values = data.draw(st.lists(one, max_size=8))
-    source = read_file(column.write(tmp_path / "t.parquet", values), Domain((ATTRIBUTES[2],)))
-    assert source.counts(()).total == len(values)
+def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, data: st.DataObject) -> None:
+    records, values = data.draw(st.integers(0, 8)), {}
+    for name, column in READ.items():
+        width = column.length or WIDTHS.get(column.kind)
+        one = st.binary(max_size=60) if width is None else st.binary(min_size=width, max_size=width)
+        values[name] = data.draw(st.lists(one, min_size=records, max_size=records))
+    for attribute, cells in zip(BESIDE, counts(tmp_path / "t.parquet", values), strict=True):
+        assert sum(cells) == records, attribute.name
 
 
 @pytest.mark.parametrize("name", ["times in microseconds", "times in microseconds with a zone"])
@@ -276,8 +294,8 @@ def test_a_time_before_all_that_have_a_text_is_undeclared_and_not_empty(tmp_path
     earliest = ints(8, -(2**63), 2 - 2**63, -(2**62) * 3 // 2)
     path = READ[name].write(tmp_path / "t.parquet", earliest)
     for attribute in ATTRIBUTES:
-        counts = read_file(path, Domain((attribute,))).counts(("x",)).counts
-        assert counts[attribute.other_code] == len(earliest), attribute
+        found = as_source(path, Domain((attribute,)), None).counts(("x",)).counts
+        assert found[attribute.other_code] == len(earliest), attribute
 
 
 TOO_WIDE = {
@@ -308,8 +326,8 @@ def wide_tables(folder: Path, name: str) -> Iterator[tuple[str, Any, int]]:
 @pytest.mark.parametrize("name", TOO_WIDE)
 def test_a_decimal_too_wide_for_its_type_is_undeclared_and_not_empty(tmp_path: Path, name: str) -> None:
     for source, table, number in wide_tables(tmp_path, name):
-        counts = as_source(table, Domain((ATTRIBUTES[2],)), None).counts(("x",)).counts
-        assert counts.tolist() == [0, 0, 0, number], source
+        found = as_source(table, Domain((ATTRIBUTES[2],)), None).counts(("x",)).counts
+        assert found.tolist() == [0, 0, 0, number], source
 
 
 @pytest.mark.parametrize("name", TOO_WIDE)

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.data import CsvDialect, MemorySource, as_source, people, read_file
-from pmw.data.intake import holds_malformed
+from pmw.data import CsvDialect, MemorySource, TableFile, as_source, people
+from pmw.data.memory import Intake, TablePart, holds_malformed
 from pmw.data.packed import cell_words
 from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
 from pmw.data.scratch import Words
@@ -165,11 +165,9 @@ PINNED_WIDE = [5, 6]
 
 
 def _intake(frame: pd.DataFrame, domain: Domain) -> tuple[CodedRecords, object]:
-    from pmw.data.intake import Intake
-
     intake = Intake(domain, KEY)
-    intake.add(frame)
-    records, bound = intake.finish()
+    intake.add(TablePart(frame))
+    records, bound, _ = intake.finish()
     return records.unpacked(), bound
 
 
@@ -463,14 +461,10 @@ def test_a_person_that_does_not_fit_the_attributes_is_refused() -> None:
 def sources(tmp_path: Path, frame: pd.DataFrame, kind: str) -> list[pd.DataFrame | Path]:
     frame.to_csv(tmp_path / "t.csv", index=False)
     with duckdb.connect() as engine:
-        engine.execute(f"CREATE TABLE t (id {kind}, owner VARCHAR, visit INTEGER, ward INTEGER)")
-        engine.executemany(
-            "INSERT INTO t VALUES (?, ?, ?, ?)",
-            [
-                [None if row.id is None else row.id, row.owner, row.visit, row.ward]
-                for row in frame.itertuples()
-            ],
-        )
+        ids = [None if one is None else str(one) for one in frame["id"]]
+        texts = frame.assign(id=pd.Series(ids, dtype=object))
+        engine.register("texts", texts)
+        engine.execute(f"CREATE TABLE t AS SELECT id::{kind} AS id, owner, visit, ward FROM texts")
         engine.execute(f"COPY t TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
     return [frame, tmp_path / "t.csv", tmp_path / "t.parquet"]
 
@@ -524,9 +518,9 @@ def test_a_missing_column_of_ids_is_told_before_a_record_is_read(tmp_path: Path)
     frame = frame_of([("ann", 1, 1)]).drop(columns="id")
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
     with pytest.raises(DataError, match="expected one column 'id' in the first line, got no such column"):
-        read_file(tmp_path / "t.csv", domain_of(1), CsvDialect(delimiter=";"), KEY)
+        as_source(TableFile(tmp_path / "t.csv", CsvDialect(delimiter=";")), domain_of(1), KEY)
     frame.assign(id="a").to_csv(tmp_path / "t.csv", index=False, sep=";")
-    read_file(tmp_path / "t.csv", domain_of(1), CsvDialect(delimiter=";"), KEY)
+    as_source(TableFile(tmp_path / "t.csv", CsvDialect(delimiter=";")), domain_of(1), KEY)
 
 
 def test_a_line_that_cannot_be_read_has_no_person(tmp_path: Path) -> None:
@@ -534,8 +528,8 @@ def test_a_line_that_cannot_be_read_has_no_person(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,owner,visit,ward\na,ann,1,1\nbroken\n,bob,1,1\n")
     person = Person("id", 1, empty="person")
-    assert read_file(path, Domain(lenient), None).counts(()).total == 3
-    assert read_file(path, Domain(lenient, person=person), None, KEY).counts(()).total == 2
+    assert as_source(path, Domain(lenient), None).counts(()).total == 3
+    assert as_source(path, Domain(lenient, person=person), KEY).counts(()).total == 2
     assert holds_malformed(Domain(lenient))
     assert not holds_malformed(Domain(lenient, person=person))
     assert not holds_malformed(Domain((*lenient[1:], ATTRIBUTES[0])))
@@ -547,7 +541,7 @@ def test_a_column_of_ids_of_a_refused_type_is_told_by_its_type(tmp_path: Path) -
             f"COPY (SELECT [1] AS id, 'ann' AS owner, 1 AS visit, 1 AS ward) TO '{tmp_path / 't.parquet'}'"
         )
     with pytest.raises(DataError, match="expected plain values in column 'id'"):
-        read_file(tmp_path / "t.parquet", domain_of(1), None, KEY)
+        as_source(tmp_path / "t.parquet", domain_of(1), KEY)
 
 
 # --- fingerprints -----------------------------------------------------------------------------------------

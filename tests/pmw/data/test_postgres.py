@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 
 import pmw
 from pmw.data import DatabaseTable, MemorySource, as_source, postgres
+from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
@@ -130,7 +132,7 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
 ) -> None:
     other, values = HOSTILE[kind]
     values = [*values, "NULL"]
-    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})")
+    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
     execute(server, f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}")
     rows = ", ".join(f"({value.replace(' BC', ' (BC)')})" for value in values)
     with duckdb.connect() as engine:
@@ -139,18 +141,21 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
         engine.execute(f"INSERT INTO t VALUES {rows}")
         if kind == "numeric":  # another engine's decimals hold no NaN, which is empty
             engine.execute("UPDATE t SET x = NULL WHERE x = 'NaN'")
-        for attribute in ATTRIBUTES:
-            found = counts(reader, attribute)
-            assert (
-                found
-                == as_source(engine.table("t"), Domain((attribute,)), None).counts(("x",)).counts.tolist()
-            )
-            assert sum(found) == len(values)
+        named = [replace(attribute, name=f"x{place}") for place, attribute in enumerate(ATTRIBUTES)]
+        domain = Domain(tuple(named))
+        copies = ", ".join(f"x AS {name}" for name in domain.names)
+        execute(server, f"CREATE VIEW v AS SELECT {copies} FROM t")
+        found = as_source(DatabaseTable(reader, "v"), domain, None)
+        expected = as_source(engine.sql(f"SELECT {copies} FROM t"), domain, None)
+        for name in domain.names:
+            cells = found.counts((name,)).counts
+            assert cells.tolist() == expected.counts((name,)).counts.tolist(), name
+            assert cells.sum() == len(values)
 
 
 @pytest.mark.parametrize("kind", ["time", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
 def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
-    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})")
+    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
     with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
         counts(reader, ATTRIBUTES[0])
 
@@ -200,18 +205,24 @@ def test_a_session_is_the_same_and_its_file_knows_no_password(
         pmw.move_session(path, people)
 
 
-def test_what_cannot_be_read_is_told_without_a_value_or_a_password(
-    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_cannot_be_read_or_counted_is_told_without_a_value_or_a_password(
+    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch, inside: bool
 ) -> None:
-    def told(address: str, table: str) -> str:
+    number = IntegerAttribute("x", 0, 9)
+
+    def told(address: str, table: str, attribute: IntegerAttribute = number) -> str:
+        place = DatabaseTable(address, table, inside=inside)
         with pytest.raises(DataError) as caught:
-            as_source(DatabaseTable(address, table), DOMAIN, KEY)
+            as_source(place, Domain((attribute,)), None).counts((attribute.name,))
         assert caught.value.__context__ is None
         assert PASSWORD not in str(caught.value)
         return str(caught.value)
 
     assert told(reader, "study.bad").endswith(": the table could not be read")
     assert told(reader, "study.absent").endswith("got none")
+    absent = told(reader, "study.people", IntegerAttribute("y", 0, 9))
+    assert "expected one column 'y', got no such column" in absent
     assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
     monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
     assert "credentials" in told(reader, "study.people")
@@ -272,7 +283,9 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
     rows = ", ".join(f"({value})" for value in values)
     if "COLLATE" in kind:
         execute(server, nocase)
-    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}")
+    execute(
+        server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}"
+    )
     counted = 0
     for attribute in INSIDE:
         domain = Domain((attribute,))
@@ -287,7 +300,7 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
 def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:
     execute(
         server,
-        "DROP TABLE IF EXISTS t",
+        "DROP TABLE IF EXISTS t CASCADE",
         "CREATE TABLE t (a bigint, b double precision, c text, d boolean)",
         "INSERT INTO t SELECT floor(40 * random()) - 10, CASE WHEN random() < .9 THEN 12 * random() - 1 END,"
         " (ARRAY['f', 'm', 'F', '', NULL])[1 + floor(5 * random())::int], random() < .3"
@@ -319,39 +332,50 @@ def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: s
     assert changed.fingerprint(b"k") != printed
 
 
-def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
-    people: DatabaseTable, server: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def kill_connections(server: str) -> None:
+    """Kill what serves our connections; the server ends all others, recovers and goes on."""
     import psycopg
 
-    sex = CategoricalAttribute("sex", ("f", "m"), missing=True)
-    domain = Domain((IntegerAttribute("id", 0, 99), IntegerAttribute("x", 0, 20_000), sex), "t")
-    path, rows = tmp_path / "study.pmw", postgres.PostgresSnapshot.rows
-    place = DatabaseTable(reader, "study.people", inside=True)
-    pmw.open_session(place, domain, epsilon=1, path=path).close()
+    with psycopg.connect(server) as connection:
+        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
+        pids = [pid for (pid,) in found.fetchall()]
+    for pid in pids:  # the server ends every connection then, so its own is closed before
+        os.kill(pid, signal.SIGKILL)
 
-    def kill(self: postgres.PostgresSnapshot, statement: str) -> list[tuple[Any, ...]]:
-        monkeypatch.setattr(postgres.PostgresSnapshot, "rows", rows)
-        with psycopg.connect(server) as connection:
-            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
-            pids = [pid for (pid,) in found.fetchall()]
-        for pid in pids:  # the server ends every connection then, so its own is closed before
-            os.kill(pid, signal.SIGKILL)
-        return rows(self, statement)
 
-    with pmw.resume_session(path) as session:
-        session.measure(("sex",))  # the table is compared
-        lines = len(session.ledger().lines)
-        monkeypatch.setattr(postgres.PostgresSnapshot, "rows", kill)
-        with pytest.raises(DataError, match="the connection was lost") as caught:
-            session.measure(("x", "sex"))
-        assert caught.value.__context__ is None
-        assert PASSWORD not in str(caught.value)
+def wait_for(server: str) -> None:
+    import psycopg
+
     for _ in range(100):
         with suppress(psycopg.OperationalError):
             psycopg.connect(server).close()
             break
         time.sleep(0.1)
+
+
+def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
+    people: DatabaseTable, server: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sex = CategoricalAttribute("sex", ("f", "m"), missing=True)
+    domain = Domain((IntegerAttribute("id", 0, 99), IntegerAttribute("x", 0, 20_000), sex), "t")
+    path, rows = tmp_path / "study.pmw", Snapshot.rows
+    place = DatabaseTable(reader, "study.people", inside=True)
+    pmw.open_session(place, domain, epsilon=1, path=path).close()
+
+    def kill(self: Snapshot, statement: str) -> list[tuple[Any, ...]]:
+        monkeypatch.setattr(Snapshot, "rows", rows)
+        kill_connections(server)
+        return rows(self, statement)
+
+    with pmw.resume_session(path) as session:
+        session.measure(("sex",))  # the table is compared
+        lines = len(session.ledger().lines)
+        monkeypatch.setattr(Snapshot, "rows", kill)
+        with pytest.raises(DataError, match="the connection was lost") as caught:
+            session.measure(("x", "sex"))
+        assert caught.value.__context__ is None
+        assert PASSWORD not in str(caught.value)
+    wait_for(server)
     with pmw.resume_session(path) as session:  # in a new snapshot
         assert len(session.ledger().lines) == lines
         session.measure(("x", "sex"))
@@ -361,42 +385,15 @@ def test_a_server_that_is_killed_in_a_count_is_told_and_nothing_is_recorded(
     assert not any(PASSWORD.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_what_cannot_be_counted_inside_is_told_without_a_value_or_a_password(
-    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    domain = Domain((IntegerAttribute("x", 0, 9),))
-
-    def told(address: str, table: str, domain: Domain = domain) -> str:
-        with pytest.raises(DataError) as caught:
-            as_source(DatabaseTable(address, table, inside=True), domain, None).counts(("x",))
-        assert caught.value.__context__ is None
-        assert PASSWORD not in str(caught.value)
-        return str(caught.value)
-
-    assert told(reader, "study.bad").endswith(": the table could not be read")
-    assert told(reader, "study.absent").endswith("got none")
-    assert "expected a column 'y', got no such column" in told(
-        reader, "study.people", Domain((IntegerAttribute("y", 0, 9),))
-    )
-    assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
-    monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
-    assert "credentials" in told(reader, "study.people")
-
-
 def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
     people: DatabaseTable, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import psycopg
-
     execute(server, "INSERT INTO study.people SELECT 7, 5, 'f' FROM generate_series(1, 70000)")
     path, made = tmp_path / "study.pmw", postgres._frame
 
     def kill(*arguments: Any) -> pd.DataFrame:
         monkeypatch.setattr(postgres, "_frame", made)
-        with psycopg.connect(server) as connection:
-            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
-            for (pid,) in found.fetchall():
-                os.kill(pid, signal.SIGKILL)  # the server ends all others, recovers and goes on
+        kill_connections(server)
         return made(*arguments)
 
     monkeypatch.setattr(postgres, "_frame", kill)
@@ -404,10 +401,6 @@ def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
         pmw.open_session(people, DOMAIN, epsilon=1, path=path)
     assert caught.value.__context__ is None
     assert not path.exists()
-    for _ in range(100):
-        with suppress(psycopg.OperationalError):
-            psycopg.connect(server).close()
-            break
-        time.sleep(0.1)
+    wait_for(server)
     pmw.open_session(people, DOMAIN, epsilon=1, path=path).close()
     assert pmw.verify_session(path).holds

@@ -10,14 +10,13 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import MemorySource, as_source, read_file
+from pmw.data import as_source
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -74,38 +73,46 @@ def text_of(value: object) -> str:
     return "" if value is None or value != value else str(value)  # noqa: PLR0124 - NaN is an empty value
 
 
-BESIDE = Domain(tuple(replace(one, name=f"x{place}") for place, one in enumerate(ATTRIBUTES)))
+# Each attribute over values of each type, in one table.
+BESIDE = Domain(
+    tuple(
+        replace(attribute, name=f"{kind} {place}")
+        for kind in VALUES
+        for place, attribute in enumerate(ATTRIBUTES)
+    )
+)
 
 
 @pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("kind", VALUES)
 @given(data=st.data())
 def test_the_same_values_have_the_same_cells(
-    tmp_path: Path, engine: duckdb.DuckDBPyConnection, kind: str, data: st.DataObject
+    tmp_path: Path, engine: duckdb.DuckDBPyConnection, data: st.DataObject
 ) -> None:
-    values = data.draw(st.lists(VALUES[kind] | st.none(), max_size=8))
+    records = data.draw(st.integers(0, 8))
+    drawn = {
+        kind: data.draw(st.lists(values | st.none(), min_size=records, max_size=records))
+        for kind, values in VALUES.items()
+    }
+    typed = ", ".join(f'"{kind}" {kind}' for kind in VALUES)
+    engine.execute(f"CREATE OR REPLACE TABLE t ({typed})")
+    for row in zip(*drawn.values(), strict=True):
+        given = [str(value) if isinstance(value, Decimal) else value for value in row]
+        engine.execute(f"INSERT INTO t VALUES ({', '.join('?' * len(row))})", given)
+    columns = [name.rpartition(" ")[0] for name in BESIDE.names]
+    chosen = ", ".join(f'"{kind}" AS "{name}"' for kind, name in zip(columns, BESIDE.names, strict=True))
+    engine.execute(f"CREATE OR REPLACE VIEW v AS SELECT {chosen} FROM t")
+    engine.execute(f"COPY v TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    frame = pd.DataFrame({kind: pd.Series(values, dtype=object) for kind, values in drawn.items()})[columns]
+    frame.columns = list(BESIDE.names)
     with (tmp_path / "t.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerows([BESIDE.names, *([text_of(value)] * len(BESIDE) for value in values)])
-    engine.execute(f"CREATE OR REPLACE TABLE t (x {kind})")
-    for value in values:
-        engine.execute("INSERT INTO t VALUES (?)", [str(value) if isinstance(value, Decimal) else value])
-    engine.execute(
-        f"CREATE OR REPLACE VIEW v AS SELECT {', '.join(f'x AS {name}' for name in BESIDE.names)} FROM t"
-    )
-    engine.execute(f"COPY v TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    sources = (
-        read_file(tmp_path / "t.csv", BESIDE),
-        read_file(tmp_path / "t.parquet", BESIDE),
-        MemorySource.from_frame(pd.DataFrame(dict.fromkeys(BESIDE.names, column)), BESIDE),
-        as_source(engine.table("v"), BESIDE, None),
-    )
+        writer.writerows([BESIDE.names, *(map(text_of, row) for row in frame.itertuples(index=False))])
+    tables = (tmp_path / "t.csv", tmp_path / "t.parquet", frame, engine.table("v"))
+    sources = [as_source(table, BESIDE, None) for table in tables]
     for name in BESIDE.names:
         found = [source.counts((name,)).counts.tolist() for source in sources]
-        assert found[0] == found[1] == found[2] == found[3]
-        assert sum(found[0]) == len(values)
+        assert found[0] == found[1] == found[2] == found[3], name
+        assert sum(found[0]) == records
 
 
 @pytest.mark.parametrize("records", [0, 1])

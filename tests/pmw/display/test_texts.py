@@ -1,12 +1,14 @@
-"""Small texts: numbers with their nouns."""
+"""Texts: numbers with their nouns, and tables that fit a screen."""
 
 from __future__ import annotations
 
-from pmw.display.texts import counted
+import pytest
+
+from pmw.display.texts import counted, number, text_table
 
 
 def test_one_thing_is_not_many() -> None:
-    assert [counted(number, "answer") for number in (0, 1, 1_000)] == [
+    assert [counted(value, "answer") for value in (0, 1, 1_000)] == [
         "0 answers",
         "1 answer",
         "1,000 answers",
@@ -14,10 +16,46 @@ def test_one_thing_is_not_many() -> None:
 
 
 def test_what_is_written_as_one_is_one() -> None:
-    assert [counted(number, "record") for number in (0.6, 1.4, 1.6, "1", "0.5")] == [
+    assert [counted(value, "record") for value in (0.6, 1.4, 1.6, "1", "0.5")] == [
         "1 record",
         "1 record",
         "2 records",
         "1 record",
         "0.5 records",
     ]
+
+
+def test_records_are_written_in_plain_numbers() -> None:
+    values = (0, 0.123, 8.64, 60, 121.3, 1_234, float("nan"))
+    assert list(map(number, values)) == ["0", "0.12", "8.6", "60", "121", "1,234", "none"]
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+HEADER = ("occupation", "sex", "count", "low")
+ROWS = [("Transport-moving", "Female", "1,234", "1,000"), ("Sales", "Male", "5", "0")]
+
+
+def test_without_a_limit_nothing_is_cut() -> None:
+    assert "Transport-moving  Female  1,234  1,000" in text_table(HEADER, ROWS, left=2)
+
+
+@pytest.mark.parametrize("width", range(28, 45))
+def test_texts_are_cut_and_numbers_never(width: int) -> None:
+    lines = text_table(HEADER, ROWS, left=2, width=width).split("\n")
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].endswith("1,234  1,000") or "count: 1,234" in lines
+    assert (width < 38) == any("Transport-moving" not in lines[1] for _ in lines)
+
+
+@pytest.mark.parametrize("width", [1, 10, 20])
+def test_what_is_too_narrow_for_columns_gets_a_record_for_each_row(width: int) -> None:
+    assert text_table(HEADER, ROWS, left=2, width=width) == (
+        "occupation: Transport-moving\nsex: Female\ncount: 1,234\nlow: 1,000\n\n"
+        "occupation: Sales\nsex: Male\ncount: 5\nlow: 0"
+    )
+
+
+def test_a_table_of_numbers_is_never_cut() -> None:
+    assert text_table(("a", "b"), [("12345", "67890")], width=11) == "a: 12345\nb: 67890"

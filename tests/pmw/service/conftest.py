@@ -8,13 +8,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-import pmw
-from pmw.data import TableFile
 from pmw.service.users import Role, User, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.pmw.service.studies import opened_study
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 pytest.importorskip("httpx2", reason="the test client needs httpx2")
@@ -43,12 +41,9 @@ def years() -> Domain:
 
 
 @pytest.fixture
-def study(tmp_path: Path, frame: pd.DataFrame, years: Domain) -> Path:
+def study(tmp_path: Path, years: Domain) -> Path:
     """The file of a session over a table in a file."""
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    path = tmp_path / "study.pmw"
-    pmw.open_session(TableFile(tmp_path / "people.csv"), years, epsilon=1, delta=1e-9, path=path).close()
-    return path
+    return opened_study(tmp_path, years)
 
 
 @pytest.fixture

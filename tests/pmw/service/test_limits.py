@@ -365,9 +365,10 @@ def test_a_request_that_the_end_cuts_is_told_so_and_has_its_line(
     cut: list[Callable[[], None]],
     log: StringIO,
 ) -> None:
-    ann = add("ann")
-    cut.append(service.end)
+    ann, threads = add("ann"), list[int]()
+    cut += [service.end, lambda: threads.append(hosted.working._count)]
     got = client.post(ASK, json={"sql": WIDE}, headers=ann)
+    assert threads == [1]  # so that a session is not closed below it
     assert (got.status_code, got.headers["retry-after"]) == (503, "5")
     assert "the service ends" in got.json()["error"]["message"]
     (line,) = [json.loads(line) for line in log.getvalue().splitlines()]

@@ -26,7 +26,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
-from pmw.service.page_answers import asked_by, chart_of
+from pmw.service.page_facts import asked_by, chart_of
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"

@@ -98,12 +98,6 @@ def test_the_figures_come_as_json_too(
     assert form["errors"]["session"]["coverage"] > 0.9
 
 
-def test_data_and_schema_go_together(run: Callable[..., Result]) -> None:
-    result = run("--data", "people.csv")
-    assert result.exit_code == 2
-    assert "give --data and --schema together" in result.stderr
-
-
 def test_scores_are_errors_against_the_truth(frame: pd.DataFrame, domain: Domain) -> None:
     with open_session(frame, domain, epsilon=1, delta=1e-9, options=TEXTBOOK) as session:
         answers = session.ask_all(["sex = 'Male'", "age >= 40"])

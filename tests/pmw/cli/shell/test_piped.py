@@ -28,14 +28,11 @@ def test_lines_are_answered_as_by_ask(study: Path, run: Run) -> None:
 
 
 def test_modes(study: Path, run: Run) -> None:
-    lines = [
-        ".mode json",
-        "age >= 30",
-        "agee >= 30",
-        ".mode csv",
-        "SELECT sex, COUNT(*) FROM people GROUP BY sex;",
-    ]
-    result = run("shell", "study.pmw", stdin="\n".join([*lines, ".mode xml", ".mode"]))
+    lines = (
+        ".mode json\nage >= 30\nagee >= 30\n.mode csv\n"
+        "SELECT sex, COUNT(*) FROM people GROUP BY sex;\n.mode xml\n.mode"
+    )
+    result = run("shell", "study.pmw", stdin=lines)
     first, refused, *table, mode = result.stdout.splitlines()
     assert json.loads(first)["count"] > 0
     assert json.loads(refused)["error"]["code"] == "unknown_attribute"
@@ -46,18 +43,8 @@ def test_modes(study: Path, run: Run) -> None:
 
 
 def test_commands(study: Path, run: Run) -> None:
-    lines = [
-        ".help",
-        ".schema",
-        ".schema sex",
-        ".status",
-        ".cost",
-        ".nonsense",
-        ".schema nobody",
-        ".quit",
-        "age > 3",
-    ]
-    result = run("shell", "study.pmw", stdin="\n".join(lines))
+    lines = ".help\n.schema\n.schema sex\n.status\n.cost\n.nonsense\n.schema nobody\n.quit\nage > 3"
+    result = run("shell", "study.pmw", stdin=lines)
     assert result.exit_code == 0
     for told in (".quit", "region", "Female\nMale\n", "guarantee", "Spent since the shell began: 0.00%"):
         assert told in result.stdout

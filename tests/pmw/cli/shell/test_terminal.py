@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 Run = Callable[..., Result]
@@ -107,45 +106,27 @@ def shell(study: Path, *options: str, plain: bool = False, **environment: str) -
         os.close(terminal.slave)
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_dialogue(study: Path, plain: bool) -> None:
+def test_a_dialogue_with_editing_completion_and_a_history(study: Path) -> None:
     kept = study.parent / "state" / "pmw" / "history"
-    if not plain:  # others could read it before
-        kept.parent.mkdir(parents=True)
-        kept.write_text("")
-        kept.chmod(0o644)
-    with shell(study, plain=plain) as terminal:
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+    kept.chmod(0o644)  # others could read it before
+    with shell(study) as terminal:
         head = terminal.wait("pmw>")
-        assert ("in a checkout, pip install '.[shell]'" in head) == plain
         assert "attributes" in head
-        told = terminal.ask("age >= 30\r", "of the budget spent")
-        assert "About " in told
+        assert "pip install" not in head
+        assert "About " in terminal.ask("age >= 30\r", "of the budget spent")
         terminal.wait("pmw>")
         assert "Error: " in terminal.ask("agee >= 30\r", "did you mean 'age'?")
         terminal.wait("pmw>")
-        terminal.ask("SELECT COUNT(*)\r", "...>")
+        terminal.ask("SELECT COU", "COU")
+        terminal.ask("\t", "NT")
+        terminal.ask("(*)\r", "...>")
         assert "count_source" not in (told := terminal.ask("FROM people;\r", "of the budget spent"))
         assert "source" in told
         terminal.wait("pmw>")
         terminal.ask("SELECT COUNT(*)\r", "...>")
         terminal.ask("\x03", "pmw>")  # an interrupt drops a line, and not the shell
-        assert "table" in terminal.ask(".mode\r", "table")
-        terminal.wait("pmw>")
-        terminal.write("\x04")
-        assert terminal.ended() == 0
-        assert terminal.is_as_before
-    assert kept.exists() != plain
-    if not plain:
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        assert "age >= 30" in kept.read_text()
-
-
-def test_names_and_values_are_completed(study: Path) -> None:
-    with shell(study) as terminal:
-        terminal.wait("pmw>")
-        terminal.ask("SELECT COU", "COU")
-        terminal.ask("\t", "NT")
-        terminal.ask("\x03", "pmw>")
         terminal.ask(".mo", ".mo")
         terminal.ask("\t", "de")
         terminal.write(" json\r")
@@ -154,38 +135,31 @@ def test_names_and_values_are_completed(study: Path) -> None:
         terminal.wait("pmw>")
         terminal.write("\x04")
         assert terminal.ended() == 0
+        assert terminal.is_as_before
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert "age >= 30" in kept.read_text()
 
 
-def test_no_history_is_kept_where_none_is_wanted(study: Path) -> None:
-    with shell(study, "--no-history") as terminal:
-        terminal.wait("pmw>")
-        terminal.ask("age >= 30\r", "of the budget spent")
-        terminal.wait("pmw>")
-        terminal.write("\x04")
-        assert terminal.ended() == 0
-    assert not (study.parent / "state").exists()
-
-
-def test_without_a_place_for_the_history_the_shell_runs(study: Path) -> None:
-    (study.parent / "state").write_text("in the way")
-    with shell(study) as terminal:
-        assert "no history is kept" in terminal.wait("pmw>")
-        terminal.write("\x04")
-        assert terminal.ended() == 0
-
-
-def test_a_narrow_terminal_gets_whole_numbers(study: Path) -> None:
+def test_a_plain_terminal_that_may_be_narrow_and_is_told_to_end(study: Path, run: Run) -> None:
     with shell(study, plain=True) as terminal:
+        assert "in a checkout, pip install '.[shell]'" in terminal.wait("pmw>")
+        terminal.ask("SELECT COUNT(*)\r", "...>")
+        terminal.ask("\x03", "pmw>")
         for columns in (40, 20):
             terminal.resize(columns)
-            terminal.wait("pmw>")
             told = terminal.ask("SELECT sex, COUNT(*) FROM people GROUP BY sex;\r", "(low and high")
             rows = [line for line in told.splitlines() if "low" in line or "count" in line]
             assert rows
             assert all(len(line) <= columns for line in told.splitlines()[1:-1])
+            terminal.wait("pmw>")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 128 + signal.SIGTERM
+        assert terminal.is_as_before
+    assert not (study.parent / "state").exists()
+    assert run("ask", study.name, "", "--wait", "0").exit_code == 0
 
 
-def test_an_answer_longer_than_the_screen_goes_through_the_pager(study: Path) -> None:
+def test_what_is_longer_than_the_screen_goes_through_the_pager_and_no_history_is_kept(study: Path) -> None:
     pager = study.parent / "pager"
     pager.write_text("#!/bin/sh\necho paged\ncat\n")
     pager.chmod(0o755)
@@ -199,14 +173,15 @@ def test_an_answer_longer_than_the_screen_goes_through_the_pager(study: Path) ->
         terminal.wait("pmw>")
         terminal.write(".quit\r")
         assert terminal.ended() == 0
+    assert not (study.parent / "state").exists()
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_shell_that_is_told_to_end_leaves_the_terminal_and_the_session(
-    study: Path, run: Run, plain: bool
+def test_without_a_place_for_the_history_the_shell_runs_until_it_is_told_to_end(
+    study: Path, run: Run
 ) -> None:
-    with shell(study, plain=plain) as terminal:
-        terminal.wait("pmw>")
+    (study.parent / "state").write_text("in the way")
+    with shell(study) as terminal:
+        assert "no history is kept" in terminal.wait("pmw>")
         time.sleep(0.3)  # editing has begun
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ended() == 128 + signal.SIGTERM

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmw.data import read_file
+from pmw.data import as_source
 from pmw.errors import ReleaseError
 from pmw.public.export.parquet import column_type, write_parquet
 from queries import (
@@ -100,7 +100,7 @@ def test_a_synthetic_file_is_read_into_the_cells_that_it_was_drawn_from(
     frame = decode_records(records, np.random.default_rng(1))
     write_parquet(frame, domain, tmp_path / "t.parquet")
     frame.to_csv(tmp_path / "t.csv", index=False)
-    sources = [read_file(tmp_path / name, domain) for name in ("t.parquet", "t.csv")]
+    sources = [as_source(tmp_path / name, domain, None) for name in ("t.parquet", "t.csv")]
     again = encode_records(frame, domain)
     for name, drawn, column in zip(domain.names, records.columns, again.columns, strict=True):
         expected = np.bincount(drawn, minlength=domain[name].size)

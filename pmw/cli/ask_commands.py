@@ -1,4 +1,4 @@
-"""``pmw ask``: answer one question, a stream of them, or a workload."""
+"""``pmw ask`` and ``pmw measure``: answers, or a table on request; what is paid for has its price first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import click
 from pmw.cli.session_files import opened_model, resumed, wait_option
 
 if TYPE_CHECKING:
-    from pmw.cli.streaming import StreamOptions
+    from pmw.cli.answering import StreamOptions
+    from pmw.public.quotes import Quote
     from pmw.session.asking import Asking
     from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
@@ -94,7 +95,7 @@ Workloads:
 )
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
-def command(session: str, where: str | None, wait: float, **given: Any) -> None:
+def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
@@ -115,23 +116,33 @@ def command(session: str, where: str | None, wait: float, **given: Any) -> None:
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     _check(sum(asked), where, given)
-    if session.startswith(("http://", "https://")):
-        from pmw.cli.remote import ask_remote
-
-        sys.exit(ask_remote(session, where, given))
-    if given["token_file"] is not None:
+    is_address = session.startswith(("http://", "https://"))
+    if given["token_file"] is not None and not is_address:
         raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
-    sys.exit(_ask(Path(session), where, wait, given))
+    from queries.errors import QueryError
+
+    try:
+        if is_address:
+            from pmw.cli.remote import ask_remote
+
+            code = ask_remote(session, where, given)
+        else:
+            code = _ask(Path(session), where, wait, given)
+    except QueryError as error:
+        if not given["as_json"]:
+            raise
+        from pmw.cli.texts import json_line, say
+
+        say(json_line({"error": error.to_dict()}))
+        code = 4
+    sys.exit(code)
 
 
 def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -> int:
     """Print the answers to what was asked of a session or a model in a file; return the exit code."""
-    from pmw.cli.streaming import StreamOptions
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.answering import StreamOptions
     from pmw.session.store import is_model_file
-    from queries.errors import QueryError
 
-    as_json = given["as_json"]
     options = StreamOptions(
         given["fresh"], given["strict"], given["strict_cells"], given["format"] or "jsonl"
     )
@@ -140,13 +151,7 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
             opened: Asking = _model(session, given)
         else:
             opened = held.enter_context(resumed(session, wait))
-        try:
-            return _answer(opened, where, options, given)
-        except QueryError as error:
-            if not as_json:
-                raise
-            say(json_line({"error": error.to_dict()}))
-            return 4
+        return _answer(opened, where, options, given)
 
 
 def _model(path: Path, given: dict[str, Any]) -> PublicModel:
@@ -182,12 +187,13 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
 
 def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
-    from pmw.cli.streaming import answer_stream
+    from pmw.cli.answering import answer_stream, answer_workload
+    from queries.workloads import parse_workload
 
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)
     if given["workload"] is not None:
-        return _ask_workload(session, given["workload"], options)
+        return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
         return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
     return _ask_one(session, where, given["sql"], options, as_json=given["as_json"])
@@ -210,28 +216,74 @@ def _ask_one(
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
-    from pmw.cli.answering import read_condition
-    from pmw.cli.measure_command import agrees, price_text, say_unpaid
-    from pmw.cli.streaming import answer_code
+    from pmw.cli.answering import is_agreed, read_condition, source_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
 
-    query, within, as_json = read_condition(where, session.domain), given["within"], given["as_json"]
+    query, within = read_condition(where, session.domain), given["within"]
     if options.strict_cells:
         require_aligned(query)
     quote = session.quote(query, within)
-    price = price_text(quote.scope, quote.cells, quote.share, within, left=quote.affordable)
-    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-        say_unpaid(price, quote.to_dict(), as_json=as_json)
+    if quote.needed and not is_agreed(quote.to_dict(), given):
         return 4
     answer = session.ask_within(query, within)
-    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return answer_code(answer, strict=options.strict)
+    say(json_line(answer.to_dict()) if given["as_json"] else answer_text(answer))
+    return source_code(answer.source, strict=options.strict)
 
 
-def _ask_workload(session: Asking, name: str, options: StreamOptions) -> int:
-    """Print an answer for every query of a workload; return the exit code."""
-    from pmw.cli.streaming import answer_workload
-    from queries.workloads import parse_workload
+@click.command(
+    "measure",
+    short_help="Measure a table of counts now, or tell its price.",
+    epilog="""\b
+Examples:
+  pmw measure study.pmw sex,race --dry-run
+  pmw measure study.pmw sex,race
+  pmw measure study.pmw sex,race --yes --json
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("attributes", metavar="ATTRIBUTE[,ATTRIBUTE…]")
+@click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
+@click.option("--yes", is_flag=True, help="Pay the price without being asked.")
+@wait_option
+@click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
+def measure(session: Path, attributes: str, wait: float, as_json: bool, **given: bool) -> None:
+    """Measure how many records have each combination of some attributes' values, now.
 
-    return answer_workload(session, parse_workload(name, session.domain), options)
+    The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
+    code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and the price
+    depends on nothing in the table. It is taken from the session's budget, but not from what an open round of
+    tests has reserved. Questions about these attributes are answered within the error bar from then on, free,
+    also those that were answered before.
+
+    Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
+    whoever measures again because of the value that came out has a bar that holds less often than it says.
+    """
+    from pmw.cli.texts import json_line, quote_text, say
+
+    if given["dry_run"] and given["yes"]:
+        raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
+    names = tuple(name.strip() for name in attributes.split(","))
+    with resumed(session, wait) as opened:
+        confidence = opened.state.contract.options.confidence
+        quote = opened.measure(names, dry_run=True)
+        if not given["dry_run"]:
+            _agree(quote, confidence, yes=given["yes"], as_json=as_json)
+            quote = opened.measure(names)
+    measured = not given["dry_run"]
+    say(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=measured))
+
+
+def _agree(quote: Quote, confidence: float, *, yes: bool, as_json: bool) -> None:
+    """Ask whether a price that is left is to be paid, unless that was said.
+
+    Raises:
+        Exit: it is not.
+    """
+    from pmw.cli.answering import agrees, say_unpaid
+    from pmw.cli.texts import quote_text
+
+    price = quote_text(quote, confidence, measured=False)
+    if quote.affordable and not (yes or agrees(price)):
+        say_unpaid(price, quote.to_dict(), as_json=as_json)
+        raise click.exceptions.Exit(4)

@@ -1,0 +1,83 @@
+"""Refusals: why a table cannot be read, in our own words.
+
+What an engine, a driver or another library raises may quote a record. So none of it is shown, and none is
+kept as the error that another came from.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pmw.errors import DataError
+from queries.errors import RecordsError
+
+MAKE_A_VIEW = "make a view that gives text or numbers"
+
+_Result = TypeVar("_Result")
+
+
+def detached(run: Callable[[], _Result]) -> _Result:
+    """Return what a call gives; its refusal is raised anew, without the error that it came from.
+
+    Raises:
+        DataError: the call raised one, or a RecordsError; the text is the same.
+    """
+    try:
+        return run()
+    except (DataError, RecordsError) as error:
+        refusal = DataError(str(error))
+    try:
+        raise refusal
+    finally:
+        del (
+            refusal
+        )  # nor does it keep the frames of the call, and what is open there, until the collector comes
+
+
+def quietly(told: str, run: Callable[[], _Result]) -> _Result:
+    """Return what calls of another library give, without its warnings, and with our words for what it raises.
+
+    Raises:
+        DataError: a call failed; the text is ``told``, and the error that it came from is not kept.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run()
+    except DataError:
+        raise
+    except Exception:  # noqa: BLE001 - a library, and the machine behind it, raise what they like
+        failed = DataError(told)
+    raise failed
+
+
+def column_refusal(what: str, name: str, got: str, cure: str) -> DataError:
+    """Return the refusal of a column whose type holds values that reading may fail at.
+
+    Args:
+        what: the name of the table.
+        name: of the column.
+        got: its type, in words.
+        cure: what to do about it.
+    """
+    return DataError(f"{what}: expected plain values in column {name!r}, got {got}; {cure}")
+
+
+def require_one_column(what: str, name: str, names: Sequence[str]) -> None:
+    """Refuse a table in which a declared column is absent, or stands twice.
+
+    The columns that are there are not listed: where there is no header they are a person's record.
+
+    Args:
+        what: the name of the table.
+        name: of the column.
+        names: of all columns.
+
+    Raises:
+        DataError: it does not stand there once.
+    """
+    if names.count(name) != 1:
+        came = "it twice" if name in names else "no such column"
+        raise DataError(f"{what}: expected one column {name!r}, got {came}")

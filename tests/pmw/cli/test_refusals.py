@@ -1,0 +1,583 @@
+"""What is refused: one clear error, nothing written or spent, no traceback, and a stream goes on.
+
+Hostile input with its exact message is in ``refusals.json``: conditions and lines of a stream with code,
+message and position; commands with exit code and message; schemas with what follows the file's name in the
+message. A line's bytes are written as Latin-1; a long input is written as what it repeats. Options that
+cannot be, contradict each other or would do nothing stand here, with a part of the message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from pmw.cli import main
+from pmw.session.maintenance import read_session
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
+
+Run = Callable[..., Result]
+INPUTS: dict[str, list[list[Any]]] = json.loads(Path(__file__).with_name("refusals.json").read_text())
+
+
+def whole(text: str | dict[str, Any]) -> str:
+    """Return an input as it is given."""
+    if isinstance(text, str):
+        return text
+    return "".join((text["before"], text["repeat"] * text["times"], whole(text["after"])))
+
+
+CONDITIONS = [(whole(text), *rest) for text, *rest in INPUTS["conditions"]]
+LINES = [(whole(text).encode("latin-1"), *rest) for text, *rest in INPUTS["lines"]]
+if sys.version_info >= (3, 13):
+    # The parser has words of its own for a comma before the end, and points at it.
+    OLDER = ("expected JSON: Expecting property name enclosed in double quotes", 13)
+    NEWER = ("expected JSON: Illegal trailing comma before end of object", 12)
+    LINES = [(line, code, *(NEWER if tuple(told) == OLDER else told)) for line, code, *told in LINES]
+COMMANDS = [(tuple(arguments), *rest) for arguments, *rest in INPUTS["commands"]]
+SCHEMAS = [tuple(row) for row in INPUTS["schemas"]]
+
+TABLE = ("--data", "people.csv", "--schema", "people.toml")
+BUDGET = ("--epsilon", "1", "--delta", "1e-9")
+OPEN = ("open", "new.pmw", *TABLE, *BUDGET)
+NO_BUDGET = ("plan", "--schema", "people.toml", "--records", "1000")
+PLAN = (*NO_BUDGET, *BUDGET)
+PARQUET = ("--data", "bad.parquet", "--schema", "people.toml")
+OFFLINE = ("offline", "--workload", "marginals:1", *TABLE, *BUDGET, "--output", "made.csv")
+EXPORT = ("export", "study.pmw", "--output", "rows.csv")
+OF_A_DATABASE = ("--data", "duckdb:p.duckdb")
+SERVICE = ("ask", "http://127.0.0.1:1")
+
+
+def each(commands: tuple[tuple[str, ...], ...], *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Return rows of options as rows of each of some commands."""
+    return [((*command, *options), *rest) for options, *rest in rows for command in commands]
+
+
+# Arguments, a part of the message, and the exit code where it is not that of wrong usage.
+REFUSED: list[tuple[Any, ...]] = [
+    # --- the choices of a session ---
+    *each(
+        (OPEN, PLAN),
+        (("--update", "step"), "--update step"),
+        (("--threshold", "100"), "--threshold"),
+        (("--learning-rate", "0.1"), "--learning-rate"),
+        (("--sides", "two-sided"), "--sides"),
+        (("--test", "query", "--model", "graphical"), "--model graphical"),
+        (("--test", "query", "--max-cells", "100"), "--max-cells"),
+        (("--test", "query", "--simultaneous"), "--simultaneous"),
+        (("--test", "query", "--learning-rate", "0.1"), "--learning-rate"),
+        (("--test", "query", "--neighbors", "replace-one", "--sides", "two-thresholds"), "two thresholds"),
+        (("--model", "dense", "--max-cells", "100"), "--max-cells"),
+        (("--simultaneous", "--sparse-vector", "laplace"), "simultaneous"),
+        (("--delta", "0", "--composition", "zcdp"), "delta > 0 for zCDP"),
+        (("--delta", "0", "--composition", "gdp"), "delta > 0 for GDP"),
+        (("--delta", "1e-9", "--composition", "gdp", "--sparse-vector", "sech2"), "no price in GDP"),
+        (("--sides", "sideways"), "'sideways' is not one of"),
+        (("--preset", "lecture"), "'lecture' is not"),
+    ),
+    *each(
+        ((*OPEN, "--preset", "textbook"), (*PLAN, "--preset", "textbook")),
+        (("--test", "marginal"), "--test contradicts --preset textbook"),
+        (("--opening", "one-way", "--update", "refit"), "--opening and --update contradict --preset textb"),
+        (("--sparse-vector", "sech2"), "--sparse-vector contradicts"),
+        (("--sides", "two-thresholds"), "--sides contradicts"),
+        (("--model", "graphical"), "--model contradicts"),
+        (("--max-cells", "100"), "--max-cells contradicts"),
+        (("--simultaneous",), "--simultaneous contradicts"),
+    ),
+    *each(
+        (NO_BUDGET,),
+        (("--epsilon", "0"), "expected epsilon > 0, got epsilon=0"),
+        (("--epsilon", "-1"), "expected epsilon > 0, got epsilon=-1"),
+        (("--epsilon", "much"), "expected a finite number for epsilon, got 'much'"),
+        (("--epsilon", "1", "--delta", "1"), "expected 0 <= delta < 1, got delta=1"),
+        (
+            ("--epsilon", "1", "--records", "-3"),
+            "records from 1 to 1,000,000,000,000, got records=-3",
+        ),
+        (
+            ("--epsilon", "1", "--queries", "0"),
+            "expected_queries from 1 to 1,000,000,000,000, got 0",
+        ),
+        (("--epsilon", "1e-12"), "the budget is too small to measure anything; choose a larger epsilon", 1),
+        ((), "give --epsilon or --accuracy, or both"),
+        (("--test", "query", *BUDGET, "--accuracy", "0.1"), "give --epsilon or --accuracy, one of the two"),
+        (("--accuracy", "0"), "expected an accuracy strictly between 0 and 1, got accuracy=0.0"),
+        (("--accuracy", "1"), "expected an accuracy strictly between 0 and 1, got accuracy=1.0"),
+        (("--accuracy", "nan"), "expected an accuracy strictly between 0 and 1, got accuracy=nan"),
+        (
+            ("--accuracy", "0.1", "--confidence", "1"),
+            "a confidence strictly between 0 and 1, got 1.0",
+        ),
+        (("--accuracy", "1e-9"), "no epsilon up to 1000 keeps every bound within 1e-07% of the records;", 1),
+        (("--epsilon", "1", "--beta", "0.1"), "--beta goes with --accuracy; use --confidence otherwise"),
+        (("--accuracy", "0.1", "--beta", "2"), "expected a beta strictly between 0 and 1, got 2.0"),
+        (
+            ("--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"),
+            "--beta and --confidence say the same",
+        ),
+        (("--epsilon", "1", "--schema", "nowhere.toml"), "nowhere.toml: No such file or directory", 1),
+        (
+            ("--epsilon", "1", "--neighbors", "replace-one"),
+            "under replace-one no record may be dropped, but attribute 'age' drops records with empty or "
+            "undeclared values; declare missing = true and other = true",
+            1,
+        ),
+    ),
+    ((*PLAN, "--preset", "textbook", "--accuracy", "0.1"), "give two of --epsilon, --accuracy and --records"),
+    (("plan", "--schema", "people.toml", *BUDGET, "--preset", "textbook"), "give two of --epsilon"),
+    (("plan", "--schema", "people.toml", *BUDGET), "Missing option '--records'"),
+    ((*OPEN, "--accuracy", "0.01"), "--accuracy is a fraction of --records"),
+    ((*OPEN, "--records", "1000"), "--accuracy is a fraction of --records"),
+    ((*OPEN[:6], "--records", "1000"), "give --epsilon or --accuracy"),
+    ((*OPEN, "--test", "query", "--accuracy", "0.1", "--records", "9"), "--accuracy belongs to --test marg"),
+    ((*OPEN, "--beta", "0.1"), "--beta goes with --accuracy"),
+    ((*OPEN, "--schema", "absent.toml", "--delta", "2"), "delta"),  # before any file is looked at
+    ((*OPEN, "--verbose", "--json"), "--verbose is for words"),
+    ((*OPEN, "--wait", "3"), "No such option '--wait'"),
+    # --- the table ---
+    *each(
+        (OPEN,),
+        (
+            ("--person-column", "nobody"),
+            "expected one column 'nobody' in the first line, got no such column",
+            1,
+        ),
+        (("--person-column", "age"), "expected a column that is no attribute, got 'age'", 1),
+        (("--person-column", ""), "expected a printable name of a column, got ''", 1),
+        *(
+            (("--memory", size), "expected a size")
+            for size in ("", "4", "4G", "-1GB", "1e9B", "999kB", "0.5MB", "1001TB", "NaNGB", "4 gigabytes")
+        ),
+    ),
+    (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
+    (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
+    *each(
+        (("check", *PARQUET), ("draft", *PARQUET[:2]), ("move", "study.pmw", *PARQUET[:2])),
+        (("--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),
+        (("--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
+    ),
+    *each(
+        (
+            ("check", *PARQUET),
+            ("draft", *PARQUET[:2]),
+            ("move", "study.pmw", *PARQUET[:2]),
+            ("open", "new.pmw", *PARQUET, *BUDGET),
+            (*OFFLINE, *PARQUET),
+        ),
+        (("--encoding", "latin-1", "--decimal", ",", "--escape", "!"), "and --escape tell"),
+    ),
+    (
+        (*OFFLINE, *PARQUET, "--delimiter", ";", "--quote", "'", "--missing-text", "?", "--trim"),
+        "--delimiter and --quote and --missing-text and --trim tell",
+    ),
+    *each(
+        (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2])),
+        (("--table", "t"), "--table names a table of a database"),
+    ),
+    *each(
+        (("check", *TABLE[2:]), ("move", "study.pmw"), ("draft",)),
+        (OF_A_DATABASE, "name its table with --table"),
+        ((*OF_A_DATABASE, "--table", "t", "--trim"), "--trim belong to CSV files"),
+        ((*OF_A_DATABASE, "--table", "a."), "expected the name of a table"),
+    ),
+    *each(
+        (("move", "study.pmw"), ("open", "new.pmw", *TABLE[2:], *BUDGET)),
+        (
+            ("--data", "spark:local[2]", "--table", "t", "--memory", "1GB"),
+            "no memory limit for a table of Spa",
+        ),
+        (
+            ("--data", "spark:local[2]", "--table", "t", "--temporary-folder", "."),
+            "no memory limit for a tabl",
+        ),
+        ((*TABLE[:2], "--inside"), "--inside counts in a database"),
+    ),
+    (
+        ("move", "study.pmw", *OF_A_DATABASE, "--table", "t", "--inside", "--memory", "1GB"),
+        "expected no memory limit for a table that is counted inside",
+    ),
+    (("move", "study.pmw", *TABLE[:2], "--wait", "nan"), "expected a finite number"),
+    (("move", "study.pmw", *TABLE[:2], "--delimiter", ";"), "expected one column 'age'", 1),
+    (("move", "people.csv", *TABLE[:2]), "the file is no session file, or it is damaged", 5),
+    (("draft", *TABLE[:2], "--data-is-public"), "--data-is-public goes with --from-public"),
+    (("demo", *TABLE[:2]), "give --data and --schema together"),
+    (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
+    (("demo", "--data-is-public"), "--data-is-public tells of --data"),
+    (("demo", "--epsilon", "0"), "epsilon"),
+    (("demo", "--query-seed", "-1"), "--query-seed"),
+    # --- questions ---
+    (("ask", "study.pmw", "", "--sql", "SELECT COUNT(*) FROM people"), "one of the four"),
+    (("ask", "study.pmw", "--stream", "--workload", "marginals:1"), "one of the four"),
+    (("ask", "study.pmw", "--sql", "x", "--workload", "marginals:1"), "one of the four"),
+    (("ask", "study.pmw", "", "--yes"), "give --within N with it"),
+    (("ask", "study.pmw", "", "--format", "csv"), "--format is for --stream and --workload"),
+    (("ask", "study.pmw", "--sql", "x", "--format", "csv"), "--format is for --stream and --workload"),
+    (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
+    (("ask", "study.pmw", "--stream", "--within", "9"), "--within is for one condition"),
+    (("ask", "study.pmw", "", "--within", "0"), "above 0, got 0"),
+    (("ask", "study.pmw", "", "--within", "nan"), "above 0, got nan"),
+    (("ask", "study.pmw", "", "--wait", "nan"), "expected a finite number"),
+    (("ask", "study.pmw", "", "--wait", "inf"), "expected a finite number"),
+    (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
+    ((*SERVICE, "--stream", "--format", "csv", "--token-file", "t"), "--format is for a session in a"),
+    ((*SERVICE, "--workload", "marginals:1", "--token-file", "t"), "--workload is for a"),
+    ((*SERVICE, "age >= 30"), "give --token-file FILE"),
+    (
+        ("ask", "study.pmw", "SELECT COUNT(*) FROM people"),
+        "expected a condition, got a statement",
+        4,
+    ),
+    *each(
+        (("ask", "study.pmw", "--workload"),),
+        (("marginal:2",), "did you mean 'marginals'?", 4),
+        (("ranges:height",), "unknown attribute 'height'", 4),
+    ),
+    *each(
+        (("ask", "study.pmw", "--sql"),),
+        (("SELECT AVG(sex) FROM people",), "AVG needs numbers, 'sex' holds none", 4),
+        (("SELECT QUANTILE_CONT(age, 1.5) FROM people",), "expected a percentile in [0, 1], got 1.5", 4),
+        (
+            ("SELECT sex, AVG(age) FROM people GROUP BY sex HAVING age > 3",),
+            "'age' stands outside",
+            4,
+        ),
+        (("SELECT AVG(age) FROM people ORDER BY count",), "unknown attribute 'count'", 4),
+        (("SELECT AVG(age) / 0 FROM people",), "a division by 0", 4),
+        (("SELECT SUM(1e400) FROM people",), "expected numbers of at most 1e+100", 4),
+        (("SELECT * FROM people",), "a list of records is not supported; run the statement on synthetic", 4),
+    ),
+    (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
+    (("measure", "study.pmw", "height"), "expected an attribute of the schema, got 'height'", 4),
+    (("measure", "study.pmw", "sex,sex"), "each once", 4),
+    (("measure", "study.pmw", ""), "expected an attribute", 4),
+    # --- files that are written ---
+    *each(
+        (("export", "study.pmw", "--output", "x.json", "--format", "measurements"),),
+        (("--rows", "3"), "has no rows: leave out --rows, --method and --seed"),
+        (("--seed", "3"), "has no rows: leave out --rows, --method and --seed"),
+        (("--method", "systematic"), "has no rows: leave out --rows, --method and --seed"),
+        (("--refine",), "has no rows: leave out --refine"),
+    ),
+    ((*EXPORT, "--rows", "0"), "rows"),
+    *(
+        (("export", "study.pmw", "--output", name), ".csv, .parquet, .pq")
+        for name in ("rows.xlsx", "rows.json", "rows.csv.gz", "rows.txt")
+    ),
+    ((*EXPORT[:3], ".", "--force"), "expected a file to write, got the folder", 1),
+    ((*EXPORT[:3], "/", "--force"), "expected a file to write, got the folder", 1),
+    ((*EXPORT[:3], "people.csv/x.csv", "--force"), "the file cannot be written", 1),
+    (("report", "study.pmw", "-o", "people.csv"), "people.csv exists; choose another name", 1),
+    (("report", "study.pmw", "-o", "absent/r.html"), "the file cannot be written: No such file", 1),
+    (("report", "text.pmw", "-o", "r.html"), "the file is no session file, or it is damaged", 5),
+    (("report", "absent.pmw", "-o", "r.html", "--force"), "expected a session file, found none", 1),
+    (("status", "study.pmw", "--force"), "give --plot FILE with it"),
+    (("backup", "study.pmw", "--output", "people.csv"), "people.csv exists", 1),
+    (("backup", "people.csv", "--output", "new.pmw"), "the file is no session file", 5),
+    (("close", "people.csv"), "the file is no session file", 5),
+    (("close", "absent.pmw"), "expected a session file, found none", 1),
+    (("ledger", "absent.pmw"), "expected a session file, found none", 1),
+    (("shell", "absent.pmw"), "expected a session file, found none", 1),
+    # --- no session ---
+    *each(
+        (("audit",),),
+        (("nothing-like-it",), "expected the name of a mechanism"),
+        (("sparse", "--runs", "10"), "--runs"),
+        (("sparse", "--false-alarm", "0"), "--false-alarm"),
+        (("--exact", "--runs", "1000"), "--runs belongs to the statistical audit"),
+        (("--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
+        (("--force",), "give --plot FILE"),
+        (("--statistical", "--show"), "--show belongs to the exact audit"),
+        (("sparse", "--plot", "audit.txt"), "expected a picture file"),
+    ),
+    *each(
+        (OFFLINE,),
+        (("--workload", "marginals"), "expected marginals:ORDER or marginals:NAME", 4),
+        (("--workload", "missing.jsonl"), "expected a workload of the kind", 4),
+        (("--workload", "one.jsonl"), "expected a workload of at least two different questions", 4),
+        (("--workload", "bad.jsonl"), "line 2: unknown attribute 'agee'", 4),
+        (("--workload", "none.jsonl"), "expected a workload of questions to choose among, got none", 4),
+        (("--epsilon", "0"), "expected epsilon > 0"),
+        (("--epsilon", "nan"), "epsilon"),
+        (("--delta", "1"), "expected 0 <= delta < 1"),
+        (("--epsilon", "1e-30"), "the budget is too small", 1),
+        (("--rounds", "0"), "expected rounds from 1 to 1,000,000"),
+        (("--threshold", "-1"), "expected a positive threshold"),
+        (("--threshold", "nan"), "expected a positive threshold"),
+        (("--rows", "-1"), "rows"),
+        (("--records-per-person", "0"), "expected records_per_person from 1"),
+        (("--neighbors", "replace-one"), "under replace-one no record may be dropped", 1),
+        (("--output", "header.csv"), "header.csv exists; choose another name", 1),
+        (("--output", "made.txt"), "expected a name that ends in .csv"),
+        (("--output", "none/made.csv"), "expected a folder that is there, got none"),
+        (("--output", "people.csv", "--force"), "--output would overwrite people.csv"),
+        (("--output", "people.csv"), "--output would overwrite people.csv"),
+        (("--data", "missing.csv"), "missing.csv", 1),
+        (("--schema", "missing.toml"), "missing.toml", 1),
+    ),
+    (("user", "add", "ann", "--users", "users.json"), "an analyst needs --share"),
+    (("user", "add", "ann", "--role", "reader", "--share", "0.2", "--users", "u"), "leave --share out"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a session, its table, and files that are not what they should be."""
+    generator = np.random.default_rng(20)
+    domain = Domain(
+        (
+            IntegerAttribute("age", 20, 59, 4),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False)),
+            NumericAttribute("income", (0, 10_000, 25_000, 50_000)),
+        ),
+        name="people",
+    )
+    frame = pd.DataFrame(
+        {
+            "age": generator.integers(18, 62, 300),
+            "sex": generator.choice(["Female", "Male"], 300),
+            "region": generator.choice(["north", "east", "abroad"], 300),
+            "member": generator.random(300) < 0.5,
+            "income": generator.integers(0, 60_000, 300),
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("refusals"))
+        frame.to_csv("people.csv", index=False)
+        save_schema(domain, "people.toml")
+        opened = CliRunner().invoke(main, ["open", "study.pmw", *TABLE, *BUDGET])
+        assert opened.exit_code == 0, opened.output
+        _write_what_should_not_be()
+        yield Path.cwd()
+
+
+def _write_what_should_not_be() -> None:
+    texts = {
+        "empty.csv": "", "header.csv": "age,sex\n", "noheader.csv": "20,Female,north,true,3\n",
+        "dup.csv": "age,age,sex,region,member,income\n", "bad.parquet": "no parquet", "zero.pmw": "",
+        "text.pmw": "hello\n" * 100, "none.jsonl": "\n", "one.jsonl": '{"where": "age >= 30"}\n' * 2,
+        "bad.jsonl": '{"where": "age >= 30"}\n{"where": "agee >= 30"}\n',
+    }  # fmt: skip
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    Path("bin.csv").write_bytes(bytes(range(256)) * 10)
+    Path("latin.toml").write_bytes('name = "é"\n'.encode("latin-1"))
+    shutil.copy("study.pmw", "newer.pmw")
+    for name, statement in (("newer.pmw", "PRAGMA user_version = 99"), ("other.pmw", "CREATE TABLE t (x)")):
+        with sqlite3.connect(name) as connection:
+            connection.execute(statement)
+        connection.close()
+    Path("cut.pmw").write_bytes(Path("study.pmw").read_bytes()[:5000])
+
+
+@pytest.fixture
+def refused(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command in that folder, and return its error once nothing was found written."""
+    monkeypatch.chdir(folder)
+
+    def content(*, all_of_it: bool) -> dict[str, Any]:
+        """Return what is there; of the session the size alone, unless all of it."""
+        beside = ("-lock", "-wal", "-shm", "-companion")
+        files = [path for path in folder.rglob("*") if all_of_it or not path.name.endswith(beside)]
+        return {
+            path.name: path.stat().st_size
+            if path.name == "study.pmw" and not all_of_it
+            else path.read_bytes()
+            for path in files
+            if path.is_file()
+        }
+
+    def invoked(*arguments: str, code: int) -> str:
+        before = content(all_of_it=code == 2)
+        result = run(*arguments)
+        assert result.exit_code == code, result.output
+        assert result.stdout == ""
+        *usage, line = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
+        assert bool(usage) == (code == 2) or arguments[0] == "check"
+        assert line.startswith("Error: ")
+        assert content(all_of_it=code == 2) == before
+        return line.removeprefix("Error: ")
+
+    return invoked
+
+
+def test_there_are_many() -> None:
+    tables = (CONDITIONS, LINES, COMMANDS, SCHEMAS, REFUSED)
+    assert sum(map(len, tables)) > 400
+    assert all(len({row[0] for row in table}) == len(table) for table in tables)
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), COMMANDS, ids=lambda value: str(value)[:60])
+def test_hostile_commands_are_refused_in_one_line(
+    refused: Callable[..., str], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    assert refused(*arguments, code=code) == message
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: " ".join(row[0])[:80])
+def test_options_that_cannot_be_or_contradict_each_other_are_refused(
+    refused: Callable[..., str], row: tuple[Any, ...]
+) -> None:
+    arguments, message, *code = row
+    assert message in refused(*arguments, code=code[0] if code else 2)
+
+
+@pytest.mark.parametrize(("schema", "message"), SCHEMAS, ids=lambda value: value[-40:])
+def test_schemas_are_refused_by_line(refused: Callable[..., str], schema: str, message: str) -> None:
+    Path("bad.toml").write_text(schema)
+    for command in (("open", "x.pmw", *TABLE[:2], *BUDGET), ("check", *TABLE[:2]), ("plan", *PLAN[3:])):
+        assert refused(*command, "--schema", "bad.toml", code=1) == f"bad.toml{message}"
+
+
+# --- every option ------------------------------------------------------------------------------------------
+
+# Options that have an effect whatever else is given; the others stand in a refusal above.
+ALWAYS = {
+    "--json", "--help", "--version", "--output", "--data", "--schema", "--epsilon", "--delta", "--neighbors",
+    "--records-per-person", "--person-column", "--test", "--opening", "--update-limit", "--queries",
+    "--sparse-vector",
+    "--composition", "--records", "--anchor", "--yes", "--abandon", "--long", "--query-seed", "--fresh",
+    "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
+    "--confidence", "--model", "--update",
+}  # fmt: skip
+WITH_EFFECT = (
+    {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
+    | {(command, "--data-is-public") for command in ("offline", "open")}
+    | {("shell", "--wait"), ("shell", "--no-history")}
+    | {(command, "--force") for command in ("demo", "export", "report")}
+    | {
+        ("offline", f"--{name}")
+        for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
+    }
+    | {("measure", "--wait")}
+    | {("serve", f"--{name}") for name in ("users", "host", "port", "rate")}
+    | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
+)
+
+
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
+def test_every_option_has_an_effect_or_is_refused_where_it_has_none(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    tried = {word for words, *_ in REFUSED if words[0] == name for word in words}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            option = parameter.opts[0]
+            known = option in ALWAYS or (name, option) in WITH_EFFECT or option in tried
+            assert known, (
+                f"pmw {name} {option}: list with what it contradicts, or that it always has an effect"
+            )
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+def copied(folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the session in the working folder, beside a copy of its table."""
+    for name in ("study.pmw", "study.pmw-companion", "people.csv", "people.toml"):
+        shutil.copy(folder / name, target)
+    monkeypatch.chdir(target)
+    assert CliRunner().invoke(main, ["move", "study.pmw", "--data", "people.csv"]).exit_code == 0
+    return target / "study.pmw"
+
+
+@pytest.fixture
+def study(folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return copied(folder, tmp_path, monkeypatch)
+
+
+def refused_in_a_stream(study: Path, run: Run, lines: list[bytes]) -> list[dict[str, Any]]:
+    """Return the objects of refused lines, after which one is answered."""
+    before = read_session(study)[1]
+    result = run("ask", "study.pmw", "--stream", stdin=b"\n".join([*lines, b'{"id": "last", "where": ""}']))
+    assert result.exit_code == 0
+    assert result.stderr == f"{len(lines)} of {len(lines) + 1} questions were refused, at no cost\n"
+    *forms, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert last["fraction"] == 1.0
+    after = read_session(study)[1]
+    assert (after.budget_share, after.queries_answered) == (before.budget_share, 1)
+    return forms
+
+
+def test_conditions_are_refused_one_by_one_and_the_stream_goes_on(study: Path, run: Run) -> None:
+    lines = [json.dumps({"id": place, "where": row[0]}).encode() for place, row in enumerate(CONDITIONS)]
+    for place, form in enumerate(refused_in_a_stream(study, run, lines)):
+        _, code, message, position = CONDITIONS[place]
+        error = {"code": code, "message": message, "position": position}
+        assert form == {"id": place, "error": error}, lines[place][:80]
+
+
+def test_lines_are_refused_one_by_one_and_the_stream_goes_on(study: Path, run: Run) -> None:
+    forms = refused_in_a_stream(study, run, [row[0] for row in LINES])
+    for form, (line, code, message, position) in zip(forms, LINES, strict=True):
+        assert form["error"] == {"code": code, "message": message, "position": position}, line[:80]
+
+
+@pytest.mark.parametrize("row", CONDITIONS[::7], ids=lambda row: row[0][:30])
+def test_a_condition_alone_is_refused_with_the_same_message(
+    folder: Path, run: Run, row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    result = run("ask", "study.pmw", "--", row[0])
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.startswith(f"Error: {row[2]}")
+
+
+# --- the disk ----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_vanished_is_told(study: Path, run: Run) -> None:
+    Path("people.csv").unlink()
+    result = run("ask", "study.pmw", "age >= 32 AND member = TRUE")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: expected a readable file, got ")
+    assert read_session(study)[1].queries_answered == 0
+    assert run("ask", "study.pmw", "age >= 32").exit_code == 0  # released numbers need no table
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind the superuser")
+def test_missing_permissions_are_told(study: Path, run: Run) -> None:
+    study.chmod(0o000)
+    result = run("ask", "study.pmw", "age >= 32")
+    assert result.exit_code in (1, 5)
+    assert result.stderr.startswith("Error: ")
+    study.chmod(0o600)
+    Path("people.csv").chmod(0o000)
+    result = run("open", "y.pmw", *TABLE, "--epsilon", "1")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: people.csv: the file could not be read as CSV\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "interrupted"),
+    [
+        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.backup.backup_session"),
+        (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask_all"),
+        (("verify", "study.pmw"), "pmw.session.maintenance.verify_session"),
+    ],
+)
+def test_ctrl_c_has_an_exit_code_of_its_own(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], interrupted: str
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(interrupted, interrupt)
+    result = run(*arguments)
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; everything printed so far is durable\n"
