@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from queries.categories import CategoricalAttribute
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.errors import (
     DomainError,
     QueriesError,

@@ -13,15 +13,13 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from queries.cells import nearest
-from queries.descriptions import comparison_of
+from queries.conditions import plain_predicate, structured_predicate
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import Factor
+from queries.factors import Factor, comparison_of
 from queries.linear import LinearQuery
-from queries.plain_text import plain_predicate
 from queries.segments import count_where
 from queries.statements import Statement
-from queries.structured import structured_predicate
 
 QuestionId: TypeAlias = str | int | None
 

@@ -5,7 +5,6 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -22,18 +21,17 @@ from queries.cell_values import (
     constant_value,
     union_scope,
 )
+from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute
-from queries.parts import check_part, part_groups
-from queries.predicates import Not, Operator
+from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
 from queries.sql_tree import COMPARISONS, PARTS, position_of, refuse
 from queries.where_text import convert_condition
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_NEGATED: dict[Operator, Operator] = {
+_NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
 }  # fmt: skip
 _GROWING: dict[type[exp.Expr], Callable[[_Numbers], _Numbers]] = {
@@ -178,9 +176,9 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "a function of anything but an attribute")
     attribute = domain[_name(node.this, domain)]
     part = PARTS[type(node)]
-    check_part(attribute, part, position_of(node))
+    meaning_of(attribute).require_part(part, position_of(node))
     numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
-    for value, cells in part_groups(attribute, part):
+    for value, cells in meaning_of(attribute).part_groups(part):
         numbers[cells], present[cells] = float(value), True
     return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
 
@@ -312,23 +310,13 @@ def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCo
     return whole
 
 
-_COMPARED: dict[Operator, Callable[[Any, Any], Any]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-
-def _compared(left: exp.Expr, sign: Operator, right: exp.Expr, domain: Domain) -> CellCondition:
+def _compared(left: exp.Expr, sign: Order, right: exp.Expr, domain: Domain) -> CellCondition:
     one, two = row_value(left, domain), row_value(right, domain)
     if one.labels is not None or two.labels is not None:
         return _compared_labels(one, sign, two, domain, left)
     difference = combined(domain, np.subtract, one, two, whole=False)
     low, high, present = difference.low, difference.high, difference.present
-    ends = _COMPARED[sign](low, 0.0), _COMPARED[sign](high, 0.0)
+    ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
     least, most = ends[0] & ends[1], ends[0] | ends[1]
     width = np.where(high > low, high - low, 1.0)
     share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
@@ -343,7 +331,7 @@ def _compared(left: exp.Expr, sign: Operator, right: exp.Expr, domain: Domain) -
 
 
 def _compared_labels(
-    one: CellValues, sign: Operator, two: CellValues, domain: Domain, node: exp.Expr
+    one: CellValues, sign: Order, two: CellValues, domain: Domain, node: exp.Expr
 ) -> CellCondition:
     if one.labels is None or two.labels is None or sign not in ("eq", "ne"):
         raise QueryError(

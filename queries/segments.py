@@ -12,39 +12,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import cell_count
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.comparisons import Intervals, meaning_of, resolve_attribute
+from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
-from queries.intervals import (
-    categorical_cells,
-    intervals,
-    names_other,
-    resolve_attribute,
-    special_cell,
-    value_ends,
-    without_atoms,
-)
 from queries.linear import LinearQuery, Readings
-from queries.predicates import (
-    And,
-    Atom,
-    Comparison,
-    IsMissing,
-    IsOther,
-    Not,
-    Or,
-    Predicate,
-    atoms_of,
-    connected_terms,
-    push_negations,
-)
+from queries.predicates import Comparison, Junction, Predicate, Truth, connected_terms
 
 _ROUNDING = 1e-12  # of a sum of shares
 _LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes
@@ -57,8 +37,7 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
         QueryError: a name or value is not declared, a value is of the wrong kind, a range is empty, or a
             condition joins so many attributes that its weights would not fit.
     """
-    literal = push_negations(predicate, negated=False)
-    terms = literal.children if isinstance(literal, And) else (literal,)
+    terms = predicate.pushed().joined_by("and")
     groups = [_evaluate(members, domain) for members in connected_terms(terms)]
     cut = [group for group in groups if not group.is_indicator]
     single = groups if len(cut) < 2 else [group for group in groups if group.is_indicator]
@@ -115,41 +94,60 @@ class _Segments:
     def is_whole(self) -> bool:
         return len(self.shares) == len(self.cells)
 
+    def truth(self, comparison: Comparison, intervals: Intervals) -> Truth:
+        """Return on which pieces a comparison is true, and on which false.
 
-@dataclass(frozen=True, slots=True)
-class _Truth:
-    """Where a condition is true and where it is false; where neither, it is unknown."""
-
-    true: NDArray[np.bool_]
-    false: NDArray[np.bool_]
+        Args:
+            comparison: of the attribute.
+            intervals: of numbers, where it holds.
+        """
+        attribute = self.attribute
+        true, known = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
+        if attribute.missing and comparison.operator not in ("missing", "other"):
+            known[(attribute.missing_code or 0) - attribute.size] = False
+        cells = meaning_of(attribute).named_cells(comparison)
+        if cells is not None:
+            true[np.array(cells) - attribute.size] = True  # named cells of a scale come last, cut or not
+            return Truth(known & ~true, true) if comparison.operator == "ne" else Truth(true, known & ~true)
+        if attribute.other:
+            known[-1] = False
+        base = self.count - (attribute.size - attribute.base_size)
+        for low, high in intervals:
+            ends = [_without_atoms(attribute, end, self.boundaries) for end in (low, high)]
+            first, last = self.starts.searchsorted(ends)
+            true[first:last] = True
+            for place, number in enumerate(attribute.atoms, base):
+                true[place] |= low <= number < high
+        return Truth(true, known & ~true)
 
 
 def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
-    if len(terms) == 1 and not isinstance(terms[0], And | Or):
-        return _evaluate_one(terms[0], domain)
-    atoms = [atom for term in terms for atom in atoms_of(term)]
-    for atom in atoms:
-        resolve_attribute(atom.attribute, domain, atom.position)
-    scope = domain.scope(sorted({atom.attribute for atom in atoms}))
+    """Return the share of each cell where terms hold that are not about different attributes."""
+    comparisons = [comparison for term in terms for comparison in term.comparisons()]
+    for one in comparisons:
+        resolve_attribute(one.attribute, domain, one.position)
+    scope = domain.scope(list({one.attribute for one in comparisons}))
     _check_size(domain.scope_size(scope), scope)
-    segments = [_cut(domain[name], [atom for atom in atoms if atom.attribute == name]) for name in scope]
-    _check_size(math.prod(piece.count for piece in segments), scope)
-    axes = {name: axis for axis, name in enumerate(scope)}
-    holds = _holds(And(tuple(terms)), segments, axes).true
-    holds = np.broadcast_to(holds, tuple(piece.count for piece in segments))
-    return _weighted(scope, segments, holds)
+    # By identity, for comparisons with 1 and with True are equal.
+    asked = [
+        {id(one): meaning_of(domain[name]).intervals(one) for one in comparisons if one.attribute == name}
+        for name in scope
+    ]
+    segments = [_cut(domain[name], own.values()) for name, own in zip(scope, asked, strict=True)]
+    shape = tuple(piece.count for piece in segments)
+    _check_size(math.prod(shape), scope)
 
+    def truth(comparison: Comparison) -> Truth:
+        axis = scope.index(comparison.attribute)
+        found = segments[axis].truth(comparison, asked[axis][id(comparison)])
+        if len(scope) == 1:
+            return found
+        own = [-1 if other == axis else 1 for other in range(len(scope))]
+        return Truth(found.true.reshape(own), found.false.reshape(own))
 
-def _evaluate_one(term: Predicate, domain: Domain) -> _Weighted:
-    """Evaluate one comparison, or NOT of one, as most terms are: nothing is joined."""
-    (atom,) = atoms_of(term)
-    attribute = domain[resolve_attribute(atom.attribute, domain, atom.position)]
-    scope = (attribute.name,)
-    _check_size(attribute.size, scope)
-    piece = _cut(attribute, (atom,))
-    _check_size(piece.count, scope)
-    truth = _atom_truth(atom, piece)
-    return _weighted(scope, (piece,), truth.false if isinstance(term, Not) else truth.true)
+    whole = terms[0] if len(terms) == 1 else Junction("and", tuple(terms))
+    holds = whole.truth(truth).true
+    return _weighted(scope, segments, holds if holds.shape == shape else np.broadcast_to(holds, shape))
 
 
 def _weighted(scope: tuple[str, ...], segments: Sequence[_Segments], holds: NDArray[np.bool_]) -> _Weighted:
@@ -189,16 +187,13 @@ def _check_size(cells: int, scope: Sequence[str]) -> None:
         )
 
 
-def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
+def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
     """Cut the cells of an attribute wherever one of its comparisons changes."""
     whole = _whole_cells(attribute)
-    if isinstance(attribute, CategoricalAttribute):
-        return whole
-    ranged = [atom for atom in atoms if not names_other(attribute, atom)]
     ends = {
-        without_atoms(attribute, end, whole.boundaries)
-        for atom in ranged
-        for interval in intervals(attribute, atom)
+        _without_atoms(attribute, end, whole.boundaries)
+        for intervals in asked
+        for interval in intervals
         for end in interval
     }
     if ends <= whole.boundaries:
@@ -225,76 +220,31 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
 @functools.lru_cache(maxsize=1024)
 def _whole_cells(attribute: Attribute) -> _Segments:
     """Return the segments of an attribute that no comparison cuts: its cells."""
-    starts: list[float] = []
-    ends: tuple[float, ...] = ()
-    if not isinstance(attribute, CategoricalAttribute):
-        starts, ends = list(map(float, attribute.boundaries[:-1])), value_ends(attribute)
     return _Segments(
         attribute,
-        np.array(starts, dtype=np.float64),
+        np.array(attribute.points[:-1], dtype=np.float64),
         np.arange(attribute.size),
         np.ones(attribute.size),
-        frozenset((*starts, *ends)),
+        frozenset(attribute.points),
     )
 
 
-def _holds(predicate: Predicate, segments: Sequence[_Segments], axes: dict[str, int]) -> _Truth:
-    if isinstance(predicate, And | Or):
-        # Kleene's logic: AND is false where some child is false, OR true where some child is true.
-        truths = [_holds(child, segments, axes) for child in predicate.children]
-        conjunction = isinstance(predicate, And)
-        shape = (1,) * len(segments)
-        every = np.full(shape, True)
-        some = np.full(shape, False)
-        for truth in truths:
-            positive, negative = (truth.true, truth.false) if conjunction else (truth.false, truth.true)
-            every, some = every & positive, some | negative
-        return _Truth(every, some) if conjunction else _Truth(some, every)
-    if isinstance(predicate, Not):
-        inner = _holds(predicate.child, segments, axes)
-        return _Truth(inner.false, inner.true)
-    axis = axes[predicate.attribute]
-    truth = _atom_truth(predicate, segments[axis])
-    shape = tuple(-1 if other == axis else 1 for other in range(len(segments)))
-    return _Truth(truth.true.reshape(shape), truth.false.reshape(shape))
+def _without_atoms(attribute: Attribute, end: float, boundaries: Container[float]) -> float:
+    """Return where an interval that ends somewhere ends among the values without a cell of their own.
 
+    Ends between which there are atoms alone cut the other values alike. Of these the boundary of a cell is
+    returned where one is among them, else the lowest.
+    """
+    atoms = attribute.atoms
+    if not atoms:
+        return end
 
-def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
-    attribute = segments.attribute
-    base = segments.count - (attribute.size - attribute.base_size)
-    true = np.zeros(segments.count, dtype=bool)
-    known = np.zeros(segments.count, dtype=bool)
-    if isinstance(atom, IsMissing | IsOther):
-        known[:] = True
-        true[special_cell(attribute, atom) - attribute.size] = True  # special cells come last
-    elif isinstance(attribute, CategoricalAttribute):
-        known[:base] = True
-        if attribute.other_code is not None:
-            known[attribute.other_code] = True  # an undeclared value differs from every declared one
-        true[categorical_cells(attribute, atom)] = True
-        if isinstance(atom, Comparison) and atom.operator == "ne":
-            true = known & ~true
-    elif names_other(attribute, atom):
-        other = segments.count - attribute.size + (attribute.other_code or 0)
-        known[: base + len(attribute.atoms)] = known[other] = true[other] = True
-        if isinstance(atom, Comparison) and atom.operator == "ne":
-            true = known & ~true
-    else:
-        known[: base + len(attribute.atoms)] = True
-        _mark_intervals(true, segments, intervals(attribute, atom))
-    return _Truth(true, known & ~true)
+    def moved(value: float, step: int) -> float:
+        return value + step if attribute.is_whole else math.nextafter(value, step * math.inf)
 
-
-def _mark_intervals(
-    true: NDArray[np.bool_], segments: _Segments, pieces: Sequence[tuple[float, float]]
-) -> None:
-    """Mark the pieces that start inside half-open intervals, and the atoms that lie there."""
-    attribute = segments.attribute
-    assert not isinstance(attribute, CategoricalAttribute)  # noqa: S101 - values without an order have none
-    base = segments.count - (attribute.size - attribute.base_size)
-    for interval in pieces:
-        ends = [without_atoms(attribute, end, segments.boundaries) for end in interval]
-        first, last = segments.starts.searchsorted(ends)
-        true[first:last] = True
-        for place, number in enumerate(attribute.atoms, base):
-            true[place] |= interval[0] <= number < interval[1]
+    while moved(end, -1) in atoms:
+        end = moved(end, -1)
+    lowest = end
+    while end not in boundaries and end in atoms:
+        end = moved(end, 1)
+    return end if end in boundaries else lowest

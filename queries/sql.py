@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
@@ -17,16 +15,22 @@ from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cell_sums import CLIPPED
 from queries.cell_values import CellCondition
 from queries.cells import quoted_name
+from queries.comparisons import CALENDAR, meaning_of, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_operand
 from queries.linear import LinearQuery
-from queries.parts import CALENDAR, check_part
-from queries.predicates import And
+from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
-from queries.sql_names import with_quoting_hint
-from queries.sql_tree import COMPARISONS, PARTS, STATEMENTS, parse_tree, position_of, refuse
+from queries.sql_tree import (
+    COMPARISONS,
+    PARTS,
+    STATEMENTS,
+    parse_tree,
+    position_of,
+    refuse,
+    with_quoting_hint,
+)
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
@@ -62,9 +66,6 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    sign: getattr(operator, sign) for sign in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 
 
@@ -132,8 +133,8 @@ def _statement(text: str, domain: Domain) -> Statement:
 def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, CellCondition | None]:
     """Return the question that counts where conditions hold, and these cell by cell where some compute."""
     if not any(map(is_computed, nodes)):
-        predicates = [convert_condition(node, domain) for node in nodes]
-        return count_where(predicates[0] if len(predicates) == 1 else And(tuple(predicates)), domain), None
+        terms = tuple(convert_condition(node, domain) for node in nodes)
+        return count_where(Junction("and", terms), domain), None
     condition = CellCondition.everywhere()
     for node in nodes:
         condition = condition.both(row_condition(node, domain), domain)
@@ -274,7 +275,7 @@ class _Reader:
         name, _ = self._named(node.this)
         truncates = isinstance(node, exp.DateTrunc)
         part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
-        check_part(self._domain[name], part, position_of(node))
+        meaning_of(self._domain[name]).require_part(part, position_of(node))
         return name, part
 
     def _node(self, node: exp.Expr) -> Node:
@@ -354,7 +355,7 @@ class _Reader:
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
             refuse(node, "this condition in HAVING", grammar=GRAMMAR)
-        compare = _COMPARED[COMPARISONS[type(node)]]
+        compare = COMPARE[COMPARISONS[type(node)]]
         return Compared(compare, self._node(node.this), self._node(node.expression))
 
     def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:

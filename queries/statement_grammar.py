@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from queries.cells import nearest, quoted_name
+from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute, resolve_operand
 from queries.sql_tree import CONDITIONS, PARTS, STATEMENTS, Grammar, check_node, position_of, refuse
 
 SYNTHETIC = "synthetic records, which pmw export writes"

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
-from queries.cells import GroupValue, nearest
+from queries.cells import GroupValue
+from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parts import part_groups
 
 MOST_BINS = 10_000  # answers that one question may ask for
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
@@ -438,27 +438,21 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
 
     Args:
         name: the attribute.
-        part: what of its values groups them (``queries.parts``); None for the values themselves.
+        part: what of its values groups them (``queries.dates``); None for the values themselves.
         domain: the declared attributes.
 
     Raises:
         QueryError: the attribute is not declared, it has no such part or its cells are wider, or it has more
             values than MOST_BINS.
     """
-    if name not in domain:
-        listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
-        raise QueryError(
-            f"unknown attribute {name!r}; declared are {listed}{nearest(name, domain.names)}",
-            code="unknown_attribute",
-        )
-    attribute = domain[name]
+    attribute = domain[resolve_attribute(name, domain)]
     if part is None:
         _require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
     else:
         special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
         groups = [
-            *part_groups(attribute, part),
+            *meaning_of(attribute).part_groups(part),
             *((attribute.value(code), np.array([code])) for code in special),
         ]
     return Grouping((name,), tuple(groups), attribute.is_ordered)

@@ -188,8 +188,7 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
         ClickException: the file cannot be read.
     """
     from queries.linear import LinearQuery
-    from queries.question_tables import questions_in_lines
-    from queries.reader import QuestionReader
+    from queries.reader import QuestionReader, questions_in_lines
     from queries.workloads import parse_workload
 
     file = Path(workload)

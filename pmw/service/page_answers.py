@@ -15,7 +15,8 @@ from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, Key, key_text, number_texts
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 
 _MOST_ROWS, _MOST_BARS = 1000, 40
 CHART_WIDTH = 480  # narrow enough for texts that can be read on a phone

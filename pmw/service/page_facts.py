@@ -20,7 +20,8 @@ from pmw.service.page_answers import CHART_WIDTH, NONE
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 from pmw.session.dialogue import Analyst
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.linear import LinearQuery
 
 _SESSION = "the session itself"

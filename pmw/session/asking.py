@@ -22,8 +22,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_sql, parse_where
-from queries.question_tables import conditions_in_rows, questions_in_lines
-from queries.reader import QuestionReader
+from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
 from queries.statements import Statement
 
 if TYPE_CHECKING:

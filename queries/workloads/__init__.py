@@ -6,16 +6,17 @@ that ``parse_workload`` reads back.
 
 from __future__ import annotations
 
-from queries.workloads.families import (
+from queries.workloads.streams import popular_conjunctions, random_conjunctions
+from queries.workloads.workload import (
     LARGEST_PARITY,
+    MOST_QUERIES,
+    Workload,
     all_marginals,
     all_ranges,
     marginal_cells,
     parities,
     prefixes,
 )
-from queries.workloads.streams import popular_conjunctions, random_conjunctions
-from queries.workloads.workload import MOST_QUERIES, Workload
 from queries.workloads.workload_text import WORKLOAD_FORMS, parse_workload
 
 __all__ = [

@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from queries.cells import nearest
+from queries.comparisons import listed_names, resolve_attribute
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError, ScopeError
-from queries.intervals import resolve_attribute
 from queries.plain_values import shown_text
-from queries.workloads.families import all_marginals, all_ranges, marginal_cells, prefixes
 from queries.workloads.streams import MOST_ATTRIBUTES, random_conjunctions
-from queries.workloads.workload import MOST_QUERIES, Workload, is_like_number
+from queries.workloads.workload import (
+    MOST_QUERIES,
+    Workload,
+    all_marginals,
+    all_ranges,
+    is_like_number,
+    marginal_cells,
+    prefixes,
+)
 
 WORKLOAD_FORMS: Mapping[str, str] = {
     "marginals": "marginals:ORDER or marginals:NAME,NAME,…",
@@ -206,9 +213,8 @@ def _one_attribute(field: _Field, domain: Domain) -> str:
 
 def _attribute(item: _Item, domain: Domain) -> str:
     if not item.text:
-        listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
         raise QueryError(
-            f"expected the name of an attribute, got nothing; declared are {listed}",
+            f"expected the name of an attribute, got nothing; declared are {listed_names(domain)}",
             code="syntax",
             position=item.position,
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import Domain, IntegerAttribute, LinearQuery
-from queries.range_texts import RangeTexts
+from queries.boxes import RangeTexts
 
 NAMES = ("age", "50% of", "größe", 'with "quotes"')
 SIZE = 1200

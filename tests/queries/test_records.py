@@ -26,7 +26,7 @@ from queries import (
     encode_records,
 )
 from queries.records import encode_columns
-from queries.values import encode_value
+from queries.values import values_of
 
 Column: TypeAlias = "pd.Series[Any]"
 
@@ -105,7 +105,7 @@ def _codes(attribute: Attribute, column: Column) -> list[int]:
 
 def _one_by_one(attribute: Attribute, column: Column) -> list[int]:
     values = [None if value is pd.NA else value for value in column]
-    return [code for value in values if (code := encode_value(attribute, value)) >= 0]
+    return [code for value in values if (code := values_of(attribute).encode(value)) >= 0]
 
 
 @given(data=st.data(), attribute=FLAGGED)
@@ -144,7 +144,7 @@ def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing:
     expected = [
         codes
         for row in rows
-        if min(codes := [encode_value(a, value) for a, value in zip(domain, row, strict=True)]) >= 0
+        if min(codes := [values_of(a).encode(value) for a, value in zip(domain, row, strict=True)]) >= 0
     ]
     records = encode_records(frame, domain)
     found = [[int(column[row]) for column in records.columns] for row in range(len(records))]
@@ -187,7 +187,7 @@ def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
 def test_whole_numbers_give_the_same_cells_in_every_kind_of_column(
     values: list[int], attribute: Attribute
 ) -> None:
-    expected = [code for value in values if (code := encode_value(attribute, value)) >= 0]
+    expected = [code for value in values if (code := values_of(attribute).encode(value)) >= 0]
     for dtype in ("int64", "Int64", "object", "category"):
         assert _codes(attribute, pd.Series(values, dtype="int64").astype(dtype)) == expected
 
@@ -196,13 +196,13 @@ def test_whole_numbers_give_the_same_cells_in_every_kind_of_column(
 @pytest.mark.parametrize("written", ["True", "true", "TRUE"])
 def test_a_boolean_and_its_text_have_one_cell(declared: tuple[str | bool, str | bool], written: str) -> None:
     attribute = CategoricalAttribute("a", declared)
-    assert encode_value(attribute, True) == encode_value(attribute, written) == 0
+    assert values_of(attribute).encode(True) == values_of(attribute).encode(written) == 0
 
 
 def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     attribute = CategoricalAttribute("a", ("TRUE", True))
-    assert encode_value(attribute, True) == encode_value(attribute, "true") == 1
-    assert encode_value(attribute, "TRUE") == 0
+    assert values_of(attribute).encode(True) == values_of(attribute).encode("true") == 1
+    assert values_of(attribute).encode("TRUE") == 0
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     ],
 )
 def test_a_value_has_the_cell_worked_by_hand(people: Domain, value: object, cell: int) -> None:
-    assert encode_value(people["age"], value) == cell
+    assert values_of(people["age"]).encode(value) == cell
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_value_has_the_cell_worked_by_hand(people: Domain, value: object, cell
     ],
 )
 def test_a_number_on_an_edge_belongs_to_the_cell_above(people: Domain, value: object, cell: int) -> None:
-    assert encode_value(people["income"], value) == cell
+    assert values_of(people["income"]).encode(value) == cell
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_number_on_an_edge_belongs_to_the_cell_above(people: Domain, value: ob
     [("3", 0), (3, 0), (3.0, 0), ("3.0", 0), (" 3", 0), ("03", 0), ("x", 1), ("X", 2), (" x", 2), (True, 2)],
 )
 def test_a_category_is_matched_by_its_text_or_its_number(value: object, cell: int) -> None:
-    assert encode_value(CategoricalAttribute("a", (3, "x"), other=True), value) == cell
+    assert values_of(CategoricalAttribute("a", (3, "x"), other=True)).encode(value) == cell
 
 
 ODD_VALUES: list[object] = [
@@ -293,12 +293,12 @@ def test_no_value_makes_the_reading_fail(attribute: Attribute, value: object) ->
     column = pd.Series([value, None], dtype=object)
     special = declared.missing_code if value is pd.NA else declared.other_code
     assert _codes(declared, column) == [special, declared.missing_code]
-    assert encode_value(declared, value) == special
+    assert values_of(declared).encode(value) == special
 
 
 def test_a_number_of_too_many_digits_is_an_undeclared_value() -> None:
     attribute = CategoricalAttribute("a", (1, 2), other=True)
-    assert encode_value(attribute, 10**5000) == 2
+    assert values_of(attribute).encode(10**5000) == 2
     assert _codes(attribute, _objects(1, 10**5000)) == [0, 2]
 
 

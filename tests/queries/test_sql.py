@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queries.categories import CategoricalAttribute
 from queries.cell_values import CellCondition, on_scope
-from queries.domain import CategoricalAttribute, Domain
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.errors import QueryError, ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pmw.display.texts import counted
+from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 
 PROMPT, GOES_ON = "pmw> ", "...> "
 LONGEST = 2**20  # characters of a question, which the parser refuses beyond

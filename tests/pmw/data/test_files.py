@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pmw.data import CsvDialect, MemorySource, read_file
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
-from queries.values import encode_value
+from queries.values import values_of
 
 DOMAIN = Domain(
     (
@@ -145,7 +145,7 @@ def reference(lines: list[bytes], domain: Domain) -> np.ndarray:
             if line.endswith(b"\r"):
                 raise ValueError("the library would take it for a line end")
             (row,) = csv.reader(io.StringIO(line.decode(), newline=""), strict=True)
-            codes = [encode_value(attribute, value) for attribute, value in zip(domain, row, strict=True)]
+            codes = [values_of(attribute).encode(value) for attribute, value in zip(domain, row, strict=True)]
         except (UnicodeDecodeError, csv.Error, ValueError):
             codes = [-1 if attribute.other_code is None else attribute.other_code for attribute in domain]
         if min(codes) >= 0:

@@ -25,7 +25,8 @@ from pmw.model.bins import cut_runs
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
 from queries import UNITS
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 
 

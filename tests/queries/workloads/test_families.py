@@ -30,7 +30,8 @@ from queries import (
     prefixes,
 )
 from queries.cells import number_text
-from queries.workloads import LARGEST_PARITY, families
+from queries.workloads import LARGEST_PARITY
+from queries.workloads import workload as families
 
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
 Domains: TypeAlias = st.SearchStrategy[Domain]
