@@ -7,14 +7,22 @@ from typing import Any
 
 from sqlglot import exp
 
-from queries.cell_sums import average, counted, total
 from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import (
+    AggregateNode,
+    Correlation,
+    Quantile,
+    Spread,
+    average,
+    counted,
+    require_finite,
+    total,
+)
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import position_of, refuse
 from queries.statement_grammar import GRAMMAR
-from queries.statements import AggregateNode, Correlation, Quantile, Spread, require_finite
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),

@@ -12,12 +12,24 @@ import re
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_sums import CLIPPED
 from queries.cell_values import CellCondition
 from queries.cells import quoted_name
 from queries.comparisons import CALENDAR, meaning_of, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import (
+    AggregateNode,
+    Coalesced,
+    Compared,
+    Constant,
+    Joined,
+    KeyColumn,
+    Node,
+    Rounding,
+    Sign,
+    Test,
+    joined_nodes,
+)
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
@@ -41,23 +53,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import (
-    AggregateNode,
-    Coalesced,
-    Compared,
-    Constant,
-    Grouping,
-    Joined,
-    KeyColumn,
-    Node,
-    OutputColumn,
-    Rounding,
-    Sign,
-    Statement,
-    Test,
-    attribute_grouping,
-    joined_nodes,
-)
+from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.where_text import convert_condition
 
 _PART_NODES = (*PARTS, exp.DateTrunc)

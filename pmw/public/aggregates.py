@@ -37,8 +37,9 @@ from pmw.public.group_weights import (
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, Sums, within
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
+from queries.expressions import AggregateNode, Correlation, Linear, Quantile, Ratio, Spread
 from queries.linear import LinearQuery
-from queries.statements import AggregateNode, Correlation, Group, Linear, Quantile, Ratio, Spread, Statement
+from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
 _MOST_THRESHOLDS = 20_000

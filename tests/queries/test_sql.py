@@ -15,9 +15,9 @@ from queries.categories import CategoricalAttribute
 from queries.cell_values import CellCondition, on_scope
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import KeyColumn, Linear, Quantile, Ratio
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
-from queries.statements import KeyColumn, Linear, Quantile, Ratio
 
 DOMAIN = Domain(
     (
