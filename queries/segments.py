@@ -18,16 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import cell_count
+from queries.cell_values import CellCondition, counted_where, require_fit
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
-from queries.errors import QueryError
-from queries.factors import UNITS, Factor
-from queries.linear import LinearQuery, Readings
+from queries.linear import LinearQuery
 from queries.predicates import Comparison, Junction, Predicate, Truth, connected_terms
 
 _ROUNDING = 1e-12  # of a sum of shares
-_LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes
 
 
 def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
@@ -38,42 +35,7 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
             condition joins so many attributes that its weights would not fit.
     """
     terms = predicate.pushed().joined_by("and")
-    groups = [_evaluate(members, domain) for members in connected_terms(terms)]
-    cut = [group for group in groups if not group.is_indicator]
-    single = groups if len(cut) < 2 else [group for group in groups if group.is_indicator]
-    factors = [Factor(group.scope, group.units()) for group in single]
-    if len(cut) > 1:
-        factors.append(_product(cut, domain))
-    if all(group.is_decided for group in groups):
-        return LinearQuery(domain, tuple(factors))
-    # Groups share no attribute and their weights are not negative: the least product is that of the least.
-    least = LinearQuery(domain, tuple([Factor(group.scope, group.least * UNITS) for group in groups]))
-    most = LinearQuery(domain, tuple([Factor(group.scope, group.most * UNITS) for group in groups]))
-    if most.constant == 0:
-        return most  # nobody, whatever other groups leave open
-    return LinearQuery(domain, tuple(factors), readings=Readings(least, most))
-
-
-@dataclass(frozen=True, slots=True)
-class _Weighted:
-    """The share of each cell of a scope where a condition holds, in [0, 1]."""
-
-    scope: tuple[str, ...]
-    weights: NDArray[np.float64]
-    is_indicator: bool  # every weight is exactly 0 or 1
-    least: NDArray[np.bool_]  # where it holds for every value of the cell
-    most: NDArray[np.bool_]  # where it holds for some
-
-    @property
-    def is_decided(self) -> bool:
-        """No cell is left open."""
-        return self.least is self.most or np.array_equal(self.least, self.most)
-
-    def units(self) -> NDArray[np.int64]:
-        """Return the weights, rounded to the grid."""
-        if self.is_indicator:
-            return self.weights.astype(np.int64) * UNITS
-        return np.rint(self.weights * UNITS).astype(np.int64)
+    return counted_where([_evaluate(members, domain) for members in connected_terms(terms)], domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +83,13 @@ class _Segments:
         return Truth(true, known & ~true)
 
 
-def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
+def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     """Return the share of each cell where terms hold that are not about different attributes."""
     comparisons = [comparison for term in terms for comparison in term.comparisons()]
     for one in comparisons:
         resolve_attribute(one.attribute, domain, one.position)
     scope = domain.scope(list({one.attribute for one in comparisons}))
-    _check_size(domain.scope_size(scope), scope)
+    require_fit(domain.scope_size(scope), scope)
     # By identity, for comparisons with 1 and with True are equal.
     asked = [
         {id(one): meaning_of(domain[name]).intervals(one) for one in comparisons if one.attribute == name}
@@ -135,7 +97,7 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     ]
     segments = [_cut(domain[name], own.values()) for name, own in zip(scope, asked, strict=True)]
     shape = tuple(piece.count for piece in segments)
-    _check_size(math.prod(shape), scope)
+    require_fit(math.prod(shape), scope)
 
     def truth(comparison: Comparison) -> Truth:
         axis = scope.index(comparison.attribute)
@@ -150,41 +112,22 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     return _weighted(scope, segments, holds if holds.shape == shape else np.broadcast_to(holds, shape))
 
 
-def _weighted(scope: tuple[str, ...], segments: Sequence[_Segments], holds: NDArray[np.bool_]) -> _Weighted:
-    """Return the share of each cell that the segments where a condition holds make up."""
-    weights, least, most = holds.astype(np.float64), holds, holds
-    if all(piece.is_whole for piece in segments):
-        return _Weighted(scope, weights, is_indicator=True, least=least, most=most)
+def _weighted(
+    scope: tuple[str, ...], segments: Sequence[_Segments], holds: NDArray[np.bool_]
+) -> CellCondition:
+    """Return where a condition holds that holds on some segments: a cell's share is that of those in it."""
+    share, least, most = holds.astype(np.float64), holds, holds
     for axis, piece in enumerate(segments):
         if not piece.is_whole:
             shape = [-1 if other == axis else 1 for other in range(len(segments))]
-            weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
+            share = np.add.reduceat(share * piece.shares.reshape(shape), piece.cells, axis=axis)
             least = np.logical_and.reduceat(least, piece.cells, axis=axis)
             most = np.logical_or.reduceat(most, piece.cells, axis=axis)
-    # Shares of one cell sum to 1 but for rounding; those of single numbers are nothing.
-    weights[least | (weights > 1 - _ROUNDING)] = 1.0
-    weights[~most | (weights < _ROUNDING)] = 0.0
-    return _Weighted(scope, weights, bool(np.all((weights == 0.0) | (weights == 1.0))), least, most)
-
-
-def _product(groups: Sequence[_Weighted], domain: Domain) -> Factor:
-    """Multiply the shares of groups before they are rounded, so that a cell's weight is rounded once."""
-    scope = domain.scope([name for group in groups for name in group.scope])
-    _check_size(domain.scope_size(scope), scope)
-    weights = np.ones((1,) * len(scope))
-    for group in groups:
-        lengths = dict(zip(group.scope, group.weights.shape, strict=True))
-        weights = weights * group.weights.reshape([lengths.get(name, 1) for name in scope])
-    return Factor(scope, np.rint(weights * UNITS).astype(np.int64))
-
-
-def _check_size(cells: int, scope: Sequence[str]) -> None:
-    if cells > _LARGEST_FACTOR:
-        raise QueryError(
-            f"a condition that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
-            f"{_LARGEST_FACTOR:,} fit; ask about fewer attributes at once or use whole cells",
-            code="too_large",
-        )
+    if least is not most:
+        # Shares of one cell sum to 1 but for rounding; those of single numbers are nothing.
+        share[share > 1 - _ROUNDING] = 1.0
+        share[share < _ROUNDING] = 0.0
+    return CellCondition(scope, least, share, most)
 
 
 def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:

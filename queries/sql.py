@@ -12,7 +12,7 @@ import re
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import CellCondition
+from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
 from queries.comparisons import CALENDAR, meaning_of, resolve_operand
 from queries.domain import Domain
@@ -36,8 +36,8 @@ from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
 from queries.sql_tree import (
     COMPARISONS,
+    COUNTS,
     PARTS,
-    STATEMENTS,
     parse_tree,
     position_of,
     refuse,
@@ -99,7 +99,7 @@ def _require_select(text: str) -> None:
     if word is None or word.upper() not in ("SELECT", "WITH"):
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; {STATEMENTS.advice}",
+            f"expected a statement that begins with SELECT, got {came}; {COUNTS.advice}",
             code="unsupported" if word else "syntax",
             position=None if found is None or word is None else found.start(1),
         )
@@ -134,7 +134,7 @@ def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, Cell
     condition = CellCondition.everywhere()
     for node in nodes:
         condition = condition.both(row_condition(node, domain), domain)
-    return condition.query(domain), condition
+    return counted_where([condition], domain), condition
 
 
 class _Reader:

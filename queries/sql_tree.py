@@ -37,6 +37,15 @@ COMPARISONS: dict[type[exp.Expr], Order] = {
 }
 
 
+PARTS: dict[type[exp.Expr], str] = {
+    exp.Year: "year",
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.Hour: "hour",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """What a text may hold.
@@ -50,49 +59,26 @@ class Grammar:
     arguments: dict[type[exp.Expr], frozenset[str]]
     advice: str
 
+    @classmethod
+    def of(cls, kinds: dict[str, tuple[type[exp.Expr], ...]], advice: str) -> Grammar:
+        """Return the grammar in which some kinds of nodes may carry the arguments that a text names."""
+        return cls({kind: frozenset(names.split()) for names, some in kinds.items() for kind in some}, advice)
 
-_NAMES: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Column: frozenset({"this"}),
-    exp.Identifier: frozenset({"this", "quoted"}),
-}
-PARTS: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Day: "day",
-    exp.Hour: "hour",
-}
-CONDITIONS = Grammar(
+
+CONDITIONS = Grammar.of(
     {
-        **{kind: frozenset({"this"}) for kind in PARTS},
-        **{kind: frozenset({"this", "expression"}) for kind in (*COMPARISONS, exp.And, exp.Or, exp.Is)},
-        **{kind: frozenset({"this"}) for kind in (exp.Not, exp.Paren, exp.Neg, exp.Boolean)},
-        **_NAMES,
-        exp.Between: frozenset({"this", "low", "high"}),
-        exp.In: frozenset({"this", "expressions"}),
-        exp.Like: frozenset({"this", "expression", "negate"}),
-        exp.Literal: frozenset({"this", "is_string"}),
-        exp.Null: frozenset(),
+        "": (exp.Null,),
+        "this": (*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
+        "this quoted": (exp.Identifier,),
+        "this is_string": (exp.Literal,),
+        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is),
+        "this expressions": (exp.In,),
+        "this low high": (exp.Between,),
+        "this expression negate": (exp.Like,),
     },
     "use =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT and parentheses",
 )
-STATEMENTS = Grammar(
-    {
-        **_NAMES,
-        **{kind: frozenset({"this"}) for kind in PARTS},
-        exp.DateTrunc: frozenset({"this", "unit", "zone"}),
-        exp.Alias: frozenset({"this", "alias"}),
-        exp.Count: frozenset({"this", "big_int"}),
-        exp.From: frozenset({"this"}),
-        exp.Group: frozenset({"expressions"}),
-        exp.Select: frozenset({"expressions", "from_", "where", "group"}),
-        exp.Star: frozenset(),
-        exp.Table: frozenset({"this", "alias"}),
-        exp.TableAlias: frozenset({"this"}),
-        exp.Where: frozenset({"this"}),
-    },
-    "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes",
-)
+COUNTS = Grammar({}, "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes")
 
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
@@ -183,7 +169,7 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
     if not trees:
         raise QueryError(f"expected {expected}, got none", code="syntax")
     if len(trees) > 1:
-        refuse(trees[1], "a second statement", grammar=STATEMENTS if kind is None else CONDITIONS)
+        refuse(trees[1], "a second statement", grammar=COUNTS if kind is None else CONDITIONS)
     return trees[0]
 
 
@@ -214,9 +200,8 @@ def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
     for key, value in node.args.items():
         if value not in (None, False, []) and key not in allowed:
             part = value[0] if isinstance(value, list) else value
-            words = _ARGUMENT_WORDS.get(key, key.strip("_").upper() if grammar is STATEMENTS else None)
             place = position_of(part) if isinstance(part, exp.Expr) else None
-            refuse(node, words, grammar=grammar, position=place)
+            refuse(node, _ARGUMENT_WORDS.get(key), grammar=grammar, position=place)
 
 
 def refuse(

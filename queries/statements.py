@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, attribute_values, on_scope, union_scope
+from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
 from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
@@ -261,7 +261,8 @@ class Statement:
         inside = Group(group.labels, group.places, tuple(wide), group.scope).inside(self.domain, group.scope)
         inside = np.broadcast_to(inside, self.domain.scope_shape(group.scope))
         cells_of = CellCondition(group.scope, inside, inside.astype(np.float64), inside)
-        return CellCondition.of(query).both(cells_of, self.domain).query(self.domain)
+        both = CellCondition.of(query).both(cells_of, self.domain)
+        return counted_where([both], self.domain)
 
     def _nodes(self) -> list[Node]:
         """Return every expression that has to be answered for a group."""

@@ -232,6 +232,6 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
 def _ask_workload(session: Asking, name: str, options: StreamOptions) -> int:
     """Print an answer for every query of a workload; return the exit code."""
     from pmw.cli.streaming import answer_workload
-    from queries.workloads import parse_workload
+    from queries.workload_text import parse_workload
 
     return answer_workload(session, parse_workload(name, session.domain), options)

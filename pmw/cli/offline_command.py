@@ -189,7 +189,7 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
     """
     from queries.linear import LinearQuery
     from queries.reader import QuestionReader, questions_in_lines
-    from queries.workloads import parse_workload
+    from queries.workload_text import parse_workload
 
     file = Path(workload)
     if not file.is_file():

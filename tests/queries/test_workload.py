@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from queries import Domain, IntegerAttribute, LinearQuery, ScopeError, Workload, all_ranges
-from queries.workloads.workload import MOST_QUERIES, check_between, is_like_number, quoted, shown
+from queries.workloads import MOST_QUERIES, check_between, is_like_number, quoted, shown
 
 
 def _repeated(domain: Domain, size: int) -> Workload:

@@ -15,7 +15,7 @@ from queries.domain import Attribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.plain_values import type_name
-from queries.workloads.workload import MOST_QUERIES, Workload, check_between, require_whole
+from queries.workloads import MOST_QUERIES, Workload, check_between, require_whole
 
 LARGEST_EXPONENT = 10
 MOST_ATTRIBUTES = 1000  # that one conjunction may name

@@ -31,7 +31,6 @@ from queries import (
 )
 from queries.cells import number_text
 from queries.workloads import LARGEST_PARITY
-from queries.workloads import workload as families
 
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
 Domains: TypeAlias = st.SearchStrategy[Domain]
@@ -288,7 +287,7 @@ def test_the_longest_parity_has_a_canonical_text_below_a_megabyte() -> None:
 def test_boxes_are_the_queries_of_a_family(
     people: Domain, some: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(families, "_SOME", some)
+    monkeypatch.setattr("queries.workloads._SOME", some)
     named = [all_marginals(people, 1), all_marginals(people, 2), marginal_cells(people, people.names[:3])]
     named += [family(people, name) for name in _ordered(people) for family in (all_ranges, prefixes)]
     for workload in named:

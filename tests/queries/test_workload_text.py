@@ -25,7 +25,7 @@ from queries import (
     prefixes,
     random_conjunctions,
 )
-from queries.workloads import WORKLOAD_FORMS
+from queries.workload_text import WORKLOAD_FORMS
 
 Domains: TypeAlias = st.SearchStrategy[Domain]
 

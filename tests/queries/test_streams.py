@@ -29,7 +29,7 @@ from queries import (
     popular_conjunctions,
     random_conjunctions,
 )
-from queries.workloads.streams import MOST_DISTINCT, SplitMix64, zipf_weights
+from queries.streams import MOST_DISTINCT, SplitMix64, zipf_weights
 
 Domains: TypeAlias = st.SearchStrategy[Domain]
 
