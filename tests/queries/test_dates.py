@@ -51,8 +51,7 @@ def period(day: date, width: str) -> object:
     return (day.year, *key[width])
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@given(one=DAYS, other=DAYS)
+@given(width=st.sampled_from(WIDTHS), one=DAYS, other=DAYS)
 def test_two_days_share_a_cell_where_they_share_a_period(width: str, one: date, other: date) -> None:
     for attribute in (days(width), times(width)):
         same = values_of(attribute).encode(one) == values_of(attribute).encode(str(other))
@@ -96,8 +95,7 @@ def _weights(query: LinearQuery, attribute: DateAttribute) -> np.ndarray[Any, An
     return weights if query.scope else np.full(attribute.size, query.constant / 2**20)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@given(day=DAYS, operator=st.sampled_from(list(OPERATORS)))
+@given(width=st.sampled_from(WIDTHS), day=DAYS, operator=st.sampled_from(list(OPERATORS)))
 def test_a_comparison_counts_the_days_where_it_holds(width: str, day: date, operator: str) -> None:
     attribute = days(width)
     expected = sum(getattr(one, OPERATORS[operator])(day) for one in RECORDS)
@@ -112,8 +110,7 @@ def test_a_comparison_counts_the_days_where_it_holds(width: str, day: date, oper
     assert query.aligned == (least == most)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@given(data=st.data())
+@given(width=st.sampled_from(WIDTHS), data=st.data())
 def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataObject) -> None:
     for attribute, step in ((days(width), 1), (times(width), 1), (times("hour"), 1)):
         edge = data.draw(st.sampled_from(attribute.boundaries[1:-1]))

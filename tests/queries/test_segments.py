@@ -32,7 +32,7 @@ from queries import (
     encode_records,
     parse_where,
 )
-from queries.predicates import Comparison, Not, Predicate, Scalar
+from queries.predicates import Comparison, Predicate, Scalar
 from queries.segments import count_where
 from tests.queries.meaning import ORDERS, Known, compared, holds, trees
 
@@ -45,9 +45,9 @@ GRID = Fraction(1, 2)  # every number in a comparison of a numeric attribute lie
 FLAGS = st.fixed_dictionaries({"missing": st.booleans(), "other": st.booleans()})
 INTEGERS = st.builds(
     lambda low, extent, width, flags: IntegerAttribute("n", low, low + extent, width, **flags),
-    st.integers(-5, 5),
-    st.integers(0, 11),
-    st.integers(1, 5),
+    st.integers(-4, 3),
+    st.integers(0, 7),
+    st.integers(1, 4),
     FLAGS,
 )
 
@@ -63,8 +63,8 @@ def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, A
 
 NUMBERS = st.builds(
     _numeric,
-    st.sets(st.integers(-3, 5), min_size=2, max_size=5),
-    st.sets(st.integers(-3, 5), max_size=3),
+    st.sets(st.integers(-2, 3), min_size=2, max_size=4),
+    st.sets(st.integers(-2, 3), max_size=3),
     st.booleans(),
     FLAGS,
 )
@@ -221,18 +221,6 @@ def test_groups_split_a_question_and_its_readings(data: st.DataObject, full_weig
             np.testing.assert_array_equal(full_weights(part), full_weights(whole) * inside)
             decided.append(full_weights(part))
         assert group.aligned == np.array_equal(decided[1], decided[2])
-
-
-@given(data=st.data())
-def test_a_condition_and_its_negation_never_count_one_record_twice(
-    data: st.DataObject, full_weights: FullWeights
-) -> None:
-    domain = data.draw(DOMAINS)
-    predicate = data.draw(_predicates(domain))
-    both = full_weights(count_where(predicate, domain)) + full_weights(count_where(Not(predicate), domain))
-    assert int(both.max()) <= UNITS + 1  # each is rounded once
-    if not any(attribute.missing or attribute.other for attribute in domain):
-        assert int(both.min()) >= UNITS - 1
 
 
 REALS = st.floats(-1e6, 1e6, allow_subnormal=True) | st.integers(-3, 3).map(float)
