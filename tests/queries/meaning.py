@@ -1,14 +1,26 @@
-"""What SQL says of a condition for one row, worked from truth tables: what the product's answers must be."""
+"""What questions mean, worked cell by cell and row by row, and random domains and counts to ask it of."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    Histogram,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+)
 from queries.predicates import Comparison, Junction, Not, Order, Predicate
 
 Known: TypeAlias = bool | None  # None where it is unknown
@@ -58,3 +70,46 @@ def trees(
 
     single: st.SearchStrategy[Predicate] = comparisons.map(lambda comparison: comparison)
     return st.recursive(single, grown, max_leaves=leaves)
+
+
+# --- domains and counts -------------------------------------------------------------------------------------
+
+
+@st.composite
+def _attributes(draw: st.DrawFn) -> Attribute:
+    missing, other = draw(st.booleans()), draw(st.booleans())
+    size = draw(st.integers(1, 4))
+    kind = draw(st.sampled_from(["integer", "numeric", "categorical"]))
+    if kind == "integer":
+        width = draw(st.integers(1, 3))
+        first = draw(st.integers(-5, 5))
+        last = first + size * width - 1 - draw(st.integers(0, width - 1))
+        return IntegerAttribute("?", first, last, width, missing=missing, other=other)
+    if kind == "numeric":
+        return NumericAttribute("?", tuple(range(size + 1)), missing=missing, other=other)
+    return CategoricalAttribute("?", ("w", 7, True, "x")[:size], missing=missing, other=other)
+
+
+def _named(attributes: list[Attribute]) -> Domain:
+    renamed = [replace(attribute, name=name) for name, attribute in zip("abc", attributes, strict=False)]
+    return Domain(tuple(renamed))
+
+
+# Domains of one to three attributes of one to six cells, and small counts over them.
+DOMAINS: st.SearchStrategy[Domain] = st.lists(_attributes(), min_size=1, max_size=3).map(_named)
+
+
+def histograms(domains: st.SearchStrategy[Domain] = DOMAINS) -> st.SearchStrategy[Histogram]:
+    """Return histograms over some domains, with small counts."""
+
+    def over(domain: Domain) -> st.SearchStrategy[Histogram]:
+        cells = st.lists(st.integers(0, 50), min_size=domain.size, max_size=domain.size)
+        return cells.map(lambda values: Histogram(domain, np.array(values).reshape(domain.shape)))
+
+    return domains.flatmap(over)
+
+
+def full_weights(query: LinearQuery) -> NDArray[np.int64]:
+    """Spread a query's weights over the whole domain: int64, units, shape ``domain.shape``."""
+    shape = [attribute.size if attribute.name in query.scope else 1 for attribute in query.domain]
+    return np.broadcast_to(query.weights().reshape(shape), query.domain.shape)

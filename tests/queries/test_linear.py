@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -28,10 +26,7 @@ from queries import (
     parse_where,
 )
 from queries.linear import Readings
-
-Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
-Domains: TypeAlias = st.SearchStrategy[Domain]
-FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+from tests.queries.meaning import DOMAINS, full_weights, histograms
 
 INDICATOR = st.sampled_from([0, UNITS])
 FRACTION = st.integers(0, UNITS) | INDICATOR
@@ -78,11 +73,10 @@ def _by_hand(domain: Domain, factors: tuple[Factor, ...]) -> NDArray[np.int64]:
     return weights
 
 
-@given(data=st.data())
+@given(data=st.data(), histogram=histograms())
 def test_a_query_holds_the_product_of_its_factors_and_sums_what_it_weighs(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts, full_weights: FullWeights
+    data: st.DataObject, histogram: Histogram
 ) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
     domain = histogram.domain
     factors = data.draw(_factors(domain))
     query = LinearQuery(domain, factors)
@@ -95,9 +89,8 @@ def test_a_query_holds_the_product_of_its_factors_and_sums_what_it_weighs(
     assert math.isclose(real, query.answer(marginal) / UNITS, rel_tol=1e-12, abs_tol=1e-12)
 
 
-@given(data=st.data())
-def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_the_canonical_form_gives_the_query_back(data: st.DataObject, domain: Domain) -> None:
     factors, aligned = data.draw(_factors(domain)), data.draw(st.booleans())
     query = LinearQuery(domain, factors, aligned=aligned)
     again = LinearQuery.from_dict(domain, json.loads(json.dumps(query.to_dict())))
@@ -111,9 +104,8 @@ def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_doma
         assert other.describe() == query.describe()
 
 
-@given(data=st.data())
-def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, domain: Domain) -> None:
     factors = data.draw(_factors(domain, dense=False))
     weights = _by_hand(domain, factors)
     firsts = [np.take(weights, [0], axis=axis) for axis in range(len(domain))]
@@ -126,9 +118,8 @@ def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_doma
     assert (dense.scope, dense.key()) == (product.scope, product.key())
 
 
-@given(data=st.data())
-def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, domain: Domain) -> None:
     product_form = _factors(domain, dense=False, share=False)
     ours, theirs = data.draw(product_form), data.draw(product_form)
     same = np.array_equal(_by_hand(domain, ours), _by_hand(domain, theirs))

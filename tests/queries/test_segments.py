@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,7 +15,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from queries import (
     UNITS,
@@ -34,9 +32,8 @@ from queries import (
 )
 from queries.predicates import Comparison, Predicate, Scalar
 from queries.segments import count_where
-from tests.queries.meaning import ORDERS, Known, compared, holds, trees
+from tests.queries.meaning import ORDERS, Known, compared, full_weights, holds, trees
 
-FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
 Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
 
 OTHER = "an undeclared value"
@@ -183,7 +180,7 @@ def _predicates(domain: Domain) -> st.SearchStrategy[Predicate]:
 
 @given(data=st.data())
 def test_weights_are_shares_and_readings_leave_out_or_take_what_cells_cannot_decide(
-    data: st.DataObject, full_weights: FullWeights
+    data: st.DataObject,
 ) -> None:
     domain = data.draw(DOMAINS)
     predicate = data.draw(_predicates(domain))
@@ -207,7 +204,7 @@ def test_weights_are_shares_and_readings_leave_out_or_take_what_cells_cannot_dec
 
 
 @given(data=st.data())
-def test_groups_split_a_question_and_its_readings(data: st.DataObject, full_weights: FullWeights) -> None:
+def test_groups_split_a_question_and_its_readings(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
     query = count_where(data.draw(_predicates(domain)), domain)
     name = data.draw(st.sampled_from(domain.names))
@@ -362,7 +359,7 @@ def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, 
     ],
 )
 def test_a_comparison_at_an_edge_has_two_readings(
-    table: Domain, where: str, shares: list[int], least: list[int], most: list[int], full_weights: FullWeights
+    table: Domain, where: str, shares: list[int], least: list[int], most: list[int]
 ) -> None:
     query = parse_where(where, table)
     assert query.readings is not None

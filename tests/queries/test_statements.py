@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
@@ -20,6 +19,7 @@ from queries.marginal import Histogram
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where
 from queries.statements import MOST_BINS, Statement
+from tests.queries.meaning import full_weights
 
 DOMAIN = Domain(
     (
@@ -47,23 +47,18 @@ def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names
     query = parse_where(where, DOMAIN)
     scope = tuple(names[:2])
     groups = counts(query, scope)
-    weights = np.broadcast_to(full_weights(query), DOMAIN.shape)
+    weights = full_weights(query)
     codes = itertools.product(*(range(DOMAIN[name].size) for name in scope))
     for cells, group in zip(codes, groups, strict=True):
         expected = np.zeros_like(weights)
         inside = tuple(cells[scope.index(name)] if name in scope else slice(None) for name in DOMAIN.names)
         expected[inside] = weights[inside]
-        np.testing.assert_array_equal(np.broadcast_to(full_weights(group), DOMAIN.shape), expected)
+        np.testing.assert_array_equal(full_weights(group), expected)
 
 
 def counts(query: LinearQuery, names: Sequence[str] = ()) -> list[LinearQuery]:
     """Return the counting question of each group."""
     return [question for _, _, question in Statement.count_by(query, names).questions()]
-
-
-def full_weights(query: LinearQuery) -> NDArray[np.int64]:
-    shape = [attribute.size if attribute.name in query.scope else 1 for attribute in DOMAIN]
-    return query.weights().reshape(shape)
 
 
 def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
-from typing import TypeAlias
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy import stats
 
 from queries import (
@@ -29,8 +27,6 @@ from queries import (
     random_conjunctions,
 )
 from queries.streams import MOST_DISTINCT, SplitMix64, zipf_weights
-
-Domains: TypeAlias = st.SearchStrategy[Domain]
 
 # (name, cells) per attribute; a star marks an ordered one.
 ADULT_SMALL = "age*17 edu*16 mar 7 race 5 sex 2 hours*10 inc 2"

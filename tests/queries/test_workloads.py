@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations, islice, product, repeat
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from queries import (
     UNITS,
@@ -37,10 +36,7 @@ from queries import (
 )
 from queries.cells import number_text
 from queries.workloads import LARGEST_PARITY, MOST_QUERIES
-
-Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
-Domains: TypeAlias = st.SearchStrategy[Domain]
-FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+from tests.queries.meaning import DOMAINS, full_weights, histograms
 
 
 def _ordered(domain: Domain) -> list[str]:
@@ -51,9 +47,8 @@ def _wide(count: int, size: int) -> Domain:
     return Domain(tuple(IntegerAttribute(f"a{number}", 1, size) for number in range(count)))
 
 
-@given(data=st.data())
-def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, domain: Domain) -> None:
     order = data.draw(st.integers(1, len(domain)))
     workloads = [all_marginals(domain, order), parities(domain, order), marginal_cells(domain, domain.names)]
     for name in _ordered(domain):
@@ -64,11 +59,8 @@ def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_doma
         assert walked == [query.key() for query in workload]
 
 
-@given(data=st.data())
-def test_the_cells_of_a_marginal_partition_the_records(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts, full_weights: FullWeights
-) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
+@given(data=st.data(), histogram=histograms())
+def test_the_cells_of_a_marginal_partition_the_records(data: st.DataObject, histogram: Histogram) -> None:
     domain = histogram.domain
     order = data.draw(st.integers(1, len(domain)))
     queries = iter(all_marginals(domain, order))
@@ -145,11 +137,8 @@ def test_a_marginal_over_nothing_or_a_wrong_name_is_refused(
         marginal_cells(people, names)
 
 
-@given(data=st.data())
-def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
-) -> None:
-    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+@given(histogram=histograms(DOMAINS.filter(_ordered)))
+def test_prefixes_are_the_cumulative_sums_of_the_base_cells(histogram: Histogram) -> None:
     domain = histogram.domain
     for name in _ordered(domain):
         base = histogram.project((name,)).counts[: domain[name].base_size]
@@ -157,11 +146,8 @@ def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
         assert answers == (UNITS * np.cumsum(base)).tolist()
 
 
-@given(data=st.data())
-def test_ranges_are_the_sums_of_their_base_cells(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
-) -> None:
-    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+@given(histogram=histograms(DOMAINS.filter(_ordered)))
+def test_ranges_are_the_sums_of_their_base_cells(histogram: Histogram) -> None:
     domain = histogram.domain
     for name in _ordered(domain):
         size = domain[name].base_size
@@ -172,11 +158,8 @@ def test_ranges_are_the_sums_of_their_base_cells(
         assert [query.answer(histogram) for query in all_ranges(domain, name)] == expected
 
 
-@given(data=st.data())
-def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(
-    data: st.DataObject, small_domains: Domains
-) -> None:
-    domain = data.draw(small_domains.filter(_ordered))
+@given(domain=DOMAINS.filter(_ordered))
+def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(domain: Domain) -> None:
     for attribute in domain:
         if isinstance(attribute, CategoricalAttribute):
             continue
@@ -201,11 +184,10 @@ def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(
         family(people, "agee")
 
 
-@given(data=st.data())
+@given(data=st.data(), histogram=histograms())
 def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
+    data: st.DataObject, histogram: Histogram
 ) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
     domain = histogram.domain
     order = data.draw(st.integers(1, len(domain)))
     scopes = list(combinations(range(len(domain)), order))
