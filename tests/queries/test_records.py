@@ -460,6 +460,7 @@ def test_batches_of_no_rows_are_one_table_without_rows() -> None:
         (IntegerAttribute("a", 8, 9, missing=True, other=True), ["8", "9", "None", "(other)"]),
         (CategoricalAttribute("a", ("x", 3, True), other=True), ["x", "3", "True", "(other)"]),
         (CategoricalAttribute("a", ("x", "y"), missing=True), ["x", "y", ""]),
+        (CategoricalAttribute("a", (1, 2), missing=True, other=True), ["1", "2", "", "(other)"]),
     ],
 )
 def test_special_cells_come_back_as_an_empty_value_and_a_word(attribute: Attribute, texts: list[str]) -> None:
