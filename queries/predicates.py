@@ -43,24 +43,7 @@ def shown_value(value: Scalar) -> str:
     return text if len(text) <= 60 else text[:57] + "…'"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Truth:
-    """Where a condition is true and where it is false; where neither, it is unknown (Kleene's logic)."""
-
-    true: NDArray[np.bool_]
-    false: NDArray[np.bool_]
-
-    def __and__(self, other: Truth) -> Truth:
-        return Truth(self.true & other.true, self.false | other.false)
-
-    def __or__(self, other: Truth) -> Truth:
-        return Truth(self.true | other.true, self.false & other.false)
-
-    def __invert__(self) -> Truth:
-        return Truth(self.false, self.true)
-
-
-_ALWAYS = Truth(np.array(True), np.array(False))
+Where: TypeAlias = Callable[["Comparison", bool], NDArray[np.bool_]]
 
 
 class Predicate(ABC):
@@ -77,8 +60,13 @@ class Predicate(ABC):
         """Return it, or its negation, with NOT at comparisons alone (De Morgan), and ANDs and ORs flat."""
 
     @abstractmethod
-    def truth(self, of_comparison: Callable[[Comparison], Truth]) -> Truth:
-        """Return where it is true and where it is false, given where its comparisons are."""
+    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
+        """Return where it is true, or where it is false; where neither, it is unknown (Kleene's logic).
+
+        Args:
+            where: tells of a comparison where it is true, or with True where it is false.
+            negated: where it is false.
+        """
 
     def joined_by(self, kind: Literal["and", "or"]) -> tuple[Predicate, ...]:
         """Return what it joins by AND, or by OR; itself where it joins nothing by that."""
@@ -122,9 +110,9 @@ class Comparison(Predicate):
         """Return it, or its negation."""
         return Not(self) if negated else self
 
-    def truth(self, of_comparison: Callable[[Comparison], Truth]) -> Truth:
-        """Return where it is true and where it is false."""
-        return of_comparison(self)
+    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
+        """Return where it is true, or where it is false."""
+        return where(self, negated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +133,11 @@ class Junction(Predicate):
         pushed = [child.pushed(negated=negated).joined_by(kind) for child in self.children]
         return Junction(kind, tuple(child for children in pushed for child in children))
 
-    def truth(self, of_comparison: Callable[[Comparison], Truth]) -> Truth:
-        """Return where it is true and where it is false: AND is false where one child is."""
-        truths = [child.truth(of_comparison) for child in self.children]
-        if self.kind == "and":
-            return functools.reduce(operator.and_, truths, _ALWAYS)
-        return functools.reduce(operator.or_, truths, ~_ALWAYS)
+    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
+        """Return where it is true, or where it is false: AND is false where one child is."""
+        found = [child.holds(where, negated=negated) for child in self.children]
+        every = (self.kind == "and") != negated
+        return functools.reduce(operator.and_ if every else operator.or_, found, np.array(every))
 
     def joined_by(self, kind: Literal["and", "or"]) -> tuple[Predicate, ...]:
         """Return the children of a junction of this kind."""
@@ -171,9 +158,9 @@ class Not(Predicate):
         """Return the child's negation, or the child."""
         return self.child.pushed(negated=not negated)
 
-    def truth(self, of_comparison: Callable[[Comparison], Truth]) -> Truth:
-        """Return where the child is false, and where it is true."""
-        return ~self.child.truth(of_comparison)
+    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
+        """Return where the child is false, or where it is true."""
+        return self.child.holds(where, negated=not negated)
 
 
 def connected_terms(terms: Sequence[Predicate]) -> list[list[Predicate]]:

@@ -22,7 +22,7 @@ from queries.cell_values import CellCondition, counted_where, require_fit
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.linear import LinearQuery
-from queries.predicates import Comparison, Junction, Predicate, Truth, connected_terms
+from queries.predicates import Comparison, Junction, Predicate, connected_terms
 
 _ROUNDING = 1e-12  # of a sum of shares
 
@@ -56,12 +56,13 @@ class _Segments:
     def is_whole(self) -> bool:
         return len(self.shares) == len(self.cells)
 
-    def truth(self, comparison: Comparison, intervals: Intervals) -> Truth:
-        """Return on which pieces a comparison is true, and on which false.
+    def holds(self, comparison: Comparison, intervals: Intervals, negated: bool) -> NDArray[np.bool_]:
+        """Return on which pieces a comparison is true, or on which it is false.
 
         Args:
             comparison: of the attribute.
             intervals: of numbers, where it holds.
+            negated: where it is false.
         """
         attribute = self.attribute
         true, known = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
@@ -70,7 +71,7 @@ class _Segments:
         cells = meaning_of(attribute).named_cells(comparison)
         if cells is not None:
             true[np.array(cells) - attribute.size] = True  # named cells of a scale come last, cut or not
-            return Truth(known & ~true, true) if comparison.operator == "ne" else Truth(true, known & ~true)
+            return known & ~true if (comparison.operator == "ne") != negated else true
         if attribute.other:
             known[-1] = False
         base = self.count - (attribute.size - attribute.base_size)
@@ -80,7 +81,7 @@ class _Segments:
             true[first:last] = True
             for place, number in enumerate(attribute.atoms, base):
                 true[place] |= low <= number < high
-        return Truth(true, known & ~true)
+        return known & ~true if negated else true
 
 
 def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
@@ -99,17 +100,13 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     shape = tuple(piece.count for piece in segments)
     require_fit(math.prod(shape), scope)
 
-    def truth(comparison: Comparison) -> Truth:
+    def where(comparison: Comparison, negated: bool) -> NDArray[np.bool_]:
         axis = scope.index(comparison.attribute)
-        found = segments[axis].truth(comparison, asked[axis][id(comparison)])
-        if len(scope) == 1:
-            return found
-        own = [-1 if other == axis else 1 for other in range(len(scope))]
-        return Truth(found.true.reshape(own), found.false.reshape(own))
+        found = segments[axis].holds(comparison, asked[axis][id(comparison)], negated)
+        return found.reshape([-1 if other == axis else 1 for other in range(len(scope))])
 
     whole = terms[0] if len(terms) == 1 else Junction("and", tuple(terms))
-    holds = whole.truth(truth).true
-    return _weighted(scope, segments, holds if holds.shape == shape else np.broadcast_to(holds, shape))
+    return _weighted(scope, segments, np.broadcast_to(whole.holds(where), shape))
 
 
 def _weighted(

@@ -112,6 +112,7 @@ OUTSIDE = "(values outside count as these ends)"
         (AGE, "in", (30, 91), "unknown_value", "whole numbers from 17 to 90; got 91"),
         (AGE, "eq", (30.0000001,), "unknown_value", "got 30.0000001"),
         (AGE, "eq", ("30",), "wrong_kind", "attribute 'age' holds numbers; got '30'"),
+        (AGE, "eq", ("(other)",), "wrong_kind", "attribute 'age' holds numbers; got '(other)'"),
         (AGE, "ge", (True,), "wrong_kind", "attribute 'age' holds numbers; got true"),
         (AGE, "ge", (math.inf,), "wrong_kind", "'age' needs a finite number, got inf"),
         (AGE, "ge", (10**400,), "wrong_kind", "'age' needs a finite number"),

@@ -449,6 +449,13 @@ def test_a_condition_that_joins_too_many_cells_is_refused() -> None:
     assert caught.value.code == "too_large"
 
 
+def test_a_condition_that_cuts_few_cells_into_too_many_pieces_is_refused() -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 999, 500) for name in "abc"))
+    where = " OR ".join(f"{name}={value}" for value in range(0, 290, 2) for name in "abc")
+    with pytest.raises(QueryError, match=r"joins a, b, c would need 24,\d{3},\d{3} weights"):
+        parse_where(where, domain)
+
+
 def test_shares_that_multiply_over_too_many_cells_are_refused() -> None:
     domain = Domain(tuple(IntegerAttribute(name, 0, 9999, 2) for name in "ab"))
     with pytest.raises(QueryError, match="joins a, b would need 25,000,000 weights") as caught:
