@@ -163,7 +163,7 @@ def _statements(case: Case) -> Iterator[tuple[float, str]]:
     ordered = [one.name for one in domain if isinstance(one, OrderedAttribute) and one.size > 2]
     groups = _GROUPS.get(case.name, [one.name for one in domain if _makes_groups(one)])
     for number in _NUMBERS.get(case.name, ordered[:4]):
-        edges = domain[number].boundaries  # type: ignore[union-attr]
+        edges = domain[number].boundaries
         middle, width = edges[len(edges) // 2], float(edges[-1] - edges[0])
         columns = ", ".join(
             f'{form.format(quoted_name(number), middle=middle)} AS "{kind}"' for kind, form in _KINDS.items()

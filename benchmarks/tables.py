@@ -33,7 +33,7 @@ from queries import (
     encode_records,
     random_conjunctions,
 )
-from queries.workloads.streams import SplitMix64, zipf_weights
+from queries.streams import SplitMix64, zipf_weights
 
 # --- streams ------------------------------------------------------------------------------------------------
 # Streams of questions: uniform or popular scopes, the same ones for the same seed everywhere.

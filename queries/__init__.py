@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from queries.categories import CategoricalAttribute
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.errors import (
     DomainError,
     QueriesError,
@@ -21,17 +22,9 @@ from queries.person import Person
 from queries.records import CodedRecords, decode_records, encode_records
 from queries.schema import format_schema, load_schema, parse_schema, save_schema
 from queries.statements import Statement
-from queries.workloads import (
-    Workload,
-    all_marginals,
-    all_ranges,
-    marginal_cells,
-    parities,
-    parse_workload,
-    popular_conjunctions,
-    prefixes,
-    random_conjunctions,
-)
+from queries.streams import popular_conjunctions, random_conjunctions
+from queries.workload_text import parse_workload
+from queries.workloads import Workload, all_marginals, all_ranges, marginal_cells, parities, prefixes
 
 __all__ = [
     "all_marginals",

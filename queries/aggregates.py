@@ -7,14 +7,22 @@ from typing import Any
 
 from sqlglot import exp
 
-from queries.cell_sums import average, counted, total
 from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import (
+    AggregateNode,
+    Correlation,
+    Quantile,
+    Spread,
+    average,
+    counted,
+    require_finite,
+    total,
+)
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import position_of, refuse
-from queries.statement_grammar import GRAMMAR
-from queries.statements import AggregateNode, Correlation, Quantile, Spread, require_finite
+from queries.statement_grammar import GRAMMAR, is_plain_sum
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
@@ -78,11 +86,8 @@ def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) 
 
 
 def _window(node: exp.Window, domain: Domain) -> AggregateNode:
-    inner = node.this.this if isinstance(node.this, exp.Sum) else None
-    plain = all(
-        value is None or value == [] for key, value in node.args.items() if key not in ("this", "over")
-    )
-    if not plain or not isinstance(inner, exp.Count | exp.CountIf | exp.Sum | exp.Filter):
+    inner = node.this.this if is_plain_sum(node) else None
+    if not isinstance(inner, exp.Count | exp.CountIf | exp.Sum | exp.Filter):
         refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=GRAMMAR)
     sums: Any = aggregate_node(inner, domain)  # each of these is one sum
     everywhere: AggregateNode = replace(sums, grouped=False)

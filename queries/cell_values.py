@@ -6,6 +6,7 @@ on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever v
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +47,7 @@ class CellCondition:
             QueryError: its attributes have too many cells together.
         """
         domain = query.domain
-        _check_size(domain, query.scope)
+        require_fit(domain.scope_size(query.scope), query.scope)
         share = query.weights() / UNITS
         if query.readings is None:
             holds = share > 0
@@ -66,7 +67,17 @@ class CellCondition:
     @property
     def is_decided(self) -> bool:
         """No cell is left open."""
-        return np.array_equal(self.least, self.most)
+        return self.least is self.most or np.array_equal(self.least, self.most)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The share of each cell that counts: 1 or 0 where the cell is decided."""
+        return np.where(self.least, 1.0, np.where(self.most, self.share, 0.0))
+
+    @property
+    def is_indicator(self) -> bool:
+        """Every weight is 0 or 1."""
+        return self.is_decided or bool(np.isin(self.weights, (0.0, 1.0)).all())
 
     def both(self, other: CellCondition, domain: Domain) -> CellCondition:
         """Return where both hold; shares inside one cell are taken as independent."""
@@ -92,17 +103,36 @@ class CellCondition:
         shape = domain.scope_shape(scope)
         return CellCondition(scope, *(np.broadcast_to(array, shape) for array in parts))
 
-    def query(self, domain: Domain) -> LinearQuery:
-        """Return the counting query of the condition."""
-        share = np.where(self.least, 1.0, np.where(self.most, self.share, 0.0))
-        factor = Factor(self.scope, np.rint(share * UNITS).astype(np.int64))
+    def units(self) -> NDArray[np.int64]:
+        """Return the weights, rounded to the grid."""
         if self.is_decided:
-            return LinearQuery(domain, (factor,))
-        ends = (
-            LinearQuery(domain, (Factor(self.scope, end.astype(np.int64) * UNITS),))
-            for end in (self.least, self.most)
-        )
-        return LinearQuery(domain, (factor,), readings=Readings(*ends))
+            return self.least * UNITS
+        return np.rint(self.weights * UNITS).astype(np.int64)
+
+
+def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> LinearQuery:
+    """Return the query that counts the records where conditions on different attributes all hold.
+
+    Shares of cells are multiplied before they are rounded, so that a cell's weight is rounded once.
+
+    Raises:
+        QueryError: the attributes of cells that are cut have too many cells together.
+    """
+    kept = [one for one in conditions if one.is_indicator]
+    if len(kept) + 1 < len(conditions):
+        cut = [one for one in conditions if not one.is_indicator]
+        kept.append(functools.reduce(lambda one, two: one.both(two, domain), cut))
+    else:
+        kept = list(conditions)
+    factors = tuple([Factor(one.scope, one.units()) for one in kept])
+    if all(one.is_decided for one in conditions):
+        return LinearQuery(domain, factors)
+    # They share no attribute and weights are not negative: the least product is that of the least.
+    least = LinearQuery(domain, tuple([Factor(one.scope, one.least * UNITS) for one in conditions]))
+    most = LinearQuery(domain, tuple([Factor(one.scope, one.most * UNITS) for one in conditions]))
+    if most.constant == 0:
+        return most  # nobody, whatever others leave open
+    return LinearQuery(domain, factors, readings=Readings(least, most))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,7 +253,6 @@ def combined(
 ) -> CellValues:
     """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
     scope = union_scope(domain, (one.scope, two.scope))
-    _check_size(domain, scope)
     one, two = one.placed(domain, scope), two.placed(domain, scope)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite numbers looks for them
         corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
@@ -245,8 +274,8 @@ def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str,
     Raises:
         QueryError: they have too many cells together.
     """
-    scope = domain.scope(sorted({name for one in scopes for name in one}))
-    _check_size(domain, scope)
+    scope = domain.scope(list({name for one in scopes for name in one}))
+    require_fit(domain.scope_size(scope), scope)
     return scope
 
 
@@ -257,11 +286,15 @@ def on_scope(
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
 
 
-def _check_size(domain: Domain, scope: tuple[str, ...]) -> None:
-    cells = domain.scope_size(scope)
+def require_fit(cells: int, scope: Sequence[str]) -> None:
+    """Refuse more cells than one condition, or one aggregate, may be about.
+
+    Raises:
+        QueryError: there are more than MOST_SCOPE_CELLS.
+    """
     if cells > MOST_SCOPE_CELLS:
         raise QueryError(
-            f"expected attributes of at most {MOST_SCOPE_CELLS:,} cells together, {', '.join(scope)} have "
-            f"{cell_count(cells)}; ask about fewer of them",
+            f"a question that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
+            f"{MOST_SCOPE_CELLS:,} fit; ask about fewer attributes at once or use whole cells",
             code="too_large",
         )

@@ -7,7 +7,9 @@ undeclared ones (``other``).
 
 from __future__ import annotations
 
+import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -67,7 +69,7 @@ def cell_count(cells: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(ABC):
     """What all kinds of attribute share: a name and the two optional cells."""
 
     name: str
@@ -82,21 +84,21 @@ class Cells:
         """
         name = self.name
         if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
-            raise DomainError(
-                f"an attribute needs a printable name without spaces around it, got {name!r}", key="name"
-            )
+            raise DomainError(f"an attribute needs a printable name without spaces around it, got {name!r}")
         for label, flag in (("missing", self.missing), ("other", self.other)):
             if not isinstance(flag, bool):
-                raise self.wrong(label, f"{label} must be true or false, got {flag!r}")
+                raise self.wrong(f"{label} must be true or false, got {flag!r}")
 
-    def wrong(self, key: str, message: str) -> DomainError:
-        """Return the error of a key's value, which names the attribute."""
-        return DomainError(f"attribute {self.name!r}: {message}", key=key)
+    def wrong(self, message: str) -> DomainError:
+        """Return the error of what is declared, which names the attribute."""
+        return DomainError(f"attribute {self.name!r}: {message}")
+
+    # --- cells
 
     @property
+    @abstractmethod
     def base_size(self) -> int:
         """Number of base cells."""
-        raise TypeError("a kind of attribute defines its base cells")
 
     @property
     def atoms(self) -> tuple[float, ...]:
@@ -118,22 +120,6 @@ class Cells:
         """The cell of undeclared or malformed values, or None where none is declared."""
         return self.size - 1 if self.other else None
 
-    def special_label(self, code: int) -> str | None:
-        """Return what the cell of empty or of undeclared values is called; None for any other cell.
-
-        Raises:
-            ScopeError: there is no such cell.
-        """
-        if not 0 <= code < self.size:
-            raise ScopeError(f"attribute {self.name!r} has cells 0..{self.size - 1}, got code={code}")
-        if code == self.missing_code:
-            return MISSING_LABEL
-        return OTHER_LABEL if code == self.other_code else None
-
-    def label(self, code: int) -> str:
-        """Return the text of a cell."""
-        raise TypeError("a kind of attribute defines its labels")
-
     @property
     def is_ordered(self) -> bool:
         """Whether the cells stand in the order of their values."""
@@ -144,6 +130,47 @@ class Cells:
         """Whether its numbers, if it has some, are whole."""
         return True
 
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """Half-open boundaries of the base cells, ``base_size + 1`` of them; none without an order."""
+        return ()
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Where the base cells begin, and where the last value ends, half-open; none without an order."""
+        return ()
+
+    def no_cell(self, came: object) -> ScopeError:
+        """Return the error of what is no cell of the attribute."""
+        return ScopeError(f"attribute {self.name!r} has cells 0..{self.size - 1}, got {came}")
+
+    # --- what cells are called and stand for
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell.
+
+        Raises:
+            ScopeError: there is no such cell.
+        """
+        if not 0 <= code < self.size:
+            raise self.no_cell(f"code={code}")
+        if code == self.missing_code:
+            return MISSING_LABEL
+        return OTHER_LABEL if code == self.other_code else self._own_label(code)
+
+    @abstractmethod
+    def _own_label(self, code: int) -> str: ...  # of a cell that is neither
+
+    def span_label(self, start: int, stop: int) -> str:
+        """Return consecutive cells in words, such as ``Female to Male``."""
+        first, last = self.label(start), self.label(stop - 1)
+        return first if stop - start == 1 else f"{first} to {last}"
+
+    def condition(self, start: int, stop: int) -> str | None:
+        """Return a condition that holds in consecutive cells and cuts none; None where there is none."""
+        del start, stop
+        return None
+
     def value(self, code: int) -> GroupValue:
         """Return what a cell stands for: a value, a whole number, None for empty values, or a label."""
         return None if code == self.missing_code else self.label(code)
@@ -152,13 +179,29 @@ class Cells:
         """Return the least and the greatest number of each cell that holds some; None where none does."""
         return None
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of coarser values that questions may ask for instead."""
+        return ()
+
+    def texts(self, part: str | None = None) -> tuple[str, ...] | None:
+        """Return its declared texts, or those of a level of it; None where it declares no values."""
+        del part
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class OrderedCells(Cells):
     """What attributes with an order share: a scale of numbers, cut into cells.
 
-    A whole number v of a scale of whole numbers (``is_whole``) fills [v, v + 1).
+    A whole number v of a scale of whole numbers (``is_whole``) fills [v, v + 1), and a real number v the
+    interval up to the next float64: values are such numbers.
     """
+
+    @property
+    def base_size(self) -> int:
+        """Number of base cells."""
+        return len(self.boundaries) - 1
 
     @property
     def is_ordered(self) -> bool:
@@ -168,12 +211,7 @@ class OrderedCells(Cells):
     @property
     def ends(self) -> tuple[float, float]:
         """Start of the first cell and end of the last."""
-        raise TypeError("a kind of attribute defines its ends")
-
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """Half-open cell boundaries, ``base_size + 1`` of them."""
-        raise TypeError("a kind of attribute defines its boundaries")
+        return self.boundaries[0], self.boundaries[-1]
 
     @property
     def last(self) -> float:
@@ -181,16 +219,37 @@ class OrderedCells(Cells):
         end = self.ends[1]
         return end - 1 if self.is_whole else end
 
+    @property
+    def value_ends(self) -> tuple[float, float]:
+        """Where the first value begins, and where the last ends, half-open: the last cell is closed."""
+        start, end = self.ends
+        return float(start), float(end) if self.is_whole else math.nextafter(end, math.inf)
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Where the base cells begin, and where the last value ends."""
+        return (*map(float, self.boundaries[:-1]), self.value_ends[1])
+
     def literal(self, number: float) -> str:
         """Return how a question writes a number of the scale."""
         return number_text(number)
 
+    def span_label(self, start: int, stop: int) -> str:
+        """Return consecutive cells in words, such as ``30 to 39`` or ``[0, 25000)``."""
+        first, last = self.label(start), self.label(stop - 1)
+        if stop - start == 1 or stop > self.base_size:
+            return Cells.span_label(self, start, stop)
+        if not self.is_whole:
+            return f"{first.split(',')[0]},{last.split(',')[1]}"
+        if ".." in first + last:
+            return f"{first.split('..')[0]} to {last.split('..')[-1]}"
+        return f"{first} to {last}"
 
-@dataclass(frozen=True, slots=True)
-class NumberCells(OrderedCells):
-    """What attributes of numbers share."""
-
-    def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Return the least and the greatest number of each cell but those of empty and undeclared values."""
-        edges, closed = self.boundaries, 1 if self.is_whole else 0
-        return [*edges[:-1], *self.atoms], [*(edge - closed for edge in edges[1:]), *self.atoms]
+    def condition(self, start: int, stop: int) -> str | None:
+        """Return a condition that holds in consecutive cells and cuts none, by ``>=`` and ``<`` alone."""
+        if self.atoms:
+            return None
+        name, end = quoted_name(self.name), min(stop, self.base_size)
+        terms = [f"{name} >= {self.literal(self.boundaries[start])}"] if 0 < start < end else []
+        terms += [f"{name} < {self.literal(self.boundaries[end])}"] if end < self.base_size else []
+        return " AND ".join(terms) or None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar
 
 from queries.calendar import (
     DATE_PARTS,
@@ -22,16 +25,90 @@ from queries.calendar import (
 )
 from queries.cells import MOST_CELLS, OrderedCells, nearest
 
-_DATE_WIDTHS = ("day", "week", "month", "quarter", "year")
-_TIME_WIDTHS = ("hour", *_DATE_WIDTHS)
+
+class Periods(OrderedCells):
+    """What attributes of dates and of times share: cells that are periods of the calendar.
+
+    The first and the last cell hold what lies of their periods within the ends. Weeks begin on Monday.
+    """
+
+    __slots__ = ()
+
+    minimum: datetime.date
+    maximum: datetime.date
+    width: str
+    format: str | None
+    boundaries: tuple[int, ...]
+
+    values_called: ClassVar[str]
+    end_called: ClassVar[str]
+    widths: ClassVar[tuple[str, ...]] = ("day", "week", "month", "quarter", "year")
+    parts: ClassVar[tuple[str, ...]]  # of a value that a question may name, as in ``YEAR(hired)``
+    day: ClassVar[int]  # in numbers of the scale
+    unit: ClassVar[str]  # of the scale, as numpy calls it
+
+    def __post_init__(self) -> None:
+        self.check()
+        for label, value in (("min", self.minimum), ("max", self.maximum)):
+            if not self._is_end(value):
+                raise self.wrong(f"{label} must be {self.end_called}, got {value!r}")
+        self._check_choices()
+        first, last = self._scale_ends()
+        if first > last:
+            raise self.wrong(f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
+        starts = list(islice(self.starts(first, last, self.width), MOST_CELLS + 1))
+        if len(starts) > MOST_CELLS:
+            raise self.wrong(f"at most {MOST_CELLS:,} cells; choose a larger width")
+        object.__setattr__(self, "boundaries", (first, *starts[1:], last + 1))
+
+    @abstractmethod
+    def _is_end(self, value: object) -> bool:
+        """Tell whether a value can be the first or the last."""
+
+    @abstractmethod
+    def _scale_ends(self) -> tuple[int, int]:
+        """Return the first and the last value as numbers of the scale."""
+
+    def _check_choices(self) -> None:
+        if self.width not in self.widths:
+            hint = nearest(self.width, self.widths) if isinstance(self.width, str) else ""
+            raise self.wrong(f"width must be one of {', '.join(self.widths)}, got {self.width!r}{hint}")
+        if self.format is None:
+            return
+        try:
+            if not isinstance(self.format, str):
+                raise ValueError("it is no text")
+            pattern = format_pattern(self.format)
+        except ValueError as reason:
+            raise self.wrong(
+                f"format must be one such as '%d.%m.%Y', got {self.format!r}: {reason}"
+            ) from None
+        if "H" in pattern.groupindex and "hour" not in self.parts:
+            raise self.wrong(f"the format of a date has no %H, got {self.format!r}")
+
+    def starts(self, first: int, last: int, period: str) -> Iterator[int]:
+        """Yield where the periods begin, from that of one number of the scale to that of another."""
+        if period == "hour":
+            yield from range(first - first % 3600, last + 1, 3600)
+        else:
+            yield from (day * self.day for day in day_starts(first // self.day, last // self.day, period))
+
+    def _own_label(self, code: int) -> str:
+        """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""
+        return self.period_label(int(self.boundaries[code]), int(self.boundaries[code + 1]), self.width)
+
+    def period_label(self, start: int, stop: int, period: str) -> str:
+        """Return what a period is called, of which there are the numbers from one to another, half-open."""
+        if period == "hour":
+            return f"{date_text(start // DAY)} {start % DAY // 3600:02}:00"
+        return period_text(start // self.day, (stop - 1) // self.day, period)
 
 
 @dataclass(frozen=True, slots=True)
-class DateAttribute(OrderedCells):
+class DateAttribute(Periods):
     """Dates from ``minimum`` to ``maximum`` in cells of one calendar period; others are clipped to the ends.
 
-    Its numbers are days (``queries.calendar``). The first and the last cell hold what lies of their periods
-    within the ends. Weeks begin on Monday.
+    Its numbers are days (``queries.calendar``).
 
     Args:
         minimum: the first day.
@@ -40,39 +117,23 @@ class DateAttribute(OrderedCells):
         format: how texts of a table write dates besides ISO's ``2023-03-31``, such as ``%d.%m.%Y``.
     """
 
+    values_called: ClassVar[str] = "dates"
+    end_called: ClassVar[str] = "a date such as 2023-03-31"
+    parts: ClassVar[tuple[str, ...]] = DATE_PARTS
+    day: ClassVar[int] = 1
+    unit: ClassVar[str] = "D"
+
     minimum: datetime.date
     maximum: datetime.date
     width: str = "day"
     format: str | None = None
     boundaries: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self.check()
-        for label, value in (("min", self.minimum), ("max", self.maximum)):
-            if type(value) is not datetime.date:
-                raise self.wrong(label, f"{label} must be a date such as 2023-03-31, got {value!r}")
-        _check_choices(self, _DATE_WIDTHS)
-        first, last = self.minimum.toordinal(), self.maximum.toordinal()
-        if first > last:
-            raise self.wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
-        starts = list(islice(day_starts(first, last, self.width), MOST_CELLS + 1))
-        _check_count(self, len(starts))
-        object.__setattr__(self, "boundaries", (first, *starts[1:], last + 1))
+    def _is_end(self, value: object) -> bool:
+        return type(value) is datetime.date
 
-    @property
-    def base_size(self) -> int:
-        """Number of cells without ``missing`` and ``other``."""
-        return len(self.boundaries) - 1
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """Start of the first cell and end of the last, half-open, in days."""
-        return self.boundaries[0], self.boundaries[-1]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of a value that a question may name, as in ``YEAR(hired)``."""
-        return DATE_PARTS
+    def _scale_ends(self) -> tuple[int, int]:
+        return self.minimum.toordinal(), self.maximum.toordinal()
 
     def read(self, value: object) -> int | None:
         """Return the day that a value is, or None where it is no date."""
@@ -82,20 +143,12 @@ class DateAttribute(OrderedCells):
         """Return how a question writes a day."""
         return f"'{date_text(int(number))}'"
 
-    def label(self, code: int) -> str:
-        """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""
-        special = self.special_label(code)
-        if special is not None:
-            return special
-        return period_text(self.boundaries[code], self.boundaries[code + 1] - 1, self.width)
-
 
 @dataclass(frozen=True, slots=True)
-class DatetimeAttribute(OrderedCells):
+class DatetimeAttribute(Periods):
     """Times from ``minimum`` to ``maximum`` in cells of one calendar period; others are clipped to the ends.
 
-    Its numbers are the seconds that the clock of ``zone`` shows (``queries.calendar``). The first and the
-    last cell hold what lies of their periods within the ends.
+    Its numbers are the seconds that the clock of ``zone`` shows (``queries.calendar``).
 
     Args:
         minimum: the first second, without a zone.
@@ -106,6 +159,13 @@ class DatetimeAttribute(OrderedCells):
         format: how texts of a table write times besides ISO's ``2023-03-31 14:05:00``.
     """
 
+    values_called: ClassVar[str] = "times"
+    end_called: ClassVar[str] = "a time such as 2023-03-31T14:05:00 without a zone"
+    widths: ClassVar[tuple[str, ...]] = ("hour", *Periods.widths)
+    parts: ClassVar[tuple[str, ...]] = TIME_PARTS
+    day: ClassVar[int] = DAY
+    unit: ClassVar[str] = "s"
+
     minimum: datetime.datetime
     maximum: datetime.datetime
     width: str = "day"
@@ -113,46 +173,17 @@ class DatetimeAttribute(OrderedCells):
     format: str | None = None
     boundaries: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self.check()
-        for label, value in (("min", self.minimum), ("max", self.maximum)):
-            if type(value) is not datetime.datetime or value.tzinfo is not None or value.microsecond:
-                raise self.wrong(
-                    label, f"{label} must be a time such as 2023-03-31T14:05:00 without a zone, got {value!r}"
-                )
-        _check_choices(self, _TIME_WIDTHS)
+    def _is_end(self, value: object) -> bool:
+        return type(value) is datetime.datetime and value.tzinfo is None and not value.microsecond
+
+    def _scale_ends(self) -> tuple[int, int]:
         try:
             zone_named(self.zone)
         except (ValueError, TypeError):
             raise self.wrong(
-                "zone", f"zone must be the name of a time zone such as 'Europe/Berlin', got {self.zone!r}"
+                f"zone must be the name of a time zone such as 'Europe/Berlin', got {self.zone!r}"
             ) from None
-        first, last = seconds_of(self.minimum), seconds_of(self.maximum)
-        if first > last:
-            raise self.wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
-        if self.width == "hour":
-            _check_count(self, last // 3600 - first // 3600 + 1)
-            starts = list(range(first - first % 3600, last + 1, 3600))
-        else:
-            days = islice(day_starts(first // DAY, last // DAY, self.width), MOST_CELLS + 1)
-            starts = [day * DAY for day in days]
-            _check_count(self, len(starts))
-        object.__setattr__(self, "boundaries", (first, *starts[1:], last + 1))
-
-    @property
-    def base_size(self) -> int:
-        """Number of cells without ``missing`` and ``other``."""
-        return len(self.boundaries) - 1
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """Start of the first cell and end of the last, half-open, in seconds."""
-        return self.boundaries[0], self.boundaries[-1]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of a value that a question may name, as in ``HOUR(arrived)``."""
-        return TIME_PARTS
+        return seconds_of(self.minimum), seconds_of(self.maximum)
 
     def read(self, value: object) -> int | None:
         """Return the second that the zone's clock shows at a value, or None where it is no time."""
@@ -161,38 +192,3 @@ class DatetimeAttribute(OrderedCells):
     def literal(self, number: float) -> str:
         """Return how a question writes a second."""
         return f"'{time_text(int(number))}'"
-
-    def label(self, code: int) -> str:
-        """Return the text of a cell, such as ``2023-03-31 14:00``, ``2023-03-31`` or ``2023-Q1``."""
-        special = self.special_label(code)
-        if special is not None:
-            return special
-        start, last = self.boundaries[code], self.boundaries[code + 1] - 1
-        if self.width == "hour":
-            return f"{date_text(start // DAY)} {start % DAY // 3600:02}:00"
-        return period_text(start // DAY, last // DAY, self.width)
-
-
-def _check_choices(attribute: DateAttribute | DatetimeAttribute, widths: tuple[str, ...]) -> None:
-    if attribute.width not in widths:
-        hint = nearest(attribute.width, widths) if isinstance(attribute.width, str) else ""
-        raise attribute.wrong(
-            "width", f"width must be one of {', '.join(widths)}, got {attribute.width!r}{hint}"
-        )
-    if attribute.format is None:
-        return
-    try:
-        if not isinstance(attribute.format, str):
-            raise ValueError("it is no text")
-        pattern = format_pattern(attribute.format)
-    except ValueError as reason:
-        raise attribute.wrong(
-            "format", f"format must be one such as '%d.%m.%Y', got {attribute.format!r}: {reason}"
-        ) from None
-    if "H" in pattern.groupindex and isinstance(attribute, DateAttribute):
-        raise attribute.wrong("format", f"the format of a date has no %H, got {attribute.format!r}")
-
-
-def _check_count(attribute: DateAttribute | DatetimeAttribute, cells: int) -> None:
-    if cells > MOST_CELLS:
-        raise attribute.wrong("width", f"at most {MOST_CELLS:,} cells; choose a larger width")

@@ -21,16 +21,7 @@ class QueriesError(Exception):
 
 
 class DomainError(QueriesError, ValueError):
-    """An attribute or a domain that cannot be.
-
-    Args:
-        message: what was expected, what came, what to do next.
-        key: the key of a schema that declares what is wrong; None where no single one does.
-    """
-
-    def __init__(self, message: str, *, key: str | None = None) -> None:
-        super().__init__(message)
-        self.key = key
+    """An attribute or a domain that cannot be; the message names the attribute and the key of a schema."""
 
 
 class SchemaError(QueriesError, ValueError):
@@ -38,7 +29,7 @@ class SchemaError(QueriesError, ValueError):
 
     Args:
         message: what was expected, what came, what to do next.
-        line: where, from 1; None where no single line is wrong.
+        line: where, from 1; None where the text is TOML, and the message names an attribute and a key.
         path: the file; None for a text.
 
     Attributes:

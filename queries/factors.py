@@ -1,4 +1,4 @@
-"""Factors: the weights of a linear query over some of its attributes.
+"""Factors: the weights of a linear query over some of its attributes, and these in words.
 
 Weights are whole multiples of 2^-20, so that an answer on integer counts is an exact integer in units of
 2^-20 records.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 
 UNITS = 2**20  # units per record: the grid of weights and answers
@@ -147,3 +148,42 @@ def weight_runs(factor: Factor) -> list[list[int]]:
     changes = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
     ends = [0, *changes, flat.size]
     return [[start, stop, int(flat[start])] for start, stop in itertools.pairwise(ends) if flat[start]]
+
+
+def described(domain: Domain, factor: Factor) -> str:
+    """Return a factor in words, such as ``age 30 to 39``."""
+    if len(factor.scope) != 1:
+        return f"a condition on {', '.join(factor.scope)}"
+    attribute = domain[factor.scope[0]]
+    pieces = []
+    for start, stop, weight in weight_runs(factor):
+        for first, end in _apart(attribute, start, stop):
+            text = attribute.span_label(first, end)
+            if weight != UNITS:
+                text += f" (x {weight / UNITS:.3g})"
+            pieces.append(text)
+    shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
+    return f"{attribute.name} {', '.join(shown)}"
+
+
+def comparison_of(domain: Domain, factor: Factor) -> str | None:
+    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
+
+    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
+    """
+    if len(factor.scope) != 1:
+        return None
+    attribute = domain[factor.scope[0]]
+    pieces = [attribute.condition(start, stop) for start, stop, _ in weight_runs(factor)]
+    known = [piece for piece in pieces if piece is not None]
+    return " OR ".join(known) if len(known) == len(pieces) <= 3 else None
+
+
+def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive cells, those of single numbers one by one: they have no place among the others."""
+    if not attribute.atoms or stop <= attribute.base_size:
+        yield start, stop
+        return
+    if start < attribute.base_size:
+        yield start, attribute.base_size
+    yield from ((code, code + 1) for code in range(max(start, attribute.base_size), stop))

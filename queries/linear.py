@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.descriptions import described
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS, Factor, normalised, weight_runs
+from queries.factors import UNITS, Factor, described, normalised, weight_runs
 from queries.marginal import Marginal
 
 _SHORT = 1024  # cells of an attribute whose ranges are kept
@@ -142,7 +141,7 @@ class LinearQuery:
         for name, (low, high) in ranges.items():
             size = domain[name].size
             if not 0 <= low <= high < size:
-                raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got the range {low}..{high}")
+                raise domain[name].no_cell(f"the range {low}..{high}")
             make = _kept_range if size <= _SHORT else _range_factor
             factors.append(make(name, size, low, high))
         return cls(domain, tuple(factors))
@@ -291,7 +290,7 @@ def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDA
     """Return 1 in each of some cells of an attribute, and 0 in the others: int64, shape (cells,)."""
     size, listed = domain[name].size, np.atleast_1d(cells)
     if listed.size and not 0 <= int(listed.min()) <= int(listed.max()) < size:
-        raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got {int(listed.min())}")
+        raise domain[name].no_cell(int(listed.min()))
     ones = np.zeros(size, dtype=np.int64)
     ones[listed] = 1
     return ones

@@ -93,8 +93,7 @@ class Marginal:
             elif 0 <= cells[name] < self.domain[name].size:
                 index.append(int(cells[name]))
             else:
-                size = self.domain[name].size
-                raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got {cells[name]}")
+                raise self.domain[name].no_cell(cells[name])
         kept = tuple(name for name in self.scope if name not in cells)
         return Marginal(self.domain, kept, self.counts[tuple(index)])
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeGuard
 
-from queries.cells import LARGEST_INTEGER, MOST_CELLS, GroupValue, NumberCells, number_text
+from queries.cells import LARGEST_INTEGER, MOST_CELLS, GroupValue, OrderedCells, number_text
 
 _MOST_ATOMS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NumberCells(OrderedCells):
+    """What attributes of numbers share."""
+
+    def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the least and the greatest number of each cell but those of empty and undeclared values."""
+        edges, closed = self.boundaries, 1 if self.is_whole else 0
+        return [*edges[:-1], *self.atoms], [*(edge - closed for edge in edges[1:]), *self.atoms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +38,15 @@ class IntegerAttribute(NumberCells):
         self.check()
         for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise self.wrong(label, f"{label} must be a whole number, got {value!r}")
+                raise self.wrong(f"{label} must be a whole number, got {value!r}")
             if abs(value) > LARGEST_INTEGER:
-                raise self.wrong(label, f"{label} must be within ±(2^53 - 1)")
+                raise self.wrong(f"{label} must be within ±(2^53 - 1)")
         if self.minimum > self.maximum:
-            raise self.wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
+            raise self.wrong(f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
         if self.width < 1:
-            raise self.wrong("width", f"width must be at least 1, got width={self.width}")
+            raise self.wrong(f"width must be at least 1, got width={self.width}")
         if self.base_size > MOST_CELLS:
-            raise self.wrong(
-                "width", f"at most {MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width"
-            )
+            raise self.wrong(f"at most {MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width")
 
     @property
     def base_size(self) -> int:
@@ -54,11 +64,8 @@ class IntegerAttribute(NumberCells):
         starts = range(self.minimum, self.maximum + 1, self.width)
         return (*starts, self.maximum + 1)
 
-    def label(self, code: int) -> str:
+    def _own_label(self, code: int) -> str:
         """Return the text of a cell, such as ``30`` or ``30..34``."""
-        special = self.special_label(code)
-        if special is not None:
-            return special
         low = self.minimum + code * self.width
         high = min(low + self.width - 1, self.maximum)
         return str(low) if low == high else f"{low}..{high}"
@@ -87,48 +94,46 @@ class NumericAttribute(NumberCells):
     def __post_init__(self) -> None:
         self.check()
         if not isinstance(self.integer, bool):
-            raise self.wrong("integer", f"integer must be true or false, got {self.integer!r}")
+            raise self.wrong(f"integer must be true or false, got {self.integer!r}")
         edges, atoms = tuple(self.edges), tuple(self.atoms)
         if len(edges) < 2:
-            raise self.wrong("edges", f"edges must list at least 2 numbers, got {len(edges)}")
+            raise self.wrong(f"edges must list at least 2 numbers, got {len(edges)}")
         self._check_numbers("edges", edges)
         self._check_numbers("atoms", atoms)
         for low, high in pairwise(edges):
             if not float(low) < float(high):
-                raise self.wrong("edges", f"edges must increase or cells overlap, got {low!r}, {high!r}")
+                raise self.wrong(f"edges must increase or cells overlap, got {low!r}, {high!r}")
         if not math.isfinite(float(edges[-1]) - float(edges[0])):
-            raise self.wrong("edges", "edges must span a finite width")
+            raise self.wrong("edges must span a finite width")
         if len(edges) - 1 > MOST_CELLS:
-            raise self.wrong("edges", f"at most {MOST_CELLS:,} cells, got {len(edges) - 1:,}")
+            raise self.wrong(f"at most {MOST_CELLS:,} cells, got {len(edges) - 1:,}")
         object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
         object.__setattr__(self, "atoms", tuple(sorted(float(atom) + 0.0 for atom in atoms)))
         self._check_atoms()
 
     def _check_numbers(self, key: str, numbers: tuple[object, ...]) -> None:
         for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int | float) or not _is_finite(number):
-                huge = isinstance(number, int) and number not in (0, 1)
+            if not _is_finite(number):
+                huge = type(number) is int
                 shown = "a number beyond float64" if huge else repr(number)
-                raise self.wrong(key, f"{key} must be finite numbers, got {shown}")
+                raise self.wrong(f"{key} must be finite numbers, got {shown}")
             if self.integer and (number != int(number) or abs(number) > LARGEST_INTEGER):
-                raise self.wrong(key, f"{key} must be whole where integer = true, got {number!r}")
+                raise self.wrong(f"{key} must be whole where integer = true, got {number!r}")
 
     def _check_atoms(self) -> None:
         if len(self.atoms) > _MOST_ATOMS:
-            raise self.wrong("atoms", f"at most {_MOST_ATOMS:,} atoms, got {len(self.atoms):,}")
+            raise self.wrong(f"at most {_MOST_ATOMS:,} atoms, got {len(self.atoms):,}")
         for atom in self.atoms:
             if not self.edges[0] <= atom <= self.edges[-1]:
                 raise self.wrong(
-                    "atoms",
                     f"atoms must lie between the edges {number_text(self.edges[0])} and "
                     f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it",
                 )
             if self.atoms.count(atom) > 1:
-                raise self.wrong("atoms", f"atoms must differ, got {number_text(atom)} more than once")
+                raise self.wrong(f"atoms must differ, got {number_text(atom)} more than once")
         for low, high in pairwise(self.boundaries if self.integer else ()):
             if sum(low <= atom < high for atom in self.atoms) == high - low:
                 raise self.wrong(
-                    "atoms",
                     f"the cell from {number_text(low)} to {number_text(high - 1)} holds atoms alone; leave "
                     "out one of its edges",
                 )
@@ -144,20 +149,12 @@ class NumericAttribute(NumberCells):
         return len(self.edges) - 1
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """Start of the first cell and end of the last."""
-        return self.boundaries[0], self.boundaries[-1]
-
-    @property
     def boundaries(self) -> tuple[float, ...]:
         """Half-open cell boundaries, ``base_size + 1`` of them; a whole number v fills [v, v + 1)."""
         return (*self.edges[:-1], self.edges[-1] + 1) if self.integer else self.edges
 
-    def label(self, code: int) -> str:
+    def _own_label(self, code: int) -> str:
         """Return the text of a cell, such as ``[10000, 25000)``, ``10000..24999`` or ``0``."""
-        special = self.special_label(code)
-        if special is not None:
-            return special
         if code >= self.base_size:
             return number_text(self.atoms[code - self.base_size])
         low, high = self.edges[code], self.boundaries[code + 1]
@@ -172,8 +169,13 @@ class NumericAttribute(NumberCells):
         return number_text(low) if low == high else f"{number_text(low)}..{number_text(high)}"
 
 
-def _is_finite(number: float) -> bool:
+def _is_finite(number: object) -> TypeGuard[float]:
+    return isinstance(number, int | float) and type(number) is not bool and math.isfinite(_float(number))
+
+
+def _float(number: float) -> float:
+    """Return a number as a float; infinity for a whole number beyond float64."""
     try:
-        return math.isfinite(number)
+        return float(number)
     except OverflowError:
-        return False
+        return math.inf

@@ -13,15 +13,14 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from queries.cells import nearest
-from queries.descriptions import comparison_of
+from queries.conditions import plain_predicate, structured_predicate
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import Factor
+from queries.factors import Factor, comparison_of
 from queries.linear import LinearQuery
-from queries.plain_text import plain_predicate
+from queries.plain_values import is_encodable
 from queries.segments import count_where
 from queries.statements import Statement
-from queries.structured import structured_predicate
 
 QuestionId: TypeAlias = str | int | None
 
@@ -216,8 +215,9 @@ def _require_shallow(text: str) -> None:
 def identifier_of(form: Mapping[str, Any]) -> str | int | None:
     """Return the id of a JSON object, or None where it has none that can be given back."""
     identifier = form.get("id")
-    usable = isinstance(identifier, str | int) and not isinstance(identifier, bool) and _is_text(identifier)
-    return identifier if usable else None
+    if isinstance(identifier, str):
+        return identifier if is_encodable(identifier) else None
+    return identifier if isinstance(identifier, int) and not isinstance(identifier, bool) else None
 
 
 def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
@@ -282,11 +282,7 @@ def _query_of(
 
 
 def _is_idempotency_key(value: object) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= 200 and _is_text(value) and min(value) >= " "
-
-
-def _is_text(value: object) -> bool:
-    return not isinstance(value, str) or not any("\ud800" <= character <= "\udfff" for character in value)
+    return isinstance(value, str) and 1 <= len(value) <= 200 and is_encodable(value) and min(value) >= " "
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

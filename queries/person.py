@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queries.errors import DomainError
-from queries.plain_values import LONGEST_NUMBER, Plain, canonical_value, shown_text, type_name, whole_text
+from queries.plain_values import (
+    LONGEST_NUMBER,
+    Plain,
+    canonical_value,
+    is_encodable,
+    shown_text,
+    type_name,
+    whole_text,
+)
 
 ID_KINDS = ("text", "integer")
 EMPTY_IDS = ("drop", "person")
@@ -63,7 +71,7 @@ class Person:
         if plain is None or plain == "":
             return ""
         text = _whole(plain) if self.ids == "integer" else _text(plain)
-        return text if text is None or text.isascii() or _is_encodable(text) else None
+        return text if text is None or text.isascii() or is_encodable(text) else None
 
 
 def check_person(person: object, names: Sequence[str]) -> None:
@@ -75,7 +83,7 @@ def check_person(person: object, names: Sequence[str]) -> None:
     if person is None:
         return
     if not issubclass(type(person), Person):
-        raise DomainError(f"expected a Person, got a {type_name(person)}", key="person")
+        raise DomainError(f"expected a Person, got a {type_name(person)}")
     column, constants = person.column, person.constant  # type: ignore[attr-defined]  # by its type
     if column in names:
         raise _fault(
@@ -106,9 +114,5 @@ def _whole(plain: Plain) -> str | None:
     return str(plain) if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 
-def _is_encodable(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 def _fault(key: str, expected: str) -> DomainError:
-    return DomainError(f"[person] {key}: expected {expected}", key=f"person.{key}")
+    return DomainError(f"[person] {key}: expected {expected}")

@@ -90,6 +90,11 @@ def whole_text(number: float) -> str | None:
     return str(int(number)) if abs(number) < _EXACT and number.is_integer() else None
 
 
+def is_encodable(text: str) -> bool:
+    """Tell whether a text is valid Unicode, without half of a pair of surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def type_name(thing: object) -> str:
     """Return the full name of the type of a thing, such as ``pyarrow.lib.Table``; nothing of its value."""
     kind = type(thing)

@@ -1,4 +1,6 @@
-"""Readers of many questions over one domain: a comparison that was read before is not read again.
+"""Readers of many questions over one domain, also of those in files and tables.
+
+A comparison that was read before is not read again.
 
 A condition that joins comparisons of different attributes by AND counts the product of what each counts
 alone. Every first comparison, and whatever has another shape, goes through the parsers of single questions:
@@ -8,18 +10,23 @@ what they refuse is refused here, and what they read is read alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from queries.conditions import NAME, SPACE, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import Question, parse_sql, parse_where, question_of
-from queries.plain_text import AND, NAME, SPACE, TERM
+from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
 from queries.statements import Statement
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
@@ -125,18 +132,14 @@ class QuestionReader:
             where: the text.
             head: of the statement that it ends; empty for a condition alone.
         """
-        factors, place = list[Factor | None](), 0
-        while match := TERM.match(where, place):
+        factors = list[Factor | None]()
+        for match in plain_terms(where):
+            if match is None:
+                return None
             text = head + match[0]
             parse = partial(_counted, text, self.domain) if head else partial(parse_where, text, self.domain)
             factors.append(self._term(text, parse))
-            if match.end() == len(where):
-                return self._joined(factors)
-            joint = AND.match(where, match.end())
-            if joint is None:
-                return None
-            place = joint.end()
-        return None
+        return self._joined(factors)
 
     def _term(self, key: str, parse: Callable[[], LinearQuery | None]) -> Factor | None:
         """Return the weights of one comparison that the cells of one attribute decide; None for others."""
@@ -176,3 +179,52 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
 
 def _counted(text: str, domain: Domain) -> LinearQuery:
     return parse_sql(text, domain).where
+
+
+# --- files and tables ---------------------------------------------------------------------------------------
+
+
+def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Iterator[Question]:
+    """Yield the counting questions in a file of JSON Lines, each group of a GROUP BY by itself.
+
+    Args:
+        path: the file; blank lines ask nothing.
+        reader: reads questions over the declared attributes.
+
+    Raises:
+        OSError: the file cannot be read.
+        QueryError: a line is refused; its message names the line.
+    """
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            question = reader.question(read_line(line))
+        except QueryError as error:
+            raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
+        if not question.is_counting:
+            raise QueryError(
+                f"line {number:,}: a workload holds counting questions; write COUNT(*) alone",
+                code="unsupported",
+            )
+        yield from question.parts()
+
+
+def conditions_in_rows(frame: pd.DataFrame) -> list[str | dict[str, Any]]:
+    """Return the conditions that the rows of a table state.
+
+    Args:
+        frame: one column ``where`` of where-texts; or a column for each attribute that is asked about, whose
+            values a record must have. An empty value asks nothing of the attribute.
+    """
+    if list(frame.columns) == ["where"]:
+        return frame["where"].tolist()
+    empty = frame.isna().to_numpy()
+    return [
+        {
+            str(name): {"eq": value}
+            for place, (name, value) in enumerate(row.items())
+            if not empty[number, place]
+        }
+        for number, row in enumerate(frame.to_dict("records"))
+    ]

@@ -24,13 +24,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
-from queries.drawn_values import drawn_values
+from queries.domain import Attribute, Domain, require_domain
 from queries.errors import RecordsError
-from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, type_name
-from queries.values import DROPPED, encode_value, numeric_cells
+from queries.values import DROPPED, Values, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,9 +188,8 @@ def _column_generators(
     found = []
     for attribute, column in zip(records.domain, records.columns, strict=True):
         found.append(copy.deepcopy(generator))
-        if not isinstance(attribute, CategoricalAttribute):
-            for batch in batches:
-                drawn_values(attribute, column[batch].astype(np.int64), generator)
+        for batch in batches:
+            values_of(attribute).draw(column[batch].astype(np.int64), generator)
     return found
 
 
@@ -201,27 +197,28 @@ def _column_generators(
 
 
 def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
-    """Return the cell of each value of a column; equal to ``encode_value`` value by value."""
+    """Return the cell of each value of a column; equal to ``Values.encode`` value by value."""
+    own = values_of(attribute)
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and isinstance(attribute, IntegerAttribute | NumericAttribute):
-        if dtype.kind == "f":
-            with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
-                return _encode_floats(attribute, column.to_numpy().astype(np.float64))
-        if dtype.kind == "i":
-            return _encode_integers(attribute, column.to_numpy(dtype=np.int64))
+    if isinstance(dtype, np.dtype) and dtype.kind in "fi":
+        with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
+            numbers = column.to_numpy().astype(np.float64 if dtype.kind == "f" else np.int64)
+            cells = own.encode_numbers(numbers)
+        if cells is not None:
+            return cells
     if dtype.kind in "biufM" and isinstance(dtype, np.dtype):
         # One kind of number throughout: equal ones encode equally, so encode each distinct one once.
         with np.errstate(all="ignore"):  # as above
             positions, distinct = column.factorize()
-        table = [encode_value(attribute, value) for value in (*distinct, None)]  # position -1: empty
+        table = [own.encode(value) for value in (*distinct, None)]  # position -1: empty
         codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
         return codes
     categories = getattr(dtype, "categories", None)
     if categories is not None and len(categories) <= len(column):
-        known = [encode_value(attribute, value) for value in (*objects_of(categories.to_series()), None)]
+        known = [own.encode(value) for value in (*objects_of(categories.to_series()), None)]
         return np.array(known, dtype=np.int64)[column.cat.codes.to_numpy()]  # code -1: empty
     values = objects_of(column)
-    find = _KnownValues(attribute).__getitem__ if _alike(values) else _KnownCells(attribute).cell
+    find = _KnownValues(own).__getitem__ if _alike(values) else _KnownCells(own).cell
     return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
 
 
@@ -263,31 +260,31 @@ class _KnownCells(dict[tuple[type, object], int]):
     1.00 are. So no record changes another one's cell.
     """
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._attribute = attribute
-        self._texts = _KnownValues(attribute)
+    def __init__(self, own: Values[Any]) -> None:
+        self._own = own
+        self._texts = _KnownValues(own)
 
     def cell(self, value: object) -> int:
         kind = type(value)
         if kind is str:
             return self._texts[value]
         if id(kind) not in _SIMPLE:
-            return encode_value(self._attribute, value)
+            return self._own.encode(value)
         return self[kind, value]
 
     def __missing__(self, key: tuple[type, object]) -> int:
-        self[key] = code = encode_value(self._attribute, key[1])
+        self[key] = code = self._own.encode(key[1])
         return code
 
 
 class _KnownValues(dict[object, int]):
     """Remembers the cells of values, of which equal ones have one cell."""
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._attribute = attribute
+    def __init__(self, own: Values[Any]) -> None:
+        self._own = own
 
     def __missing__(self, value: object) -> int:
-        self[value] = code = encode_value(self._attribute, value)
+        self[value] = code = self._own.encode(value)
         return code
 
 
@@ -296,52 +293,19 @@ _ALIKE = tuple({id(str), id(kind), id(type(None))} for kind in (float, int, bool
 _SIMPLE = {id(int), id(float), id(bool), id(type(None))}
 
 
-def _encode_integers(
-    attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    if isinstance(attribute, NumericAttribute):
-        return numeric_cells(attribute, values.astype(np.float64))
-    clipped = np.clip(values, attribute.minimum, attribute.maximum)
-    return (clipped - attribute.minimum) // attribute.width
-
-
-def _encode_floats(
-    attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    valid = np.isfinite(values)
-    if attribute.is_whole:
-        valid &= values == np.floor(values)
-    if isinstance(attribute, IntegerAttribute):
-        usable = np.clip(np.where(valid, values, attribute.minimum), attribute.minimum, attribute.maximum)
-        codes = (usable.astype(np.int64) - attribute.minimum) // attribute.width
-    else:
-        codes = numeric_cells(attribute, np.where(valid, values, attribute.edges[0]))
-    codes[~valid] = DROPPED if attribute.other_code is None else attribute.other_code
-    codes[np.isnan(values)] = DROPPED if attribute.missing_code is None else attribute.missing_code
-    return codes
-
-
 def _decode_column(
     attribute: Attribute, codes: NDArray[np.int64], generator: np.random.Generator
 ) -> pd.Series[Any]:
     import pandas as pd  # late: only where tables are handled
 
-    if isinstance(attribute, CategoricalAttribute):
-        listed: list[Any] = [*attribute.values, *([None] if attribute.missing else [])]
-        listed += [attribute.label(attribute.size - 1)] if attribute.other else []
-        drawn = pd.Series(np.array(listed, dtype=object)[codes])
-        numbers = (
-            attribute.missing
-            and not attribute.other
-            and all(type(value) is int and -(2**63) <= value < 2**63 for value in attribute.values)
-        )
-        return drawn.astype("Int64") if numbers else drawn if attribute.missing else drawn.infer_objects()
-    values = drawn_values(attribute, codes, generator)
+    values = values_of(attribute).draw(codes, generator)
     drawn = pd.Series(values)
+    if values.dtype.kind == "O":  # empty and undeclared ones are among them
+        return drawn if attribute.missing else drawn.infer_objects()
     if values.dtype.kind == "i" and attribute.missing:
         drawn = drawn.astype("Int64")
-    if isinstance(attribute, DateAttribute | DatetimeAttribute) and attribute.other:
-        drawn = time_texts(attribute, drawn)
+    if values.dtype.kind == "M" and attribute.other:
+        drawn = time_texts(drawn, np.datetime_data(values.dtype)[0])
     if attribute.other:
         drawn = drawn.astype(object)
         drawn[codes == attribute.other_code] = attribute.label(attribute.size - 1)
@@ -350,15 +314,14 @@ def _decode_column(
     return drawn
 
 
-def time_texts(attribute: DateAttribute | DatetimeAttribute, column: pd.Series[Any]) -> pd.Series[Any]:
+def time_texts(column: pd.Series[Any], unit: str) -> pd.Series[Any]:
     """Return the texts of dates or times, empty values empty; a time has its hour, whatever the others have.
 
     Args:
-        attribute: whose values they are.
         column: datetime64[s].
+        unit: ``D`` for days, ``s`` for seconds.
     """
-    unit: Any = "D" if isinstance(attribute, DateAttribute) else "s"
-    texts = np.strings.replace(np.datetime_as_string(column.to_numpy(), unit=unit), "T", " ")
+    texts = np.strings.replace(np.datetime_as_string(column.to_numpy().astype(f"M8[{unit}]")), "T", " ")
     return column.astype(object).mask(column.notna(), texts)
 
 

@@ -5,7 +5,6 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -22,26 +21,19 @@ from queries.cell_values import (
     constant_value,
     union_scope,
 )
+from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute
-from queries.parts import check_part, part_groups
-from queries.predicates import Not, Operator
+from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
 from queries.sql_tree import COMPARISONS, PARTS, position_of, refuse
 from queries.where_text import convert_condition
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_NEGATED: dict[Operator, Operator] = {
+_NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
 }  # fmt: skip
-_GROWING: dict[type[exp.Expr], Callable[[_Numbers], _Numbers]] = {
-    exp.Floor: np.floor,
-    exp.Ceil: np.ceil,
-}
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
-_FUNCTIONS = (*(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),)
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
@@ -53,33 +45,29 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         QueryError: the expression is not supported, or names what is not declared.
     """
     node = node.unnest()
-    if isinstance(node, exp.Column):
-        return attribute_values(domain[_name(node, domain)])
-    if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
-        return constant_value(_literal(node))
-    if isinstance(node, exp.Case | exp.If):
-        return _case(node, domain)
-    if isinstance(node, _ARITHMETIC):
-        return _arithmetic(node, domain)
-    if isinstance(node, exp.Coalesce | exp.Nullif):
-        return _with_null(node, domain)
-    return _truth(node, domain) if type(node) in COMPARISONS else _function(node, domain)
+    read = _READERS.get(type(node))
+    if read is None:
+        refuse(node, None if isinstance(node, exp.Func) else "this expression")
+    return read(node, domain)
 
 
-def _name(node: exp.Column, domain: Domain) -> str:
+def _column(node: exp.Expr, domain: Domain) -> CellValues:
+    return attribute_values(domain[_name(node, domain)])
+
+
+def _name(node: exp.Expr, domain: Domain) -> str:
     quoted = bool(node.this.args.get("quoted"))
     return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
 
 
-def _literal(node: exp.Expr) -> float | str | None:
-    if isinstance(node, exp.Null):
-        return None
-    if isinstance(node, exp.Boolean):
-        return int(bool(node.this))
-    if node.args.get("is_string"):
-        return str(node.this)
+def _constant(node: exp.Expr, domain: Domain) -> CellValues:
+    del domain
     text = str(node.this)
-    return int(text) if text.isdigit() and len(text) <= 15 else float(text)
+    if isinstance(node, exp.Null | exp.Boolean):
+        return constant_value(None if isinstance(node, exp.Null) else int(bool(node.this)))
+    if node.args.get("is_string"):
+        return constant_value(text)
+    return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
 
 
 def wrong_kind(what: str, node: exp.Expr) -> QueryError:
@@ -104,43 +92,36 @@ def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
 def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
     left, right = (_numbers(side, domain, "arithmetic") for side in (node.this, node.expression))
     whole = left.whole and right.whole
-    if isinstance(node, exp.Add):
-        return combined(domain, np.add, left, right, whole=whole)
-    if isinstance(node, exp.Sub):
-        return combined(domain, np.subtract, left, right, whole=whole)
-    if isinstance(node, exp.Mul):
-        return combined(domain, np.multiply, left, right, whole=whole)
-    if right.constant is None or right.constant == 0:
-        refuse(node, "a division by anything but a number other than 0")
-    if isinstance(node, exp.Mod):
-        if np.any(left.low != left.high):
+    function = _ARITHMETIC[type(node)]
+    if function in (np.divide, np.fmod):
+        if right.constant is None or right.constant == 0:
+            refuse(node, "a division by anything but a number other than 0")
+        if function is np.fmod and np.any(left.low != left.high):
             refuse(node, "a remainder of numbers that are known to wide cells alone")
-        return combined(domain, np.fmod, left, right, whole=whole)
-    return combined(domain, _whole_division if whole else np.divide, left, right, whole=whole)
+        function = _whole_division if whole and function is np.divide else function
+    return combined(domain, function, left, right, whole=whole)
+
+
+_ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
+    exp.Add: np.add, exp.Sub: np.subtract, exp.Mul: np.multiply, exp.Div: np.divide, exp.Mod: np.fmod,
+}  # fmt: skip
 
 
 def _whole_division(one: _Numbers, two: _Numbers) -> _Numbers:
     return np.trunc(one / two)
 
 
-def _function(node: exp.Expr, domain: Domain) -> CellValues:
-    if type(node) in PARTS:
-        return _part(node, domain)
-    if isinstance(node, exp.Cast):
-        return _cast(node, domain)
-    if type(node) in _GROWING:
-        return _numbers(node.this, domain, "arithmetic").mapped(_GROWING[type(node)], whole=True)
-    if isinstance(node, exp.Round):
-        return _round(node, domain)
-    if isinstance(node, exp.Neg):
-        inner = _numbers(node.this, domain, "arithmetic")
-        return combined(domain, np.subtract, constant_value(0), inner, whole=inner.whole)
-    if not isinstance(node, exp.Abs):
-        refuse(node, "this expression" if not isinstance(node, exp.Func) else None)
-    return _absolute(_numbers(node.this, domain, "ABS"))
+def _negative(node: exp.Expr, domain: Domain) -> CellValues:
+    inner = _numbers(node.this, domain, "arithmetic")
+    return combined(domain, np.subtract, constant_value(0), inner, whole=inner.whole)
 
 
-def _round(node: exp.Round, domain: Domain) -> CellValues:
+def _floor(node: exp.Expr, domain: Domain) -> CellValues:
+    function = np.floor if isinstance(node, exp.Floor) else np.ceil
+    return _numbers(node.this, domain, "arithmetic").mapped(function, whole=True)
+
+
+def _round(node: exp.Expr, domain: Domain) -> CellValues:
     given = node.args.get("decimals")
     wanted = 0 if given is None else row_value(given, domain).constant
     if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
@@ -156,14 +137,15 @@ def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
     return np.sign(numbers) * np.floor(np.abs(numbers) * scale + 0.5) / scale
 
 
-def _absolute(values: CellValues) -> CellValues:
+def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
+    values = _numbers(node.this, domain, "ABS")
     ends = np.abs(values.low), np.abs(values.high)
     inside = (values.low < 0) & (values.high > 0)
     low = np.where(inside, 0.0, np.minimum(*ends))
     return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends))
 
 
-def _cast(node: exp.Cast, domain: Domain) -> CellValues:
+def _cast(node: exp.Expr, domain: Domain) -> CellValues:
     values, kind = _numbers(node.this, domain, "CAST"), node.args["to"].this
     if kind in _WHOLE_TYPES:
         return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
@@ -178,20 +160,20 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "a function of anything but an attribute")
     attribute = domain[_name(node.this, domain)]
     part = PARTS[type(node)]
-    check_part(attribute, part, position_of(node))
+    meaning_of(attribute).require_part(part, position_of(node))
     numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
-    for value, cells in part_groups(attribute, part):
+    for value, cells in meaning_of(attribute).part_groups(part):
         numbers[cells], present[cells] = float(value), True
     return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
 
 
-def _with_null(node: exp.Expr, domain: Domain) -> CellValues:
-    """Return the values of NULLIF, or of COALESCE."""
-    if isinstance(node, exp.Nullif):
-        equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
-        return _case(exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy()), domain)
-    found = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
-    value = found.pop()
+def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
+    equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+    return _case(exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy()), domain)
+
+
+def _coalesce(node: exp.Expr, domain: Domain) -> CellValues:
+    *found, value = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
     for one in reversed(found):
         given = CellCondition(one.scope, one.present, one.present.astype(np.float64), one.present)
         value = _chosen(given, one, value, domain)
@@ -200,10 +182,9 @@ def _with_null(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
-    nothing = _chosen(
-        row_condition(node, domain, negated=True), constant_value(0), constant_value(None), domain
-    )
-    return _chosen(row_condition(node, domain), constant_value(1), nothing, domain)
+    fails = row_condition(node, domain, negated=True)
+    known = _chosen(fails, constant_value(0), constant_value(None), domain)
+    return _chosen(row_condition(node, domain), constant_value(1), known, domain)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
@@ -262,6 +243,26 @@ def _labels(values: CellValues) -> NDArray[Any]:
     return np.full(values.present.shape, None, dtype=object)
 
 
+_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
+    exp.Column: _column,
+    **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _constant),
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    exp.Neg: _negative,
+    **dict.fromkeys((exp.Floor, exp.Ceil), _floor),
+    exp.Round: _round,
+    exp.Abs: _absolute,
+    exp.Cast: _cast,
+    **dict.fromkeys(PARTS, _part),
+    exp.Nullif: _nullif,
+    exp.Coalesce: _coalesce,
+    **dict.fromkeys((exp.Case, exp.If), _case),
+    **dict.fromkeys(COMPARISONS, _truth),
+}
+_COMPUTED = (
+    *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
+)
+
+
 # --- conditions ---------------------------------------------------------------------------------------------
 
 
@@ -289,7 +290,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
 def is_computed(node: exp.Expr) -> bool:
     """Tell whether a condition holds what ``convert_condition`` does not read."""
     return any(
-        isinstance(part, (*_ARITHMETIC, *_FUNCTIONS))
+        isinstance(part, _COMPUTED)
         or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
         for part in node.walk()
     )
@@ -312,23 +313,13 @@ def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCo
     return whole
 
 
-_COMPARED: dict[Operator, Callable[[Any, Any], Any]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-
-def _compared(left: exp.Expr, sign: Operator, right: exp.Expr, domain: Domain) -> CellCondition:
+def _compared(left: exp.Expr, sign: Order, right: exp.Expr, domain: Domain) -> CellCondition:
     one, two = row_value(left, domain), row_value(right, domain)
     if one.labels is not None or two.labels is not None:
         return _compared_labels(one, sign, two, domain, left)
     difference = combined(domain, np.subtract, one, two, whole=False)
     low, high, present = difference.low, difference.high, difference.present
-    ends = _COMPARED[sign](low, 0.0), _COMPARED[sign](high, 0.0)
+    ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
     least, most = ends[0] & ends[1], ends[0] | ends[1]
     width = np.where(high > low, high - low, 1.0)
     share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
@@ -343,7 +334,7 @@ def _compared(left: exp.Expr, sign: Operator, right: exp.Expr, domain: Domain) -
 
 
 def _compared_labels(
-    one: CellValues, sign: Operator, two: CellValues, domain: Domain, node: exp.Expr
+    one: CellValues, sign: Order, two: CellValues, domain: Domain, node: exp.Expr
 ) -> CellCondition:
     if one.labels is None or two.labels is None or sign not in ("eq", "ne"):
         raise QueryError(

@@ -1,29 +1,35 @@
-"""Schema files: a TOML text that declares a domain, read and written."""
+"""Schema files: a TOML text that declares a domain, read and written, and the files of values beside it.
+
+A file of values holds one value a line. A file of parents is CSV: its first line names the levels, its first
+column holds the values, and each further column the parent of that value in one level.
+"""
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from queries.calendar import time_on_clock
+from queries.categories import CategoricalAttribute, Level
 from queries.cells import canonical_text, nearest
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain
-from queries.drafted import DRAFTED_FROM, require_digests
+from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
-from queries.levels import Level
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
-from queries.schema_lines import line_of
-from queries.value_files import read_parents, read_values
 
-_FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 LARGEST_SCHEMA = 16 * 2**20  # bytes
+_LARGEST_FILE = 64 * 2**20  # bytes, of values or parents
+_FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
+_DRAFTED_FROM = "drafted_from"  # the key of digests of a table that the domain's values were read off
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def load_schema(path: str | Path) -> Domain:
@@ -32,22 +38,19 @@ def load_schema(path: str | Path) -> Domain:
     Raises:
         SchemaError: the file cannot be read, is not TOML, or does not describe a domain.
     """
+    text = _read_text(Path(path), "schema file", LARGEST_SCHEMA)
     try:
-        with open(path, "rb") as stream:
-            raw = stream.read(LARGEST_SCHEMA + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise SchemaError(f"expected a readable schema file, got {path}: {reason}") from None
-    if len(raw) > LARGEST_SCHEMA:
-        raise SchemaError(f"{path}: expected a schema of at most {LARGEST_SCHEMA // 2**20} MB")
-    try:
-        return parse_schema(raw.decode("utf-8-sig"), Path(path).parent)
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"expected UTF-8 text, got another byte at offset {error.start}"
-        raise SchemaError(message, line=line, path=str(path)) from None
+        return parse_schema(text, Path(path).parent)
     except SchemaError as error:
         raise SchemaError(error.message, line=error.line, path=str(path)) from None
+
+
+def load_drafted_from(path: str | Path) -> tuple[str, ...]:
+    """Return the digests in a schema file that ``load_schema`` has read; none where it was not drafted so.
+
+    They tell the table again that the domain's values were read off.
+    """
+    return tuple(tomllib.loads(Path(path).read_text("utf-8-sig")).get(_DRAFTED_FROM, ()))
 
 
 def parse_schema(text: str, folder: Path | None = None) -> Domain:
@@ -68,24 +71,23 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
         raise SchemaError("expected TOML: a number has too many digits") from None
     except RecursionError:
         raise SchemaError("expected TOML: brackets are nested too deeply") from None
+    return _domain(table, folder)
+
+
+def _read_text(path: Path, what: str, largest: int) -> str:
     try:
-        return _domain(table, folder)
-    except _FaultError as fault:
-        raise SchemaError(fault.message, line=line_of(text, fault.number, fault.key)) from None
-
-
-class _FaultError(Exception):
-    """What is wrong with a schema, and where.
-
-    Args:
-        message: what was expected, what came, what to do next.
-        number: of the attribute, from 0; None outside of attributes.
-        key: the key that is wrong; None for the whole attribute.
-    """
-
-    def __init__(self, message: str, number: int | None = None, key: str | None = None) -> None:
-        super().__init__(message)
-        self.message, self.number, self.key = message, number, key
+        with open(path, "rb") as stream:
+            raw = stream.read(largest + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise SchemaError(f"expected a readable {what}, got {path}: {reason}") from None
+    if len(raw) > largest:
+        raise SchemaError(f"expected a {what} of at most {largest // 2**20} MB", path=str(path))
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"expected UTF-8 text, got another byte at offset {error.start}"
+        raise SchemaError(message, line=raw.count(b"\n", 0, error.start) + 1, path=str(path)) from None
 
 
 def _not_toml(text: str, reason: str) -> SchemaError:
@@ -99,96 +101,50 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
-    _refuse_unknown(table, ("name", "person", "attributes", DRAFTED_FROM), "the schema", None)
+    _refuse_unknown(table, ("name", "person", "attributes", _DRAFTED_FROM), "the schema")
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
-        raise _FaultError(f"expected one [[attributes]] section per attribute, got {came}", key="attributes")
+        raise SchemaError(f"expected one [[attributes]] section per attribute, got {came}")
     attributes = []
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(entries, 1):
+        name = entry.get("name")
+        called = f"attribute {name!r}" if isinstance(name, str) and name else f"attribute {number}"
         try:
-            attributes.append(_attribute(entry, number, folder))
+            attributes.append(_attribute(entry, called, folder))
         except DomainError as error:
-            message = (
-                str(error) if str(error).startswith("attribute ") else f"{_called(entry, number)}: {error}"
-            )
-            raise _FaultError(message, number, error.key) from None
+            told = str(error).startswith("attribute ")
+            raise SchemaError(str(error) if told else f"{called}: {error}") from None
+    digests = table.get(_DRAFTED_FROM, [])
+    if not isinstance(digests, list) or not all(
+        isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests
+    ):
+        raise SchemaError(
+            f"{_DRAFTED_FROM} must be the list of digests that a draft wrote; copy it whole, or leave it out"
+        )
     try:
-        require_digests(table.get(DRAFTED_FROM, []))
         return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")))
     except DomainError as error:
-        if error.key is not None:
-            raise _FaultError(str(error), None, error.key) from None
-        raise _FaultError(str(error), _repeated(attributes), "name") from None
-
-
-_PERSON_KEYS = ("column", "records", "ids", "empty", "constant")
+        raise SchemaError(str(error)) from None
 
 
 def _person(entry: object) -> Person | None:
     if entry is None:
         return None
     if not isinstance(entry, dict) or "column" not in entry:
-        raise _FaultError("[person] needs the key 'column', the name of the column of ids", key="person")
-    _refuse_unknown(entry, _PERSON_KEYS, "[person]", None, "person.")
+        raise SchemaError("[person] needs the key 'column', the name of the column of ids")
+    _refuse_unknown(entry, ("column", "records", "ids", "empty", "constant"), "[person]")
     constant = entry.get("constant", [])
     if not isinstance(constant, list):
-        raise _FaultError(f"[person] constant must be a list, got {constant!r}", key="person.constant")
+        raise SchemaError(f"[person] constant must be a list, got {constant!r}")
     return Person(**{**entry, "constant": tuple(constant)})
 
 
-def _called(entry: Mapping[str, Any], number: int) -> str:
-    """Return how messages call an attribute: by its name where it has one."""
-    name = entry.get("name")
-    return f"attribute {name!r}" if isinstance(name, str) and name else f"attribute {number + 1}"
-
-
-def _repeated(attributes: Sequence[Attribute]) -> int | None:
-    """Return the first attribute whose name an earlier one has, or None."""
-    seen = set()
-    for number, attribute in enumerate(attributes):
-        if attribute.name in seen:
-            return number
-        seen.add(attribute.name)
-    return None
-
-
-def save_schema(domain: Domain, path: str | Path) -> None:
-    """Write a domain as a schema file."""
-    Path(path).write_text(format_schema(domain), encoding="utf-8")
-
-
-def format_schema(domain: Domain) -> str:
-    """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
-    lines = [f"name = {_quoted(domain.name)}", *_format_person(domain.person)]
-    for attribute in domain:
-        lines += ["", "[[attributes]]", f"name = {_quoted(attribute.name)}"]
-        lines += _FORMATS[type(attribute)](attribute)
-        lines += [f"{flag} = true" for flag in ("missing", "other") if getattr(attribute, flag)]
-    return "\n".join(lines) + "\n"
-
-
-def _format_person(person: Person | None) -> list[str]:
-    if person is None:
-        return []
-    lines = ["", "[person]", f"column = {_quoted(person.column)}"]
-    if person.records is not None:
-        lines.append(f"records = {person.records}")
-    lines += [f"{key} = {_quoted(getattr(person, key))}" for key in ("ids", "empty")]
-    if person.constant:
-        lines.append(f"constant = [{', '.join(map(_quoted, person.constant))}]")
-    return lines
-
-
-def _refuse_unknown(
-    table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None, section: str = ""
-) -> None:
+def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str) -> None:
     for key in table:
         if key not in known:
-            listed = ", ".join(known)
-            raise _FaultError(
-                f"{owner} knows the keys {listed}, got {key!r}{_key_hint(key, known)}", number, section + key
-            )
+            hint = _key_hint(key, known)
+            raise SchemaError(f"{owner} knows the keys {', '.join(known)}, got {key!r}{hint}")
 
 
 def _key_hint(key: str, known: tuple[str, ...]) -> str:
@@ -201,47 +157,52 @@ def _key_hint(key: str, known: tuple[str, ...]) -> str:
     return nearest(key, known)
 
 
-def _attribute(entry: Mapping[str, Any], number: int, folder: Path | None) -> Attribute:
-    kind, called = entry.get("kind"), _called(entry, number)
+# --- attributes ---------------------------------------------------------------------------------------------
+
+
+def _attribute(entry: Mapping[str, Any], called: str, folder: Path | None) -> Attribute:
+    kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         hint = nearest(kind, tuple(_KINDS)) if isinstance(kind, str) else ""
         if kind is None and "type" in entry:
             hint = "; did you mean 'kind' where 'type' stands?"
-        raise _FaultError(f"{called}: expected kind = {_KINDS_LISTED}, got {kind!r}{hint}", number, "kind")
+        *kinds, last = _KINDS
+        raise SchemaError(f"{called}: expected kind = {', '.join(kinds)} or {last}, got {kind!r}{hint}")
     build, required, optional = _KINDS[kind]
     known = ("name", "kind", *required, *optional, "missing", "other")
-    _refuse_unknown(entry, known, f"{called}: kind {kind!r}", number)
+    _refuse_unknown(entry, known, f"{called}: kind {kind!r}")
     for key in ("name", *required):
         if key not in entry:
-            raise _FaultError(f"{called}: kind {kind!r} needs the key {key!r}", number)
+            raise SchemaError(f"{called}: kind {kind!r} needs the key {key!r}")
     if kind == "categorical" and not {"values", "values_file", "parents_file"} & set(entry):
-        raise _FaultError(f"{called}: kind {kind!r} needs the key 'values'", number)
+        raise SchemaError(f"{called}: kind {kind!r} needs the key 'values'")
     for key in ("edges", "atoms", "values"):
         if key in entry and not isinstance(entry[key], list):
-            raise _FaultError(f"{called}: {key} must be a list, got {entry[key]!r}", number, key)
+            raise SchemaError(f"{called}: {key} must be a list, got {entry[key]!r}")
     return build(_with_files(entry, folder))
 
 
+def _given(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: entry[key] for key in (*keys, "missing", "other") if key in entry}
+
+
 def _integer(entry: Mapping[str, Any]) -> Attribute:
-    return IntegerAttribute(entry["name"], entry["min"], entry["max"], entry.get("width", 1), **_flags(entry))
+    return IntegerAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width"))
 
 
 def _numeric(entry: Mapping[str, Any]) -> Attribute:
-    options = {key: entry[key] for key in ("atoms", "integer") if key in entry}
-    return NumericAttribute(entry["name"], tuple(entry["edges"]), **options, **_flags(entry))
+    return NumericAttribute(entry["name"], tuple(entry["edges"]), **_given(entry, "atoms", "integer"))
 
 
 def _date(entry: Mapping[str, Any]) -> Attribute:
-    options = {key: entry[key] for key in ("width", "format") if key in entry}
-    return DateAttribute(entry["name"], entry["min"], entry["max"], **options, **_flags(entry))
+    return DateAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width", "format"))
 
 
 def _datetime(entry: Mapping[str, Any]) -> Attribute:
-    options = {key: entry[key] for key in ("width", "zone", "format") if key in entry}
     zone = entry.get("zone", "UTC")
     low = _time(entry["min"], zone, datetime.time())
     high = _time(entry["max"], zone, datetime.time(23, 59, 59))
-    return DatetimeAttribute(entry["name"], low, high, **options, **_flags(entry))
+    return DatetimeAttribute(entry["name"], low, high, **_given(entry, "width", "zone", "format"))
 
 
 def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:
@@ -254,14 +215,26 @@ def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:
 
 
 def _categorical(entry: Mapping[str, Any]) -> Attribute:
-    values, levels = entry.get("values"), entry.get("levels", [])
+    levels, parents = entry.get("levels", []), entry.get("parents", {})
     if not isinstance(levels, list):
-        raise DomainError(f"levels must be a list, got {levels!r}", key="levels")
-    parents = entry.get("parents", {})
+        raise DomainError(f"levels must be a list, got {levels!r}")
     if not isinstance(parents, dict) or not all(isinstance(listed, list) for listed in parents.values()):
-        raise DomainError('parents must be a table of lists, such as { chapter = ["A", "A"] }', key="parents")
+        raise DomainError('parents must be a table of lists, such as { chapter = ["A", "A"] }')
     listed = [*levels, *(Level(name, tuple(column)) for name, column in parents.items())]
-    return CategoricalAttribute(entry["name"], tuple(values or ()), levels=tuple(listed), **_flags(entry))
+    values = tuple(entry.get("values") or ())
+    return CategoricalAttribute(entry["name"], values, levels=tuple(listed), **_given(entry))
+
+
+_KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
+    "integer": (_integer, ("min", "max"), ("width",)),
+    "numeric": (_numeric, ("edges",), ("atoms", "integer")),
+    "categorical": (_categorical, (), ("values", "values_file", "levels", "parents", "parents_file")),
+    "date": (_date, ("min", "max"), ("width", "format")),
+    "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
+}
+
+
+# --- files beside a schema ----------------------------------------------------------------------------------
 
 
 def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
@@ -275,104 +248,146 @@ def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, A
         if key not in entry:
             continue
         if not isinstance(entry[key], str) or not entry[key]:
-            raise DomainError(f"{key} must be the name of a file, got {entry[key]!r}", key=key)
+            raise DomainError(f"{key} must be the name of a file, got {entry[key]!r}")
         if folder is None:
-            raise DomainError(f"{key} is read beside a schema file; load the schema from its file", key=key)
+            raise DomainError(f"{key} is read beside a schema file; load the schema from its file")
         if fills in entry:
-            raise DomainError(f"{fills} and {key} declare the same; give one of them", key=key)
+            raise DomainError(f"{fills} and {key} declare the same; give one of them")
         try:
             if key == "values_file":
-                filled["values"] = list(read_values(folder / entry[key]))
+                filled["values"] = list(_read_values(folder / entry[key]))
             else:
                 filled.update(_with_parents(filled, folder / entry[key]))
         except ValueError as error:
-            raise DomainError(str(error), key=key) from None
+            raise DomainError(str(error)) from None
     return filled
+
+
+def _read_values(path: Path) -> tuple[str, ...]:
+    """Return the values of a file, in its order.
+
+    Raises:
+        ValueError: the file cannot be read, a line is empty, or a value stands there twice.
+    """
+    lines = _read_text(path, "file", _LARGEST_FILE).split("\n")
+    if lines[-1] == "":
+        del lines[-1]
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        value = line.removesuffix("\r")
+        if value == "":
+            raise ValueError(f"{path}, line {number}: expected a value, got an empty line")
+        if value in found:
+            raise ValueError(
+                f"{path}, line {number}: {value[:60]!r} stands there twice, first in line {found[value]}"
+            )
+        found[value] = number
+    if not found:
+        raise ValueError(f"{path}: expected one value a line, got none")
+    return tuple(found)
 
 
 def _with_parents(filled: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the values and parents of a file, which holds a line for each value and for no other."""
-    texts, columns = read_parents(path)
-    values = filled.get("values", list(texts))
-    places = {text: place for place, text in enumerate(texts)}
+    levels, parents = _read_parents(path)
+    values = filled.get("values", list(parents))
     declared = {canonical_text(value) for value in values if isinstance(value, str | int)}
-    for text in sorted(declared ^ set(texts), key=str):
-        what = (
-            "no line, hence no parent, for the value"
-            if text in declared
-            else "a line for the undeclared value"
-        )
-        raise ValueError(f"{path}: {what} {text[:60]!r}")
-    order = [places[canonical_text(value)] for value in values]
-    return {
-        "values": values,
-        "parents": {name: [column[at] for at in order] for name, column in columns.items()},
-    }
+    for text in sorted(declared ^ set(parents), key=str):
+        kind = "no line, hence no parent, for the" if text in declared else "a line for the undeclared"
+        raise ValueError(f"{path}: {kind} value {text[:60]!r}")
+    rows = [parents[canonical_text(value)] for value in values]
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(levels)}
+    return {"values": values, "parents": columns}
 
 
-def _flags(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {flag: entry[flag] for flag in ("missing", "other") if flag in entry}
+def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the levels of a file, and for each value its parents in them, in the file's order.
+
+    Raises:
+        ValueError: the file cannot be read, a line has too few fields or too many, a parent is missing, or a
+            value stands there twice.
+    """
+    text = _read_text(path, "file", _LARGEST_FILE)
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    found: dict[str, list[str]] = {}
+    try:
+        header = next(rows, [])
+        if len(header) < 2:
+            came = ",".join(header)[:60]
+            raise ValueError(f"{path}: expected a first line such as code,chapter, got {came!r}")
+        for row in rows:
+            wrong = _wrong_parents(row, header, found)
+            if wrong:
+                raise ValueError(f"{path}, line {rows.line_num}: {wrong}")
+            found[row[0]] = row[1:]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: expected CSV: {error}") from None
+    if not found:
+        raise ValueError(f"{path}: expected a line for each value, got none")
+    return header[1:], found
 
 
-_KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
-    "integer": (_integer, ("min", "max"), ("width",)),
-    "numeric": (_numeric, ("edges",), ("atoms", "integer")),
-    "categorical": (_categorical, (), ("values", "values_file", "levels", "parents", "parents_file")),
-    "date": (_date, ("min", "max"), ("width", "format")),
-    "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
+def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
+    """Return what is wrong with a line of parents; an empty text where nothing is."""
+    if len(row) != len(header):
+        return f"expected {len(header)} fields, got {len(row)}"
+    value = repr(row[0][:60])
+    if row[0] in found:
+        also = "with another parent" if found[row[0]] != row[1:] else "again"
+        return f"{value} stands there {also}; a value has one parent in a level"
+    if "" not in row:
+        return ""
+    missing = "value" if row[0] == "" else f"parent of {value} in level {header[row.index('')]!r}"
+    return f"the {missing} is missing"
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def save_schema(domain: Domain, path: str | Path) -> None:
+    """Write a domain as a schema file."""
+    Path(path).write_text(format_schema(domain), encoding="utf-8")
+
+
+def format_schema(domain: Domain) -> str:
+    """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
+    lines = [f"name = {_toml(domain.name)}"]
+    if domain.person is not None:
+        lines += ["", "[person]", *_lines(domain.person, ("column", "records", "ids", "empty", "constant"))]
+    for attribute in domain:
+        kind, keys = _WRITTEN[type(attribute)]
+        lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
+        lines += _lines(attribute, (*keys, "missing", "other"))
+    return "\n".join(lines) + "\n"
+
+
+# The keys of each kind, as they are written.
+_WRITTEN: dict[type, tuple[str, tuple[str, ...]]] = {
+    IntegerAttribute: ("integer", ("min", "max", "width")),
+    NumericAttribute: ("numeric", ("edges", "atoms", "integer")),
+    CategoricalAttribute: ("categorical", ("values", "levels", "parents")),
+    DateAttribute: ("date", ("min", "max", "width", "format")),
+    DatetimeAttribute: ("datetime", ("min", "max", "width", "format", "zone")),
 }
+_FIELDS = {"min": "minimum", "max": "maximum", "levels": "prefixes"}  # where they are not called like a key
 
 
-_KINDS_LISTED = ", ".join(list(_KINDS)[:-1]) + f" or {list(_KINDS)[-1]}"
+def _lines(declared: object, keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield the lines of keys; what is not declared, and a width of 1, are left out."""
+    for key in keys:
+        value = getattr(declared, _FIELDS.get(key, key))
+        if isinstance(value, dict):
+            yield from (f"{key}.{_toml(name)} = {_toml(listed)}" for name, listed in value.items())
+        elif value is not None and value is not False and value != () and (key, value) != ("width", 1):
+            yield f"{key} = {_toml(value)}"
 
 
-def _format_integer(attribute: IntegerAttribute) -> list[str]:
-    lines = ['kind = "integer"', f"min = {attribute.minimum}", f"max = {attribute.maximum}"]
-    return lines if attribute.width == 1 else [*lines, f"width = {attribute.width}"]
-
-
-def _format_numeric(attribute: NumericAttribute) -> list[str]:
-    listed = {"edges": attribute.edges, **({"atoms": attribute.atoms} if attribute.atoms else {})}
-    lines = [f"{key} = [{', '.join(map(repr, numbers))}]" for key, numbers in listed.items()]
-    return ['kind = "numeric"', *lines, *(["integer = true"] if attribute.integer else [])]
-
-
-def _format_date(attribute: DateAttribute) -> list[str]:
-    return ['kind = "date"', *_period_lines(attribute)]
-
-
-def _format_datetime(attribute: DatetimeAttribute) -> list[str]:
-    return ['kind = "datetime"', *_period_lines(attribute), f"zone = {_quoted(attribute.zone)}"]
-
-
-def _period_lines(attribute: DateAttribute | DatetimeAttribute) -> list[str]:
-    ends = [f"min = {attribute.minimum.isoformat()}", f"max = {attribute.maximum.isoformat()}"]
-    form = [] if attribute.format is None else [f"format = {_quoted(attribute.format)}"]
-    return [*ends, f"width = {_quoted(attribute.width)}", *form]
-
-
-def _format_categorical(attribute: CategoricalAttribute) -> list[str]:
-    values = ", ".join(
-        _quoted(value) if isinstance(value, str) else str(value).lower() for value in attribute.values
-    )
-    prefixes = [str(level.prefix) for level in attribute.levels if level.prefix is not None]
-    lines = [f"levels = [{', '.join(prefixes)}]"] if prefixes else []
-    for level in attribute.levels:
-        if level.prefix is None:
-            listed = ", ".join(map(_quoted, level.parents))
-            lines.append(f"parents.{_quoted(level.name)} = [{listed}]")
-    return ['kind = "categorical"', f"values = [{values}]", *lines]
-
-
-_FORMATS: dict[type, Callable[[Any], list[str]]] = {
-    IntegerAttribute: _format_integer,
-    NumericAttribute: _format_numeric,
-    CategoricalAttribute: _format_categorical,
-    DateAttribute: _format_date,
-    DatetimeAttribute: _format_datetime,
-}
-
-
-def _quoted(text: str) -> str:
-    # A JSON string is a TOML basic string, except for DEL, which TOML wants escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string, except for DEL, which TOML wants escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value).lower()

@@ -8,25 +8,41 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_sums import CLIPPED
-from queries.cell_values import CellCondition
+from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
+from queries.comparisons import CALENDAR, meaning_of, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_operand
+from queries.expressions import (
+    AggregateNode,
+    Coalesced,
+    Compared,
+    Constant,
+    Joined,
+    KeyColumn,
+    Node,
+    Rounding,
+    Sign,
+    Test,
+    joined_nodes,
+)
 from queries.linear import LinearQuery
-from queries.parts import CALENDAR, check_part
-from queries.predicates import And
+from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
-from queries.sql_names import with_quoting_hint
-from queries.sql_tree import COMPARISONS, PARTS, STATEMENTS, parse_tree, position_of, refuse
+from queries.sql_tree import (
+    COMPARISONS,
+    COUNTS,
+    PARTS,
+    parse_tree,
+    position_of,
+    refuse,
+    with_quoting_hint,
+)
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
@@ -37,23 +53,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import (
-    AggregateNode,
-    Coalesced,
-    Compared,
-    Constant,
-    Grouping,
-    Joined,
-    KeyColumn,
-    Node,
-    OutputColumn,
-    Rounding,
-    Sign,
-    Statement,
-    Test,
-    attribute_grouping,
-    joined_nodes,
-)
+from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.where_text import convert_condition
 
 _PART_NODES = (*PARTS, exp.DateTrunc)
@@ -62,9 +62,6 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    sign: getattr(operator, sign) for sign in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 
 
@@ -102,7 +99,7 @@ def _require_select(text: str) -> None:
     if word is None or word.upper() not in ("SELECT", "WITH"):
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; {STATEMENTS.advice}",
+            f"expected a statement that begins with SELECT, got {came}; {COUNTS.advice}",
             code="unsupported" if word else "syntax",
             position=None if found is None or word is None else found.start(1),
         )
@@ -132,12 +129,12 @@ def _statement(text: str, domain: Domain) -> Statement:
 def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, CellCondition | None]:
     """Return the question that counts where conditions hold, and these cell by cell where some compute."""
     if not any(map(is_computed, nodes)):
-        predicates = [convert_condition(node, domain) for node in nodes]
-        return count_where(predicates[0] if len(predicates) == 1 else And(tuple(predicates)), domain), None
+        terms = tuple(convert_condition(node, domain) for node in nodes)
+        return count_where(Junction("and", terms), domain), None
     condition = CellCondition.everywhere()
     for node in nodes:
         condition = condition.both(row_condition(node, domain), domain)
-    return condition.query(domain), condition
+    return counted_where([condition], domain), condition
 
 
 class _Reader:
@@ -274,7 +271,7 @@ class _Reader:
         name, _ = self._named(node.this)
         truncates = isinstance(node, exp.DateTrunc)
         part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
-        check_part(self._domain[name], part, position_of(node))
+        meaning_of(self._domain[name]).require_part(part, position_of(node))
         return name, part
 
     def _node(self, node: exp.Expr) -> Node:
@@ -354,7 +351,7 @@ class _Reader:
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
             refuse(node, "this condition in HAVING", grammar=GRAMMAR)
-        compare = _COMPARED[COMPARISONS[type(node)]]
+        compare = COMPARE[COMPARISONS[type(node)]]
         return Compared(compare, self._node(node.this), self._node(node.expression))
 
     def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:

@@ -1,32 +1,48 @@
 """Syntax trees: SQL texts as sqlglot reads them, with every node and argument on a whitelist.
 
-A construct that this package does not know is refused by name and never half understood.
+A construct that this package does not know is refused by name and never half understood. A declared name that
+is a word of SQL, such as ``case`` or ``date``, is read as a name where no word can stand.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import lru_cache
+from typing import ClassVar, NoReturn
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
 
+from queries.cells import GRAMMAR_WORDS
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.predicates import Operator
-from queries.sql_names import name_tokens
+from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
-COMPARISONS: dict[type[exp.Expr], Operator] = {
+COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
     exp.LT: "lt",
     exp.LTE: "le",
     exp.GT: "gt",
     exp.GTE: "ge",
+}
+
+
+PARTS: dict[type[exp.Expr], str] = {
+    exp.Year: "year",
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.Hour: "hour",
 }
 
 
@@ -43,49 +59,26 @@ class Grammar:
     arguments: dict[type[exp.Expr], frozenset[str]]
     advice: str
 
+    @classmethod
+    def of(cls, kinds: dict[str, tuple[type[exp.Expr], ...]], advice: str) -> Grammar:
+        """Return the grammar in which some kinds of nodes may carry the arguments that a text names."""
+        return cls({kind: frozenset(names.split()) for names, some in kinds.items() for kind in some}, advice)
 
-_NAMES: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Column: frozenset({"this"}),
-    exp.Identifier: frozenset({"this", "quoted"}),
-}
-PARTS: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Day: "day",
-    exp.Hour: "hour",
-}
-CONDITIONS = Grammar(
+
+CONDITIONS = Grammar.of(
     {
-        **{kind: frozenset({"this"}) for kind in PARTS},
-        **{kind: frozenset({"this", "expression"}) for kind in (*COMPARISONS, exp.And, exp.Or, exp.Is)},
-        **{kind: frozenset({"this"}) for kind in (exp.Not, exp.Paren, exp.Neg, exp.Boolean)},
-        **_NAMES,
-        exp.Between: frozenset({"this", "low", "high"}),
-        exp.In: frozenset({"this", "expressions"}),
-        exp.Like: frozenset({"this", "expression", "negate"}),
-        exp.Literal: frozenset({"this", "is_string"}),
-        exp.Null: frozenset(),
+        "": (exp.Null,),
+        "this": (*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
+        "this quoted": (exp.Identifier,),
+        "this is_string": (exp.Literal,),
+        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is),
+        "this expressions": (exp.In,),
+        "this low high": (exp.Between,),
+        "this expression negate": (exp.Like,),
     },
     "use =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT and parentheses",
 )
-STATEMENTS = Grammar(
-    {
-        **_NAMES,
-        **{kind: frozenset({"this"}) for kind in PARTS},
-        exp.DateTrunc: frozenset({"this", "unit", "zone"}),
-        exp.Alias: frozenset({"this", "alias"}),
-        exp.Count: frozenset({"this", "big_int"}),
-        exp.From: frozenset({"this"}),
-        exp.Group: frozenset({"expressions"}),
-        exp.Select: frozenset({"expressions", "from_", "where", "group"}),
-        exp.Star: frozenset(),
-        exp.Table: frozenset({"this", "alias"}),
-        exp.TableAlias: frozenset({"this"}),
-        exp.Where: frozenset({"this"}),
-    },
-    "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes",
-)
+COUNTS = Grammar({}, "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes")
 
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
@@ -176,7 +169,7 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
     if not trees:
         raise QueryError(f"expected {expected}, got none", code="syntax")
     if len(trees) > 1:
-        refuse(trees[1], "a second statement", grammar=STATEMENTS if kind is None else CONDITIONS)
+        refuse(trees[1], "a second statement", grammar=COUNTS if kind is None else CONDITIONS)
     return trees[0]
 
 
@@ -207,9 +200,8 @@ def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
     for key, value in node.args.items():
         if value not in (None, False, []) and key not in allowed:
             part = value[0] if isinstance(value, list) else value
-            words = _ARGUMENT_WORDS.get(key, key.strip("_").upper() if grammar is STATEMENTS else None)
             place = position_of(part) if isinstance(part, exp.Expr) else None
-            refuse(node, words, grammar=grammar, position=place)
+            refuse(node, _ARGUMENT_WORDS.get(key), grammar=grammar, position=place)
 
 
 def refuse(
@@ -246,3 +238,120 @@ def _offset(text: str, error: dict[str, object]) -> int | None:
     length = len(highlight) if isinstance(highlight, str) else 1
     offset = starts[min(line, len(starts)) - 1] + column - length
     return max(0, min(offset, len(text)))
+
+
+# --- names that are words of SQL ----------------------------------------------------------------------------
+
+SQL_WORDS = frozenset(
+    word.upper()
+    for table in (
+        Tokenizer.KEYWORDS,
+        Parser.FUNCTIONS,
+        Parser.FUNCTION_PARSERS,
+        Parser.NO_PAREN_FUNCTION_PARSERS,
+        Parser.PROPERTY_PARSERS,
+        Parser.CONSTRAINT_PARSERS,
+    )
+    for word in table
+) | {kind.name for kind in Parser.NO_PAREN_FUNCTIONS}
+
+_COMPARING = frozenset(
+    {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE}
+)
+_BEFORE = _COMPARING | {
+    *(TokenType.L_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.DASH),
+    *(TokenType.AND, TokenType.OR, TokenType.NOT),
+    *(TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+}
+# A word before anything else, such as CASE WHEN or DATE '…', is no name.
+_BEHIND = _COMPARING | {
+    *(TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.ILIKE, TokenType.NOT),
+    *(TokenType.AND, TokenType.OR, TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT),
+    *(TokenType.DASH, TokenType.PLUS, TokenType.SLASH, TokenType.ALIAS),
+    *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+}
+
+
+class _Splitter(Tokenizer):
+    """Splits a text into tokens; no first word makes a command of the rest."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+def name_tokens(text: str, domain: Domain) -> list[Token] | None:
+    """Return the tokens of a text in which declared names that are words of SQL stand as names.
+
+    A word is taken for a name where an attribute stands: between what may come before it and behind it. The
+    words of conditions themselves, such as ``in``, never are.
+
+    Returns:
+        The tokens, or None where no declared name is such a word: the text can be parsed as it is.
+
+    Raises:
+        SqlglotError: the text cannot be split.
+    """
+    names = _word_names((domain.name, *domain.names))
+    if not names:
+        return None
+    tokens = _split(text)
+    for place in _bare_names(text, tokens, names):
+        token, behind = tokens[place], tokens[place + 1 : place + 2]
+        if token.text.casefold() in GRAMMAR_WORDS or (behind and behind[0].token_type not in _BEHIND):
+            continue
+        token.token_type = TokenType.IDENTIFIER
+        token.text = names[token.text.casefold()] or token.text
+    return tokens
+
+
+def begins_with_name(text: str, domain: Domain) -> bool:
+    """Return whether the first word of a text stands there as a declared name."""
+    try:
+        tokens = name_tokens(text, domain) or []
+    except SqlglotError:
+        return False
+    return bool(tokens) and tokens[0].token_type is TokenType.IDENTIFIER
+
+
+def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryError:
+    """Return a refusal that also tells which word of the text would be a declared name in double quotes."""
+    names = _word_names((domain.name, *domain.names))
+    if not names or refusal.code not in ("syntax", "unsupported"):
+        return refusal
+    try:
+        tokens = name_tokens(text, domain) or []
+    except SqlglotError:
+        return refusal
+    for place in _bare_names(text, tokens, names):
+        word, behind = tokens[place].text, tokens[place + 1 : place + 2]
+        if behind and behind[0].token_type is TokenType.L_PAREN and word.casefold() not in GRAMMAR_WORDS:
+            continue  # a function, such as COUNT(*)
+        name = names[word.casefold()] or word
+        return QueryError(
+            f'{refusal.message}; {word} is a word of SQL here: the name stands in double quotes, "{name}"',
+            code=refusal.code,
+            position=refusal.position,
+        )
+    return refusal
+
+
+@lru_cache(maxsize=256)
+def _word_names(declared: tuple[str, ...]) -> dict[str, str | None]:
+    """Return the declared names that are words of SQL, by their lower case; None where several share it."""
+    folded = Counter(name.casefold() for name in set(declared))
+    words = [name for name in declared if name.upper() in SQL_WORDS or name.casefold() in GRAMMAR_WORDS]
+    return {name.casefold(): name if folded[name.casefold()] == 1 else None for name in words}
+
+
+def _split(text: str) -> list[Token]:
+    return _Splitter(dialect=Dialect.get_or_raise(None)).tokenize(text)
+
+
+def _bare_names(text: str, tokens: list[Token], names: Container[str]) -> Iterator[int]:
+    """Yield the places of words that are declared names, stand without quotes, and where an operand may."""
+    for place, token in enumerate(tokens):
+        if token.text.casefold() not in names or text[token.start : token.end + 1] != token.text:
+            continue
+        if token.token_type is not TokenType.IDENTIFIER and (
+            place == 0 or tokens[place - 1].token_type in _BEFORE
+        ):
+            yield place

@@ -12,136 +12,82 @@ same in all records of a person does it not matter which one that is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from queries.cells import nearest, quoted_name
+from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute, resolve_operand
-from queries.sql_tree import CONDITIONS, PARTS, STATEMENTS, Grammar, check_node, position_of, refuse
+from queries.sql_tree import CONDITIONS, Grammar, check_node, position_of, refuse
 
 SYNTHETIC = "synthetic records, which pmw export writes"
 
-_THIS = frozenset({"this"})
-_BOTH = frozenset({"this", "expression"})
 GRAMMAR = Grammar(
     {
         **CONDITIONS.arguments,
-        **STATEMENTS.arguments,
-        **dict.fromkeys(PARTS, _THIS),
-        **dict.fromkeys(
-            (
-                *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop),
-                *(exp.Variance, exp.VariancePop, exp.CountIf, exp.Abs, exp.Having, exp.PercentileCont),
-            ),
-            _THIS,
-        ),
-        **dict.fromkeys(
-            (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Corr, exp.Filter, exp.WithinGroup, exp.Nullif), _BOTH
-        ),
-        exp.Div: frozenset({"this", "expression", "typed", "safe"}),
-        exp.Quantile: frozenset({"this", "quantile"}),
-        exp.ApproxQuantile: frozenset({"this", "quantile"}),
-        exp.Column: frozenset({"this", "table"}),  # whose name is looked at when the source is
-        exp.Coalesce: frozenset({"this", "expressions"}),
-        exp.Floor: _THIS,
-        exp.Ceil: _THIS,
-        exp.Round: frozenset({"this", "decimals"}),
-        exp.Cast: frozenset({"this", "to", "_type"}),
-        exp.DataType: frozenset({"this", "nested"}),
-        exp.Case: frozenset({"this", "ifs", "default"}),
-        exp.If: frozenset({"this", "true", "false"}),
-        exp.Window: frozenset({"this", "over"}),
-        exp.Select: frozenset(
+        **Grammar.of(
             {
-                "expressions",
-                "from_",
-                "where",
-                "group",
-                "having",
-                "order",
-                "limit",
-                "offset",
-                "distinct",
-                "with_",
-            }
-        ),
-        exp.Distinct: frozenset(),
-        exp.Order: frozenset({"expressions"}),
-        exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
-        exp.Limit: frozenset({"expression"}),
-        exp.Offset: frozenset({"expression"}),
-        exp.Subquery: frozenset({"this", "alias"}),
-        exp.With: frozenset({"expressions"}),
-        exp.CTE: frozenset({"this", "alias"}),
+                "": (exp.Distinct, exp.Star),
+                "this": (
+                    *(
+                        exp.Sum,
+                        exp.Avg,
+                        exp.Median,
+                        exp.Min,
+                        exp.Max,
+                        exp.Stddev,
+                        exp.StddevSamp,
+                        exp.StddevPop,
+                    ),
+                    *(exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont, exp.Abs, exp.Floor),
+                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.TableAlias),
+                ),
+                "this table": (exp.Column,),  # whose name is looked at when the source is
+                "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
+                "this big_int": (exp.Count,),
+                "this decimals": (exp.Round,),
+                "this expression": (
+                    *(exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Corr, exp.Filter, exp.WithinGroup, exp.Nullif),
+                ),
+                "this expression typed safe": (exp.Div,),
+                "this expressions": (exp.Coalesce,),
+                "this quantile": (exp.Quantile, exp.ApproxQuantile),
+                "this to _type": (exp.Cast,),
+                "this nested": (exp.DataType,),
+                "this ifs default": (exp.Case,),
+                "this true false": (exp.If,),
+                "this over": (exp.Window,),
+                "this unit zone": (exp.DateTrunc,),
+                "this desc nulls_first": (exp.Ordered,),
+                "expression": (exp.Limit, exp.Offset),
+                "expressions": (exp.Group, exp.Order, exp.With),
+                "expressions from_ where group having order limit offset distinct with_": (exp.Select,),
+            },
+            "",
+        ).arguments,
     },
     "write SELECT with COUNT, SUM, AVG, MEDIAN, PERCENTILE_CONT, MIN, MAX, VARIANCE, STDDEV or CORR, WHERE, "
     f"GROUP BY, HAVING, ORDER BY and LIMIT, over one table, or run the statement on {SYNTHETIC}",
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A construct that is refused, and another way to ask.
-
-    Args:
-        what: the construct, in the words of SQL.
-        is_meant: tells whether a node of a statement is this construct.
-        instead: returns a statement that can be asked in its place; None where there is none, and synthetic
-            records answer the same statement.
-    """
-
-    what: str
-    is_meant: Callable[[exp.Expr, exp.Select, Domain], bool]
-    instead: Callable[[exp.Expr, Domain], str | None]
+# Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
+REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
+    "an aggregate of DISTINCT values": lambda node, _: (
+        isinstance(node, exp.Distinct) and bool(node.expressions)
+    ),
+    "a join": lambda node, _: isinstance(node, exp.Select) and bool(node.args.get("joins")),
+    "a window other than SUM(COUNT(*)) OVER ()": lambda node, _: (
+        isinstance(node, exp.Window) and not (is_plain_sum(node) and isinstance(node.this.this, exp.AggFunc))
+    ),
+    "a list of records": lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
+}
 
 
-def _is_distinct(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
-    del tree, domain
-    return isinstance(node, exp.Distinct) and bool(node.expressions)
-
-
-def _values(node: exp.Expr, domain: Domain) -> str | None:
-    columns = [one for one in node.expressions if isinstance(one, exp.Column)]
-    if len(columns) < len(node.expressions):
-        return None
-    names = [
-        resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
-        for one in columns
-    ]
-    return f"{counted_by(names, quoted_name(domain.name))} HAVING COUNT(*) >= 1, and count its rows"
-
-
-def _joins(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
-    del tree, domain
-    return isinstance(node, exp.Select) and bool(node.args.get("joins"))
-
-
-def _is_window(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
-    del tree, domain
-    if not isinstance(node, exp.Window):
-        return False
-    plain = all(not value for key, value in node.args.items() if key not in ("this", "over"))
-    return not (plain and isinstance(node.this, exp.Sum) and isinstance(node.this.this, exp.AggFunc))
-
-
-def _lists_records(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
-    del domain
-    return isinstance(node, exp.Star) and node.parent is tree
-
-
-def _nothing(node: exp.Expr, domain: Domain) -> None:
-    del node, domain
-
-
-REFUSALS = (
-    Refusal("an aggregate of DISTINCT values", _is_distinct, _values),
-    Refusal("a join", _joins, _nothing),
-    Refusal("a window other than SUM(COUNT(*)) OVER ()", _is_window, _nothing),
-    Refusal("a list of records", _lists_records, _nothing),
-)
+def is_plain_sum(window: exp.Window) -> bool:
+    """Tell whether a window is over all rows, and of a sum: ``SUM(…) OVER ()``."""
+    given = set(_given(window)) - {"this", "over"}
+    return not given and isinstance(window.this, exp.Sum)
 
 
 def check_statement(tree: exp.Select, domain: Domain) -> None:
@@ -151,14 +97,25 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
         QueryError: names what is not supported, and what to do instead.
     """
     for node in tree.walk():
-        for refusal in REFUSALS:
-            if refusal.is_meant(node, tree, domain):
-                statement = refusal.instead(node, domain)
-                way = f"run the statement on {SYNTHETIC}" if statement is None else f"write {statement}"
+        for what, is_meant in REFUSALS.items():
+            if is_meant(node, tree):
+                instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
+                way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
                 raise QueryError(
-                    f"{refusal.what} is not supported; {way}", code="unsupported", position=position_of(node)
+                    f"{what} is not supported; {way}", code="unsupported", position=position_of(node)
                 )
         check_node(node, GRAMMAR)
+
+
+def _values(distinct: exp.Distinct, domain: Domain) -> str | None:
+    """Return a statement that lists the different values of attributes; None for those of anything else."""
+    if not all(isinstance(one, exp.Column) for one in distinct.expressions):
+        return None
+    names = [
+        resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
+        for one in distinct.expressions
+    ]
+    return f"{counted_by(names, quoted_name(domain.name))} HAVING COUNT(*) >= 1, and count its rows"
 
 
 def counted_by(names: Sequence[str], table: str) -> str:

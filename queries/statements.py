@@ -1,418 +1,26 @@
-"""Statements: columns that are keys of groups and expressions of aggregates, COUNT among them.
-
-All of it is a function of the statement and of the declared attributes. What an aggregate comes to is
-computed elsewhere, from what was released (``pmw.public.aggregates``).
-"""
+"""Statements: columns that are keys of groups and expressions of aggregates, COUNT among them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
-from queries.cells import GroupValue, nearest
+from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
+from queries.cells import GroupValue
+from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import EVERYBODY, AggregateNode, KeyColumn, Node, Quantile, Test, average, total
 from queries.linear import LinearQuery
-from queries.parts import part_groups
 
 MOST_BINS = 10_000  # answers that one question may ask for
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
-_LARGEST = 1e100  # numbers whose squares are still numbers
-
-Sign: TypeAlias = Literal["+", "-", "*", "/"]
-
-
-class Expression:
-    """What a column, a condition on answers or an order is made of."""
-
-    __slots__ = ()
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """The expressions that this one is made of."""
-        return ()
-
-    def leaves(self) -> tuple[AggregateNode, ...]:
-        """Return the aggregates of the expression, each once."""
-        found = [leaf for node in self.inner_nodes for leaf in node.leaves()]
-        return tuple({id(leaf): leaf for leaf in found}.values())
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the weights and constants that have to be finite."""
-        return ()
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether it is the number 0."""
-        return False
-
-    # How two expressions make one, by the kind of the left and then of the right one.
-
-    def joined(self: Any, sign: Sign, right: Node, domain: Domain) -> Node:
-        """Return this expression and one to its right, joined by an operator."""
-        del domain
-        return Arithmetic(sign, self, right)
-
-    def joined_to_number(self: Any, sign: Sign, left: Constant, domain: Domain) -> Node:
-        """Return a constant and this expression to its right, joined by an operator."""
-        del domain
-        return Arithmetic(sign, left, self)
-
-    def joined_to_sums(self: Any, sign: Sign, left: Linear | Ratio, domain: Domain) -> Node:
-        """Return sums and this expression to their right, joined by an operator."""
-        del domain
-        return Arithmetic(sign, left, self)
-
-
-def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
-    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
-
-    Raises:
-        QueryError: a division by 0, or numbers that are too large.
-    """
-    if sign == "/" and right.is_zero:
-        raise QueryError("a division by 0", code="bad_request")
-    with np.errstate(over="ignore", invalid="ignore"):
-        node = left.joined(sign, right, domain)
-    for numbers in node.numbers():
-        require_finite(numbers)
-    return node
-
-
-def require_finite(numbers: NDArray[np.float64]) -> None:
-    """Refuse numbers whose squares may be none.
-
-    Raises:
-        QueryError: one of them is too large.
-    """
-    if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
-
-
-@dataclass(frozen=True, slots=True)
-class Constant(Expression):
-    """A number, a text, or None for NULL."""
-
-    value: float | str | bool | None
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the number, where it is a fraction."""
-        return (np.array(self.value),) if isinstance(self.value, float) else ()
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether it is the number 0."""
-        return self.value == 0
-
-    @property
-    def number(self) -> float:
-        """The number.
-
-        Raises:
-            QueryError: it is a text, or NULL.
-        """
-        if isinstance(self.value, str) or self.value is None:
-            raise QueryError("arithmetic needs numbers", code="wrong_kind")
-        return self.value
-
-    def joined(self, sign: Sign, right: Node, domain: Domain) -> Node:
-        """Return the constant and an expression to its right, joined by an operator."""
-        return right.joined_to_number(sign, self, domain)
-
-    def joined_to_number(self, sign: Sign, left: Constant, domain: Domain) -> Node:
-        """Return the number of both."""
-        del domain
-        one, two = left.number, self.number
-        results = {"+": one + two, "-": one - two, "*": one * two, "/": one / two if two else 0.0}
-        return Constant(results[sign])
-
-    def joined_to_sums(self, sign: Sign, left: Linear | Ratio, domain: Domain) -> Node:
-        """Return sums times the number, divided by it, or moved by it."""
-        if sign in ("*", "/"):
-            return left.times(self.number if sign == "*" else 1 / self.number)
-        return left.moved(self.number if sign == "+" else -self.number, domain)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn(Expression):
-    """The value of a group, by the number of its grouping."""
-
-    place: int
-
-
-class Aggregate(Expression):
-    """What is answered for each group."""
-
-    __slots__ = ()
-
-    def leaves(self: Any) -> tuple[AggregateNode, ...]:
-        """Return the aggregate itself."""
-        return (self,)
-
-    @property
-    def is_count(self) -> bool:
-        """Whether it is the number of all records of a group, COUNT(*)."""
-        return False
-
-    @property
-    def grouped(self) -> bool:
-        """Whether it is over the group's records; else it is over those of all groups together."""
-        return True
-
-
-class SumsOfRecords(Aggregate):
-    """A sum over records, or a ratio of sums: arithmetic with numbers makes another one of it."""
-
-    __slots__ = ()
-
-    def joined(self: Any, sign: Sign, right: Node, domain: Domain) -> Node:
-        """Return the sums and an expression to their right, joined by an operator."""
-        return right.joined_to_sums(sign, self, domain)
-
-    def joined_to_number(self: Any, sign: Sign, left: Constant, domain: Domain) -> Node:
-        """Return a number times the sums, or moved by them."""
-        if sign == "/":
-            return Arithmetic(sign, left, self)
-        if sign == "*":
-            scaled: Linear | Ratio = self.times(left.number)
-            return scaled
-        node: Linear | Ratio = self if sign == "+" else self.times(-1.0)
-        return node.moved(left.number, domain)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Linear(SumsOfRecords):
-    """A sum over records of a weight of each record's cell, such as COUNT or SUM.
-
-    Args:
-        scope: attribute names in declared order.
-        low, middle, high: float64, one axis per attribute: the least and the greatest weight of a record of
-            the cell, and the weight that stands for it.
-        grouped: over the group's records; else over those of all groups together.
-        counting: the weights are those of a condition: a number of records.
-    """
-
-    scope: tuple[str, ...]
-    low: NDArray[np.float64]
-    middle: NDArray[np.float64]
-    high: NDArray[np.float64]
-    grouped: bool = True
-    counting: bool = False
-
-    @property
-    def is_count(self) -> bool:
-        """Whether it is the number of all records."""
-        return self.counting and not self.scope and bool(self.low == 1)
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the least and the greatest weights."""
-        return self.low, self.high
-
-    def times(self, factor: float) -> Linear:
-        """Return the sum of multiplied weights."""
-        ends = (self.low * factor, self.high * factor)
-        low, high = ends if factor >= 0 else ends[::-1]
-        return Linear(
-            self.scope, low, self.middle * factor, high, self.grouped, self.counting and factor == 1
-        )
-
-    def moved(self, number: float, domain: Domain) -> Node:
-        """Return the sum and a number."""
-        del domain
-        return Arithmetic("+", self, Constant(number))
-
-    def joined_to_sums(self, sign: Sign, left: Linear | Ratio, domain: Domain) -> Node:
-        """Return sums and this one to their right, joined by an operator."""
-        return left.joined_by_sum(sign, self, domain)
-
-    def joined_by_sum(self, sign: Sign, right: Linear, domain: Domain) -> Node:
-        """Return this sum and another one to its right: one sum, or their ratio."""
-        if sign == "/":
-            return Ratio(self, right)
-        if sign == "*" or self.grouped != right.grouped:
-            return Arithmetic(sign, self, right)
-        return self.plus(right if sign == "+" else right.times(-1.0), domain)
-
-    def plus(self, other: Linear, domain: Domain) -> Linear:
-        """Return the sum of both sums, which are over the same records."""
-        scope = union_scope(domain, (self.scope, other.scope))
-        arrays = [
-            on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
-            for one, two in zip(self.arrays, other.arrays, strict=True)
-        ]
-        return Linear(scope, arrays[0], arrays[1], arrays[2], self.grouped)
-
-    @property
-    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """The three weights of each cell."""
-        return self.low, self.middle, self.high
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ratio(SumsOfRecords):
-    """One sum divided by another over the same scope, such as AVG; undefined where the other may be 0."""
-
-    numerator: Linear
-    denominator: Linear
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the least and the greatest weights of both sums."""
-        return self.numerator.numbers() + self.denominator.numbers()
-
-    def times(self, factor: float) -> Ratio:
-        """Return the ratio times a number."""
-        return Ratio(self.numerator.times(factor), self.denominator)
-
-    def moved(self, number: float, domain: Domain) -> Node:
-        """Return the ratio and a number: one ratio, where the divisor's weights are known."""
-        above, below = self.numerator, self.denominator
-        if np.array_equal(below.low, below.high) and above.grouped == below.grouped:
-            return Ratio(above.plus(below.times(number), domain), below)
-        return Arithmetic("+", self, Constant(number))
-
-    def joined_by_sum(self, sign: Sign, right: Linear, domain: Domain) -> Node:
-        """Return the ratio and a sum to its right, joined by an operator."""
-        del domain
-        return Arithmetic(sign, self, right)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Quantile(Aggregate):
-    """A quantile of a number; the least and the greatest number are those of 0 and 1.
-
-    Args:
-        values: the number; NULL is left out.
-        part: in [0, 1].
-        extreme: MIN or MAX, not PERCENTILE_CONT(0 or 1).
-        condition: which records are meant beside the statement's; None for all.
-    """
-
-    values: CellValues
-    part: float
-    extreme: bool = False
-    condition: CellCondition | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spread(Aggregate):
-    """A variance or a standard deviation of a number; NULL is left out.
-
-    Args:
-        values: the number.
-        sample: divided by n - 1, not by n.
-        root: its square root.
-        condition: which records are meant beside the statement's; None for all.
-    """
-
-    values: CellValues
-    sample: bool
-    root: bool
-    condition: CellCondition | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Correlation(Aggregate):
-    """The correlation of two numbers, of the rows that hold both.
-
-    Args:
-        one, two: the numbers.
-        condition: which records are meant beside the statement's; None for all.
-    """
-
-    one: CellValues
-    two: CellValues
-    condition: CellCondition | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Expression):
-    """Two expressions joined by ``+``, ``-``, ``*`` or ``/``."""
-
-    operator: Sign
-    left: Node
-    right: Node
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """Both sides."""
-        return self.left, self.right
-
-
-@dataclass(frozen=True, slots=True)
-class Rounding(Expression):
-    """A growing function of an expression, or its absolute value.
-
-    Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: undefined where it may be 0.
-        inner: the expression.
-        digits: of ``round``.
-    """
-
-    function: str
-    inner: Node
-    digits: int = 0
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """The expression."""
-        return (self.inner,)
-
-
-@dataclass(frozen=True, slots=True)
-class Coalesced(Expression):
-    """An expression, or another one where it is undefined."""
-
-    inner: Node
-    other: Node
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """Both expressions."""
-        return self.inner, self.other
-
-
-AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation
-Node: TypeAlias = Constant | KeyColumn | AggregateNode | Arithmetic | Rounding | Coalesced
-
-EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A comparison of answers, or IS NULL where there is no other side."""
-
-    function: Callable[[Any, Any], bool]
-    left: Node
-    right: Node | None
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the expressions that are compared."""
-        return (self.left,) if self.right is None else (self.left, self.right)
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Conditions on answers that all hold, or one of which holds; or that one of them does not."""
-
-    kind: Literal["and", "or", "not"]
-    children: tuple[Test, ...]
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the expressions that are compared."""
-        return tuple(node for child in self.children for node in child.nodes())
-
-
-Test: TypeAlias = Compared | Joined
-
-
-# --- groups -------------------------------------------------------------------------------------------------
+CLIPPED = "numbers beyond the declared ends count as the ends"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -438,27 +46,21 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
 
     Args:
         name: the attribute.
-        part: what of its values groups them (``queries.parts``); None for the values themselves.
+        part: what of its values groups them (``queries.dates``); None for the values themselves.
         domain: the declared attributes.
 
     Raises:
         QueryError: the attribute is not declared, it has no such part or its cells are wider, or it has more
             values than MOST_BINS.
     """
-    if name not in domain:
-        listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
-        raise QueryError(
-            f"unknown attribute {name!r}; declared are {listed}{nearest(name, domain.names)}",
-            code="unknown_attribute",
-        )
-    attribute = domain[name]
+    attribute = domain[resolve_attribute(name, domain)]
     if part is None:
         _require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
     else:
         special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
         groups = [
-            *part_groups(attribute, part),
+            *meaning_of(attribute).part_groups(part),
             *((attribute.value(code), np.array([code])) for code in special),
         ]
     return Grouping((name,), tuple(groups), attribute.is_ordered)
@@ -659,7 +261,8 @@ class Statement:
         inside = Group(group.labels, group.places, tuple(wide), group.scope).inside(self.domain, group.scope)
         inside = np.broadcast_to(inside, self.domain.scope_shape(group.scope))
         cells_of = CellCondition(group.scope, inside, inside.astype(np.float64), inside)
-        return CellCondition.of(query).both(cells_of, self.domain).query(self.domain)
+        both = CellCondition.of(query).both(cells_of, self.domain)
+        return counted_where([both], self.domain)
 
     def _nodes(self) -> list[Node]:
         """Return every expression that has to be answered for a group."""
@@ -669,3 +272,39 @@ class Statement:
 
 def _counts_nobody(query: LinearQuery) -> bool:
     return (query if query.readings is None else query.readings.most).constant == 0
+
+
+def statement_of(
+    kind: str, name: str, where: LinearQuery, by: Sequence[str] = (), *, part: float = 0.5
+) -> Statement:
+    """Return the statement that asks one aggregate of an attribute.
+
+    Args:
+        kind: ``mean``, ``sum`` or ``quantile``.
+        name: the attribute.
+        where: the question that counts the records that are asked about.
+        by: attributes that group them.
+        part: of a quantile, in [0, 1].
+
+    Raises:
+        QueryError: the attribute is not declared or holds no numbers, or the part is not in [0, 1].
+    """
+    domain, counts = where.domain, Statement.count_by(where, by)
+    if name not in domain:
+        attribute_grouping(name, None, domain)  # which refuses it
+    values = attribute_values(domain[name])
+    if values.labels is not None:
+        raise QueryError(
+            f"{kind} needs numbers, {name!r} holds none; group_by counts its values", code="wrong_kind"
+        )
+    if not isinstance(part, int | float) or not 0 <= part <= 1:
+        raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
+    nodes: Mapping[str, AggregateNode] = {
+        "mean": average(values, None, domain),
+        "sum": total(values, None, domain),
+        "quantile": Quantile(values, part),
+    }
+    keys = [column for column in counts.columns if column.is_key]
+    title = kind if kind not in by else f"{kind} of {name}"
+    columns = (*keys, OutputColumn(title, nodes[kind]))
+    return Statement(where, counts.groupings, columns, notes=(CLIPPED,))

@@ -1,38 +1,34 @@
-"""Values: what one value of a table says about an attribute, and the cell that it falls into."""
+"""Values: what a value of a table says about an attribute, its cell, and values drawn inside cells."""
 
 from __future__ import annotations
 
 import enum
 import math
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import canonical_text
+from queries.calendar import DAY, EPOCH
+from queries.categories import CategoricalAttribute
+from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute
-from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.domain import Attribute
+from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
 from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
 
 DROPPED = -1  # the code of a value that drops its record
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
-
-
-def encode_value(attribute: Attribute, value: object) -> int:
-    """Return the cell of one value, or -1 where it drops its record; it fails for none."""
-    plain = plain_value(value)
-    if plain is None or plain == "":
-        return DROPPED if attribute.missing_code is None else attribute.missing_code
-    code = None if plain is UNREADABLE else _ENCODERS[type(attribute)](attribute, plain)
-    if code is None:
-        return DROPPED if attribute.other_code is None else attribute.other_code
-    return code
+_Plain: TypeAlias = str | int | float | bool
+_Kind = TypeVar("_Kind", bound=Cells)
+_Scale = TypeVar("_Scale", bound=OrderedCells)
+_Number = TypeVar("_Number", bound=NumberCells)
 
 
 class Reading(enum.Enum):
@@ -48,122 +44,251 @@ class Reading(enum.Enum):
     UNDECLARED = "not a declared value"
 
 
-def reading_of(attribute: Attribute, value: object) -> Reading:
-    """Return what a value is to an attribute; ``encode_value`` puts it into a cell accordingly.
-
-    An empty value goes to ``missing``; a fraction, a text that is no number or no date, and an undeclared
-    value go to ``other``; the rest goes to a base cell.
-    """
-    plain = plain_value(value)
-    if plain is None or plain == "":
-        return Reading.EMPTY
-    if isinstance(attribute, CategoricalAttribute):
-        declared = plain is not UNREADABLE and _encode_categorical(attribute, plain) is not None
-        return Reading.DECLARED if declared else Reading.UNDECLARED
-    if isinstance(attribute, DateAttribute | DatetimeAttribute):
-        number: float | None = None if plain is UNREADABLE else attribute.read(plain)
-        if number is None:
-            return Reading.NO_DATE
-    else:
-        number = None if plain is UNREADABLE else _as_number(plain)
-        if number is None:
-            return Reading.NO_NUMBER
-    if attribute.is_whole and number != int(number):
-        return Reading.FRACTION
-    low, high = attribute.ends[0], attribute.last
-    return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
+def values_of(attribute: Attribute) -> Values[Any]:
+    """Return what reads and draws values of an attribute."""
+    return _KINDS[type(attribute)](attribute)
 
 
-def _as_number(value: str | int | float | bool) -> int | float | None:
-    """Return a finite number, or None where the value is not one."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        if len(value) > LONGEST_NUMBER or not _NUMBER.fullmatch(value):
-            return None
-        if _WHOLE.fullmatch(value):
-            return int(value)
-        value = float(value)
-    return value if math.isfinite(value) else None
+class Values(ABC, Generic[_Kind]):
+    """Reads and draws values of one attribute."""
 
+    def __init__(self, attribute: _Kind) -> None:
+        self.attribute = attribute
 
-def _encode_integer(attribute: IntegerAttribute, value: str | int | float | bool) -> int | None:
-    number = _as_number(value)
-    if number is None or number != int(number):
-        return None
-    clipped = min(max(int(number), attribute.minimum), attribute.maximum)
-    return (clipped - attribute.minimum) // attribute.width
-
-
-def _encode_numeric(attribute: NumericAttribute, value: str | int | float | bool) -> int | None:
-    number = _as_number(value)
-    if number is None or (attribute.integer and number != int(number)):
-        return None
-    clipped = float(min(max(number, attribute.edges[0]), attribute.edges[-1]))
-    if clipped in attribute.atoms:
-        return attribute.base_size + attribute.atoms.index(clipped)
-    cell = bisect_right(attribute.edges, clipped) - 1
-    return min(max(cell, 0), attribute.base_size - 1)
-
-
-def _encode_period(
-    attribute: DateAttribute | DatetimeAttribute, value: str | int | float | bool
-) -> int | None:
-    number = attribute.read(value)
-    if number is None:
-        return None
-    clipped = min(max(number, attribute.boundaries[0]), attribute.boundaries[-1] - 1)
-    return bisect_right(attribute.boundaries, clipped) - 1
-
-
-def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
-    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0 comes before 1
-    code = attribute.codes.get(text)
-    if code is None and isinstance(value, float):
-        # A column of whole numbers becomes one of floats where one value of it is empty.
-        code = attribute.codes.get(whole_text(value) or text)
-    if code is not None:
+    def encode(self, value: object) -> int:
+        """Return the cell of one value, or -1 where it drops its record; it fails for none."""
+        plain, attribute = plain_value(value), self.attribute
+        if plain is None or plain == "":
+            return DROPPED if attribute.missing_code is None else attribute.missing_code
+        code = None if plain is UNREADABLE else self._code(plain)
+        if code is None:
+            return DROPPED if attribute.other_code is None else attribute.other_code
         return code
-    if text.casefold() in ("true", "false"):
-        return _boolean_cell(attribute, text.casefold())
-    return _whole_cell(attribute, text)
 
-
-def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
-    """Return the cell of true or false, declared in any case; a declared boolean comes first."""
-    if folded in attribute.codes:
-        return attribute.codes[folded]
-    cells = [code for text, code in attribute.codes.items() if text.casefold() == folded]
-    return cells[0] if cells else None
-
-
-def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
-    """Return the cell of a declared integer that is written otherwise, such as ``3.0`` or ``03``."""
-    number = _as_number(text)
-    if number is None or number != int(number):
+    def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64] | None:
+        """Return what ``encode`` does of each int64 or float64; None where one is encoded after the other."""
+        del numbers
         return None
-    code = attribute.codes.get(str(int(number)))
-    if code is None or isinstance(attribute.values[code], bool | str):
+
+    def reading(self, value: object) -> Reading:
+        """Return what a value is; ``encode`` puts it into a cell accordingly.
+
+        An empty value goes to ``missing``; a fraction, a text that is no number or no date, and an undeclared
+        value go to ``other``; the rest goes to a base cell.
+        """
+        plain = plain_value(value)
+        if plain is None or plain == "":
+            return Reading.EMPTY
+        return self._reading(None if plain is UNREADABLE else plain)
+
+    @abstractmethod
+    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+        """Return a value for each cell number, evenly drawn among those that the cell may hold.
+
+        Args:
+            codes: int64, shape (records,).
+            generator: draws the place inside a cell; nothing private depends on it.
+
+        Returns:
+            Shape (records,): objects, with None for empty values and a label for undeclared ones; or int64,
+            float64, datetime64[D] or datetime64[s], of which those of empty and undeclared values mean
+            nothing.
+        """
+
+    @abstractmethod
+    def _code(self, plain: _Plain) -> int | None: ...  # None where it is undeclared or malformed
+
+    @abstractmethod
+    def _reading(self, plain: _Plain | None) -> Reading: ...  # of None where it is unreadable
+
+
+def _number_of(plain: _Plain) -> int | float | None:
+    """Return the finite number that a plain value is, by one grammar of texts; None where it is none."""
+    if isinstance(plain, bool):
         return None
-    return code
+    if isinstance(plain, int):
+        return plain
+    if isinstance(plain, str):
+        if len(plain) > LONGEST_NUMBER or not _NUMBER.fullmatch(plain):
+            return None
+        if _WHOLE.fullmatch(plain):
+            return int(plain)
+        plain = float(plain)
+    return plain if math.isfinite(plain) else None
 
 
-_ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {
-    IntegerAttribute: _encode_integer,
-    NumericAttribute: _encode_numeric,
-    CategoricalAttribute: _encode_categorical,
-    DateAttribute: _encode_period,
-    DatetimeAttribute: _encode_period,
+class _Categories(Values[CategoricalAttribute]):
+    def _code(self, plain: _Plain) -> int | None:
+        codes = self.attribute.codes
+        text = repr(plain) if isinstance(plain, float) else canonical_text(plain)  # 1.0 comes before 1
+        code = codes.get(text)
+        if code is None and isinstance(plain, float):
+            # A column of whole numbers becomes one of floats where one value of it is empty.
+            code = codes.get(whole_text(plain) or text)
+        if code is not None:
+            return code
+        folded = text.casefold()
+        if folded not in ("true", "false"):
+            return self._whole_cell(text)
+        cells = [code for text, code in codes.items() if text.casefold() == folded]
+        return codes.get(folded, cells[0] if cells else None)  # a declared boolean comes first
+
+    def _whole_cell(self, text: str) -> int | None:
+        """Return the cell of a declared integer that is written otherwise, such as ``3.0`` or ``03``."""
+        number = _number_of(text)
+        if number is None or number != int(number):
+            return None
+        code = self.attribute.codes.get(str(int(number)))
+        return None if code is None or isinstance(self.attribute.values[code], bool | str) else code
+
+    def _reading(self, plain: _Plain | None) -> Reading:
+        declared = plain is not None and self._code(plain) is not None
+        return Reading.DECLARED if declared else Reading.UNDECLARED
+
+    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+        """Return the value of each cell number: int64 where all are, with none undeclared, else objects."""
+        del generator
+        values, other = self.attribute.values, self.attribute.other
+        if not other and all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
+            return np.array([*values, 0], dtype=np.int64)[codes]
+        listed = [*values, *([None] if self.attribute.missing else []), *([OTHER_LABEL] if other else [])]
+        return np.array(listed, dtype=object)[codes]
+
+
+class _Ordered(Values[_Scale]):
+    _unread = Reading.NO_NUMBER
+
+    def _number(self, plain: _Plain) -> float | None:
+        """Return the number of the scale that a value is, or None where it is none."""
+        return _number_of(plain)
+
+    def _reading(self, plain: _Plain | None) -> Reading:
+        number = None if plain is None else self._number(plain)
+        if number is None:
+            return self._unread
+        if self.attribute.is_whole and number != int(number):
+            return Reading.FRACTION
+        low, high = self.attribute.ends[0], self.attribute.last
+        return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
+
+    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+        """Return a number of each cell: int64 where values are whole, else float64."""
+        attribute = self.attribute
+        cells, edges = np.minimum(codes, attribute.base_size - 1), np.array(attribute.boundaries)
+        if attribute.is_whole:
+            values: NDArray[Any] = self._whole_numbers(cells, edges.astype(np.int64), generator)
+        else:
+            values = self._real_numbers(edges[cells], edges[cells + 1], generator)
+        for place, atom in enumerate(attribute.atoms, attribute.base_size):
+            values[codes == place] = atom
+        return values
+
+    def _whole_numbers(
+        self, cells: NDArray[np.int64], edges: NDArray[np.int64], generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Draw among the whole numbers of each cell that have no cell of their own."""
+        atoms, base_size = np.array(self.attribute.atoms, dtype=np.int64), self.attribute.base_size
+        owners = np.minimum(edges.searchsorted(atoms, side="right") - 1, base_size - 1)
+        left = np.diff(edges) - np.bincount(owners, minlength=base_size)
+        drawn: NDArray[np.int64] = edges[cells] + generator.integers(0, left[cells])
+        for atom, owner in zip(atoms, owners, strict=True):  # growing, so that each moves what is above it
+            drawn += (cells == owner) & (drawn >= atom)
+        return drawn
+
+    def _real_numbers(
+        self, low: NDArray[np.float64], high: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Draw real numbers, rounded where the rounded one is in the cell too and has no cell of its own."""
+        drawn = low + (high - low) * generator.random(len(low))
+        rounded = _rounded(drawn, low, high)
+        for values in (drawn, (low + high) / 2, low + (high - low) / 3):
+            taken = np.isin(rounded, self.attribute.atoms)
+            if not taken.any():
+                break
+            rounded = np.where(taken & (values < high), values, rounded)
+        return rounded
+
+
+def _rounded(
+    values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Round each number to a thousandth of its cell's width, keeping it inside its half-open cell."""
+    digits = 3 - np.floor(np.log10(high - low))
+    scale = 10.0 ** np.clip(digits, -300, 300)
+    rounded = np.floor(values * scale) / scale
+    return np.where((rounded >= low) & (rounded < high), rounded, low)
+
+
+class _Numbers(_Ordered[_Number]):
+    def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Return what ``encode`` does of each number."""
+        attribute, valid = self.attribute, np.isfinite(numbers)
+        if attribute.is_whole:
+            valid &= numbers == np.floor(numbers)
+        codes = self._clipped(np.where(valid, numbers, attribute.ends[0]))
+        codes[~valid] = DROPPED if attribute.other_code is None else attribute.other_code
+        codes[np.isnan(numbers)] = DROPPED if attribute.missing_code is None else attribute.missing_code
+        return codes
+
+    @abstractmethod
+    def _clipped(self, numbers: NDArray[Any]) -> NDArray[np.int64]: ...  # cells, clipped to the ends
+
+
+class _Integers(_Numbers[IntegerAttribute]):
+    def _code(self, plain: _Plain) -> int | None:
+        number, attribute = _number_of(plain), self.attribute
+        if number is None or number != int(number):
+            return None
+        clipped = min(max(int(number), attribute.minimum), attribute.maximum)
+        return (clipped - attribute.minimum) // attribute.width
+
+    def _clipped(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        clipped = np.clip(numbers, self.attribute.minimum, self.attribute.maximum).astype(np.int64)
+        return np.asarray((clipped - self.attribute.minimum) // self.attribute.width, dtype=np.int64)
+
+
+class _Reals(_Numbers[NumericAttribute]):
+    def _code(self, plain: _Plain) -> int | None:
+        number, attribute = _number_of(plain), self.attribute
+        if number is None or (attribute.integer and number != int(number)):
+            return None
+        clipped = float(min(max(number, attribute.edges[0]), attribute.edges[-1]))
+        if clipped in attribute.atoms:
+            return attribute.base_size + attribute.atoms.index(clipped)
+        return min(max(bisect_right(attribute.edges, clipped) - 1, 0), attribute.base_size - 1)
+
+    def _clipped(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        edges = np.array(self.attribute.edges)
+        clipped = np.clip(numbers.astype(np.float64), edges[0], edges[-1])
+        cells = np.searchsorted(edges, clipped, side="right") - 1
+        cells = np.clip(cells, 0, self.attribute.base_size - 1).astype(np.int64)
+        for place, atom in enumerate(self.attribute.atoms, self.attribute.base_size):
+            cells[clipped == atom] = place
+        return cells
+
+
+class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
+    _unread = Reading.NO_DATE
+
+    def _number(self, plain: _Plain) -> float | None:
+        return self.attribute.read(plain)
+
+    def _code(self, plain: _Plain) -> int | None:
+        number, boundaries = self.attribute.read(plain), self.attribute.boundaries
+        if number is None:
+            return None
+        return bisect_right(boundaries, min(max(number, boundaries[0]), boundaries[-1] - 1)) - 1
+
+    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+        """Return a date (datetime64[D]) or a time (datetime64[s]) of each cell."""
+        seconds = super().draw(codes, generator) * (DAY // self.attribute.day) - EPOCH
+        return seconds.astype("datetime64[s]").astype(f"datetime64[{self.attribute.unit}]")
+
+
+_KINDS: dict[type, Callable[[Any], Values[Any]]] = {
+    IntegerAttribute: _Integers,
+    NumericAttribute: _Reals,
+    CategoricalAttribute: _Categories,
+    DateAttribute: _Periods,
+    DatetimeAttribute: _Periods,
 }
-
-
-def numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the cell of each finite number, clipped to the declared ends: int64, same shape."""
-    clipped = np.clip(values, attribute.edges[0], attribute.edges[-1])
-    cells = np.searchsorted(np.array(attribute.edges), clipped, side="right") - 1
-    cells = np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
-    for place, atom in enumerate(attribute.atoms):
-        cells[clipped == atom] = attribute.base_size + place
-    return cells

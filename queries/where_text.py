@@ -8,30 +8,26 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from queries.domain import CategoricalAttribute, Domain
+from queries.comparisons import meaning_of, resolve_operand
+from queries.domain import Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_operand
-from queries.parts import check_part
-from queries.predicates import (
-    And,
-    Between,
-    Comparison,
-    IsIn,
-    IsMissing,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Scalar,
+from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
+from queries.sql_tree import (
+    COMPARISONS,
+    PARTS,
+    begins_with_name,
+    check_node,
+    parse_tree,
+    position_of,
+    refuse,
+    with_quoting_hint,
 )
-from queries.sql_names import begins_with_name, with_quoting_hint
-from queries.sql_tree import COMPARISONS, PARTS, check_node, parse_tree, position_of, refuse
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _PART_NODES = tuple(PARTS)
 _DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
-_FLIPPED: dict[Operator, Operator] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def parse_predicate(text: str, domain: Domain) -> Predicate:
@@ -41,7 +37,7 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
         QueryError: the text is too long or nested, is no condition, or names what is not declared.
     """
     if not text.strip():
-        return And(())
+        return Junction("and", ())
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
         raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
     try:
@@ -78,19 +74,19 @@ def _negation(node: exp.Expr, domain: Domain) -> Predicate:
 
 def _chain(node: exp.Expr, domain: Domain) -> Predicate:
     children = tuple(convert_condition(operand, domain) for operand in _operands(node))
-    return And(children) if isinstance(node, exp.And) else Or(children)
+    return Junction("and" if isinstance(node, exp.And) else "or", children)
 
 
 def _range(node: exp.Expr, domain: Domain) -> Predicate:
-    low, high = _literal(node.args["low"]), _literal(node.args["high"])
+    ends = _literal(node.args["low"]), _literal(node.args["high"])
     name, part = _operand(node.this, domain)
-    return Between(name, low, high, position_of(node), part)
+    return Comparison(name, "between", ends, position_of(node), part)
 
 
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
         refuse(node, "IS with anything but NULL")
-    return IsMissing(_named(node.this, domain)[0], position_of(node))
+    return Comparison(_named(node.this, domain)[0], "missing", position=position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
@@ -124,8 +120,8 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
         left, right, operator = right, left, _FLIPPED[operator]
     if isinstance(left, exp.Column) and isinstance(right, exp.Column):
         name = right.name
-        values = getattr(domain[left.name], "values", ()) if left.name in domain else ()
-        text = right.this.args.get("quoted") or name in values
+        texts = domain[left.name].texts() if left.name in domain else ()
+        text = right.this.args.get("quoted") or name in (texts or ())
         hint = f"; a text stands in single quotes: '{name}'" if text else ""
         raise QueryError(
             f"expected a value to compare with, got the name {name!r}{hint}",
@@ -133,7 +129,7 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
             position=position_of(right),
         )
     attribute, part = _operand(left, domain)
-    return Comparison(attribute, operator, _literal(right), position_of(left), part)
+    return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
 
 
 def _membership(node: exp.Expr, domain: Domain) -> Predicate:
@@ -141,7 +137,7 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     if not values:
         raise QueryError("IN needs at least one value", code="syntax", position=position_of(node))
     name, part = _operand(node.this, domain)
-    return IsIn(name, values, position_of(node), part)
+    return Comparison(name, "in", values, position_of(node), part)
 
 
 def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
@@ -150,7 +146,7 @@ def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
         return _named(node, domain)
     check_node(node)
     name, part = _attribute(node.this, domain), PARTS[type(node)]
-    check_part(domain[name], part, position_of(node))
+    meaning_of(domain[name]).require_part(part, position_of(node))
     return name, part
 
 
@@ -158,8 +154,8 @@ def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
     """Return LIKE as the list of declared texts that match: % is any text, _ any character."""
     name, part = _named(node.this, domain)
     pattern = _literal(node.expression)
-    attribute = domain[name]
-    if not isinstance(attribute, CategoricalAttribute) or not isinstance(pattern, str):
+    texts = domain[name].texts(part)
+    if texts is None or not isinstance(pattern, str):
         raise QueryError(
             f"LIKE compares a categorical attribute with a text in quotes, got {name!r}",
             code="wrong_kind",
@@ -167,8 +163,6 @@ def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
         )
     pieces = {"%": ".*", "_": "."}
     expression = "".join(pieces.get(character) or re.escape(character) for character in pattern)
-    level = None if part is None else attribute.level(part)
-    texts = [value for value in (level.nodes if level else attribute.values) if isinstance(value, str)]
     matching = tuple(value for value in texts if re.fullmatch(expression, value, re.DOTALL))
     if not matching:
         raise QueryError(
@@ -177,7 +171,7 @@ def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
             code="unknown_value",
             position=position_of(node),
         )
-    found = IsIn(name, matching, position_of(node), part)
+    found = Comparison(name, "in", matching, position_of(node), part)
     return Not(found) if node.args.get("negate") else found
 
 

@@ -260,8 +260,7 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         "default_rng": {"pmw.public.export.rows", "pmw.cli.demo"},
         "np.random": {
             "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.coarsening", "pmw.model.dense",
-            "pmw.model.distribution", "pmw.model.graphical", "queries.drawn_values",
-            "queries.records",
+            "pmw.model.distribution", "pmw.model.graphical", "queries.records", "queries.values",
         },
     }  # fmt: skip
     listed(

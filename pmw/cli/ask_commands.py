@@ -188,7 +188,7 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
 def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.answering import answer_stream, answer_workload
-    from queries.workloads import parse_workload
+    from queries.workload_text import parse_workload
 
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)

@@ -39,7 +39,7 @@ from queries.domain import Domain
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.schema import parse_schema
-from queries.workloads import random_conjunctions
+from queries.streams import random_conjunctions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -188,9 +188,8 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
         ClickException: the file cannot be read.
     """
     from queries.linear import LinearQuery
-    from queries.question_tables import questions_in_lines
-    from queries.reader import QuestionReader
-    from queries.workloads import parse_workload
+    from queries.reader import QuestionReader, questions_in_lines
+    from queries.workload_text import parse_workload
 
     file = Path(workload)
     if not file.is_file():

@@ -337,7 +337,7 @@ def refuse_drafted(schema: Path, place: Place, given: dict[str, Any]) -> None:
         With --data-is-public nothing is compared.
     """
     from pmw.data.drafting import are_marked
-    from queries.drafted import load_drafted_from
+    from queries.schema import load_drafted_from
 
     marks = () if given["data_is_public"] else load_drafted_from(schema)
     if marks and are_marked(place, marks):

@@ -28,8 +28,9 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.public.tables import AnswerTable
+from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
 

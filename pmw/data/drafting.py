@@ -30,8 +30,9 @@ from pmw.data.files import TableFile
 from pmw.data.tables import Place
 from pmw.errors import DataError
 from queries.calendar import DAY, day_starts, read_seconds
+from queries.categories import CategoricalAttribute
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.errors import DomainError
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, Plain, plain_value

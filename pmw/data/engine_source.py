@@ -38,10 +38,11 @@ from pmw.data.engine_columns import quoted_column, require_ids
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
 from pmw.data.source import Bins, CountSource
 from pmw.errors import DataError
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.schema import format_schema
-from queries.values import DROPPED, encode_value
+from queries.values import DROPPED, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,7 +229,7 @@ def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, 
 def _expression(attribute: Attribute, kind: str, words: SqlWords) -> str | None:
     column = quoted_column(attribute.name)
     if kind.lower() == "boolean":  # three values: the encoder itself tells their cells
-        cells = [encode_value(attribute, value) for value in (None, True, False)]
+        cells = [values_of(attribute).encode(value) for value in (None, True, False)]
         return f"CASE WHEN {column} IS NULL THEN {cells[0]} WHEN {column} THEN {cells[1]} ELSE {cells[2]} END"
     if isinstance(attribute, CategoricalAttribute):
         return _of_values(attribute, column, kind, words)

@@ -21,12 +21,13 @@ from pmw.data.memory import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
 from pmw.data.tables import Place
 from pmw.privacy.random_bits import fresh_seed
+from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.records import encode_columns, named_column
-from queries.values import DROPPED, Reading, reading_of
+from queries.values import DROPPED, Reading, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,7 +260,7 @@ class _Tally:
             telling |= {0, attribute.base_size - 1}
         chosen = np.isin(codes, [code for code in telling if code is not None])
         for value, count in _distinct(column[chosen]):
-            reading = reading_of(attribute, value)
+            reading = values_of(attribute).reading(value)
             self._readings[reading] += count
             if reading in _OUTSIDE:
                 self._outside[_shortened(self._as_written(str(value)))] += count

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pmw.model.coarsening import Coarsening
 from pmw.model.measurement import DEFAULT_BINS
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute
 
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is

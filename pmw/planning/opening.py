@@ -31,7 +31,8 @@ from pmw.public.confidences import Confidences, total_half_width
 from pmw.public.contract import Contract, ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.table_noise import TableNoise
-from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Attribute, Domain, require_domain
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).

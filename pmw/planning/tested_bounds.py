@@ -30,7 +30,8 @@ from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.intervals import certified_half_width
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.factors import UNITS
 
 _TESTED_ORDERS = (1, 2, 3)  # attributes of the marginals that a question asks to be tested

@@ -44,7 +44,8 @@ from pmw.public.confidences import Confidences, negative_margin
 from pmw.public.contract import Contract, Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.factors import UNITS
 
 VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released values; the rest is for tests

@@ -36,9 +36,10 @@ from pmw.public.group_weights import (
 )
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, Sums, within
-from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, counted_where, on_scope, union_scope
+from queries.expressions import AggregateNode, Correlation, Linear, Quantile, Ratio, Spread
 from queries.linear import LinearQuery
-from queries.statements import AggregateNode, Correlation, Group, Linear, Quantile, Ratio, Spread, Statement
+from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
 _MOST_THRESHOLDS = 20_000
@@ -95,7 +96,7 @@ class Aggregates:
         if isinstance(node, Linear) and node.counting:
             (weights,) = parts
             condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
-            return condition.query(self._domain)
+            return counted_where([condition], self._domain)
         return following_question(self._domain, parts)
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
+from queries.expressions import Linear
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
-from queries.statements import Group, Linear, Statement
+from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
 

@@ -19,9 +19,10 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
 from pmw.public.state import PublicState
 from pmw.public.status import History
+from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, OrderedAttribute
+from queries.domain import Attribute, OrderedAttribute
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,8 @@ from pmw.public.group_weights import GroupWeights, group_weights
 from pmw.public.state import PublicState
 from queries.cell_values import union_scope
 from queries.domain import Domain
-from queries.statements import Group, Linear, Ratio, Statement
+from queries.expressions import Linear, Ratio
+from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
 _STEPS = 32  # of a bisection

@@ -17,24 +17,22 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
 from queries.cells import GroupValue
-from queries.linear import LinearQuery
-from queries.parsing import part_key
-from queries.statements import (
-    BAR_COLUMNS,
+from queries.expressions import (
     AggregateNode,
     Arithmetic,
     Coalesced,
     Compared,
     Constant,
-    Group,
     Joined,
     KeyColumn,
     Linear,
     Node,
     Rounding,
-    Statement,
     Test,
 )
+from queries.linear import LinearQuery
+from queries.parsing import part_key
+from queries.statements import BAR_COLUMNS, Group, Statement
 
 if TYPE_CHECKING:
     import pandas as pd

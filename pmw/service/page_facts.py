@@ -25,7 +25,8 @@ from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 from pmw.session.dialogue import Analyst
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.linear import LinearQuery
 
 _MOST_ROWS, _MOST_BARS = 1000, 40

@@ -17,14 +17,12 @@ from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
-from queries.cell_sums import statement_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_sql, parse_where
-from queries.question_tables import conditions_in_rows, questions_in_lines
-from queries.reader import QuestionReader
-from queries.statements import Statement
+from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
+from queries.statements import Statement, statement_of
 
 if TYPE_CHECKING:
     import pandas as pd

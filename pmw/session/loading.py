@@ -31,9 +31,9 @@ from pmw.session.released import KeptModel, Released, found_snapshot, state_of
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
+from queries.boxes import RangeTexts
 from queries.domain import Domain
 from queries.linear import LinearQuery
-from queries.range_texts import RangeTexts
 
 _MOST_POINTS = 2000  # of a history
 _RUNS = re.compile(r"\[\d+,\d+,\d+\],?")  # of cells, with their weights

@@ -20,7 +20,7 @@ from queries import (
     parse_where,
     parse_workload,
 )
-from queries.values import Reading, encode_value, reading_of
+from queries.values import Reading, values_of
 
 GAIN = NumericAttribute("gain", (0, 5000, 10_000, 99_999), atoms=(99_999, 0), integer=True, other=True)
 RATE = NumericAttribute("rate", (0, 0.5, 1), atoms=(0.5,), missing=True)
@@ -31,11 +31,11 @@ def test_an_atom_has_a_cell_behind_the_others() -> None:
     assert list(GAIN.atoms) == [0, 99_999]
     labels = [GAIN.label(code) for code in range(GAIN.size)]
     assert labels == ["1..4999", "5000..9999", "10000..99998", "0", "99999", "(other)"]
-    assert [encode_value(GAIN, value) for value in (0, "0.0", -7, 1, 4999, 99_999, 1e9, 0.5, "x")] == [
+    assert [values_of(GAIN).encode(value) for value in (0, "0.0", -7, 1, 4999, 99_999, 1e9, 0.5, "x")] == [
         3, 3, 3, 0, 0, 4, 4, 5, 5,
     ]  # fmt: skip
-    assert [encode_value(RATE, value) for value in (0, 0.5, "5e-1", 0.50001, 2, "")] == [0, 2, 2, 1, 1, 3]
-    assert reading_of(GAIN, 0.5) is Reading.FRACTION
+    assert [values_of(RATE).encode(value) for value in (0, 0.5, "5e-1", 0.50001, 2, "")] == [0, 2, 2, 1, 1, 3]
+    assert values_of(GAIN).reading(0.5) is Reading.FRACTION
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_every_whole_number_of_a_cell_is_drawn_about_as_often() -> None:
 
 def test_columns_of_every_type_have_the_cells_of_their_values() -> None:
     numbers = [0, -4, 3, 99_999, 2**40, 5000]
-    expected = [encode_value(GAIN, number) for number in numbers]
+    expected = [values_of(GAIN).encode(number) for number in numbers]
     for kind in ("int64", "float64", "Int64", "object", "str"):
         frame = pd.DataFrame({"gain": pd.Series(numbers).astype(kind), "rate": 0.1})
         assert encode_records(frame, DOMAIN).columns[0].tolist() == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
-from queries.boxes import Boxes, BoxSums
+from queries.boxes import Boxes, BoxSums, RangeTexts
 
 DOMAIN = Domain(
     (
@@ -118,3 +120,58 @@ def test_no_questions_have_no_parts() -> None:
     assert list(none.parts()) == []
     assert [found.size for found in none.distinct()] == [0, 0]
     assert isinstance(LinearQuery.everything(DOMAIN).to_json(), str)
+
+
+# --- canonical texts ----------------------------------------------------------------------------------------
+
+LABELS = ("age", "50% of", "größe", 'with "quotes"')
+CELLS = 1200
+LABELLED = Domain(tuple(IntegerAttribute(name, 0, CELLS - 1) for name in LABELS), "t")
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> RangeTexts:
+    names = sorted(draw(st.sets(st.sampled_from(LABELS))), key=LABELS.index)
+    pair = st.lists(st.integers(0, CELLS - 1), min_size=2, max_size=2, unique=True).map(sorted)
+    rows = draw(st.lists(st.tuples(*(pair for _ in names)), max_size=12))
+    ends = np.array(rows, dtype=np.int64).reshape(len(rows), len(names), 2)
+    return RangeTexts(names, np.moveaxis(ends, 0, 2))
+
+
+@given(texts())
+def test_texts_are_those_of_the_questions(found: RangeTexts) -> None:
+    ends = np.moveaxis(found.ends, 2, 0).tolist()
+    wanted = [
+        LinearQuery.cells(
+            LABELLED, {name: (low, high - 1) for name, (low, high) in zip(found.names, row, strict=True)}
+        ).to_json()
+        for row in ends
+    ]
+    assert list(found) == wanted == [found[place] for place in range(len(found))]
+    assert list(found[::-1]) == wanted[::-1]
+
+
+@given(texts())
+def test_checksums_are_those_of_the_texts(found: RangeTexts) -> None:
+    assert found.checksums().tolist() == [zlib.crc32(text.encode()) for text in found]
+
+
+@pytest.mark.parametrize("size", [30, 10**6])  # pairs are looked up in a table, and sorted
+def test_checksums_of_many_texts(size: int) -> None:
+    ends = np.random.default_rng(1).integers(0, size, (3, 2, 500))
+    found = RangeTexts(LABELS[:3], ends)
+    assert found.checksums().tolist() == [zlib.crc32(text.encode()) for text in found]
+
+
+@given(texts(), texts(), st.data())
+def test_texts_are_compared_one_by_one(first: RangeTexts, second: RangeTexts, data: st.DataObject) -> None:
+    for other in (first, second):
+        count = min(len(first), len(other))
+        own, theirs = (
+            np.array(data.draw(st.permutations(range(len(some))))[:count], dtype=np.int64)
+            for some in (first, other)
+        )
+        same = first.are(own, other, theirs).tolist()
+        assert same == [
+            one == another for one, another in zip(first.take(own), other.take(theirs), strict=True)
+        ]

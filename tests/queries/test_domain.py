@@ -101,6 +101,7 @@ def test_a_label_outside_the_cells_is_refused(code: int) -> None:
         (lambda: IntegerAttribute("a", 2, 1), "min must not exceed max, got min=2, max=1"),
         (lambda: IntegerAttribute("a", 0, 1, 0), "width must be at least 1, got width=0"),
         (lambda: IntegerAttribute("a", True, 1), "min must be a whole number, got True"),
+        (lambda: IntegerAttribute("a", 0, 1, "2"), "width must be a whole number, got '2'"),  # type: ignore[arg-type]
         (lambda: IntegerAttribute("a", 2**53, 2**53), "min must be within ±"),
         (lambda: IntegerAttribute("a", 2**53 - 9, 2**53), "max must be within ±"),
         (lambda: IntegerAttribute("a", 0, 10**5000), "max must be within ±"),
@@ -114,9 +115,13 @@ def test_a_label_outside_the_cells_is_refused(code: int) -> None:
         (lambda: NumericAttribute("a", (0, float("nan"))), "edges must be finite numbers, got nan"),
         (lambda: NumericAttribute("a", (0, float("inf"))), "edges must be finite numbers, got inf"),
         (lambda: NumericAttribute("a", (False, 1)), "edges must be finite numbers, got False"),
-        (lambda: NumericAttribute("a", (0, 10**400)), "edges must be finite numbers"),
+        (
+            lambda: NumericAttribute("a", (0, 10**400)),
+            "edges must be finite numbers, got a number beyond float64",
+        ),
+        (lambda: NumericAttribute("a", (0, "x")), "edges must be finite numbers, got 'x'"),  # type: ignore[arg-type]
         (lambda: NumericAttribute("a", (2**53, 2**53 + 1)), "edges must increase"),
-        (lambda: NumericAttribute("a", (-1.7e308, 1.7e308)), "edges"),
+        (lambda: NumericAttribute("a", (-1.7e308, 1.7e308)), "edges must span a finite width"),
         (lambda: CategoricalAttribute("a", ()), "values must list at least one value, got none"),
         (lambda: CategoricalAttribute("a", ("x", "x")), "values must differ, got 'x' more than once"),
         (lambda: CategoricalAttribute("a", (3, "3")), "values must differ, got '3' more than once"),
@@ -140,8 +145,9 @@ def test_a_value_of_another_type_is_refused(value: object, message: str) -> None
 
 
 def test_a_flag_must_be_true_or_false() -> None:
-    with pytest.raises(DomainError, match="'a': missing must be true or false, got 1"):
-        IntegerAttribute("a", 0, 1, missing=1)  # type: ignore[arg-type]
+    for flag in ("missing", "other"):
+        with pytest.raises(DomainError, match=f"'a': {flag} must be true or false, got 1"):
+            IntegerAttribute("a", 0, 1, **{flag: 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ def test_true_and_one_are_different_declarations() -> None:
 def test_a_value_that_reads_like_a_special_cell_is_refused(special: str, flags: Any) -> None:
     with pytest.raises(DomainError) as caught:
         CategoricalAttribute("a", ("x", special), **flags)
-    assert repr(special) in str(caught.value)
+    assert f"{special!r} names the special cell and is no value" in str(caught.value)
 
 
 def test_an_attribute_cannot_be_changed() -> None:

@@ -31,7 +31,7 @@ def test_a_refusal_carries_its_code_message_and_position(position: int | str | N
     [
         QueryError("expected a value", code="syntax", position=3),
         SchemaError("expected a kind", line=2, path="people.toml"),
-        DomainError("expected a name", key="name"),
+        DomainError("expected a name"),
         ScopeError("expected two axes"),
     ],
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -28,10 +26,7 @@ from queries import (
     parse_where,
 )
 from queries.linear import Readings
-
-Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
-Domains: TypeAlias = st.SearchStrategy[Domain]
-FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+from tests.queries.meaning import DOMAINS, full_weights, histograms
 
 INDICATOR = st.sampled_from([0, UNITS])
 FRACTION = st.integers(0, UNITS) | INDICATOR
@@ -78,92 +73,57 @@ def _by_hand(domain: Domain, factors: tuple[Factor, ...]) -> NDArray[np.int64]:
     return weights
 
 
-@given(data=st.data())
-def test_the_answer_is_the_sum_of_weights_times_counts(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
+@given(data=st.data(), histogram=histograms())
+def test_a_query_holds_the_product_of_its_factors_and_sums_what_it_weighs(
+    data: st.DataObject, histogram: Histogram
 ) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
-    factors = data.draw(_factors(histogram.domain))
-    query = LinearQuery(histogram.domain, factors)
-    expected = int((_by_hand(histogram.domain, factors) * histogram.counts).sum())
-    assert query.answer(histogram) == expected
-    assert query.answer(histogram.project(query.scope)) == expected
-
-
-@given(data=st.data())
-def test_a_query_holds_the_weights_of_its_factors(
-    data: st.DataObject, small_domains: Domains, full_weights: FullWeights
-) -> None:
-    domain = data.draw(small_domains)
+    domain = histogram.domain
     factors = data.draw(_factors(domain))
     query = LinearQuery(domain, factors)
-    np.testing.assert_array_equal(full_weights(query), _by_hand(domain, factors))
+    weights = _by_hand(domain, factors)
+    np.testing.assert_array_equal(full_weights(query), weights)
     assert query.weights().shape == domain.scope_shape(query.scope)
-
-
-@given(data=st.data())
-def test_an_answer_on_real_counts_is_the_answer_in_records(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
-) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
-    query = LinearQuery(histogram.domain, data.draw(_factors(histogram.domain)))
     marginal = histogram.project(query.scope)
+    assert query.answer(histogram) == query.answer(marginal) == int((weights * histogram.counts).sum())
     real = query.evaluate(marginal.counts.astype(np.float64))
     assert math.isclose(real, query.answer(marginal) / UNITS, rel_tol=1e-12, abs_tol=1e-12)
 
 
-@given(data=st.data())
-def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_the_canonical_form_gives_the_query_back(data: st.DataObject, domain: Domain) -> None:
+    factors, aligned = data.draw(_factors(domain)), data.draw(st.booleans())
+    query = LinearQuery(domain, factors, aligned=aligned)
+    again = LinearQuery.from_dict(domain, json.loads(json.dumps(query.to_dict())))
+    assert (again.scope, again.aligned, again.box) == (query.scope, query.aligned, query.box)
+    np.testing.assert_array_equal(again.weights(), query.weights())
+    assert json.loads(query.to_json()) == query.to_dict()
+    shuffled = LinearQuery(domain, tuple(data.draw(st.permutations(factors))), aligned=aligned)
+    for other in (again, shuffled):
+        assert other.to_json() == query.to_json()
+        assert other.key() == query.key()
+        assert other.describe() == query.describe()
+
+
+@given(data=st.data(), domain=DOMAINS)
+def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, domain: Domain) -> None:
     factors = data.draw(_factors(domain, dense=False))
     weights = _by_hand(domain, factors)
     firsts = [np.take(weights, [0], axis=axis) for axis in range(len(domain))]
     depends = tuple(
         name for name, first in zip(domain.names, firsts, strict=True) if np.any(weights != first)
     )
-    assert LinearQuery(domain, factors).scope == depends
+    product = LinearQuery(domain, factors)
+    assert product.scope == depends
+    dense = LinearQuery(domain, (Factor(domain.names, weights),))
+    assert (dense.scope, dense.key()) == (product.scope, product.key())
 
 
-@given(data=st.data())
-def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
-    query = LinearQuery(domain, data.draw(_factors(domain)), aligned=data.draw(st.booleans()))
-    again = LinearQuery.from_dict(domain, json.loads(json.dumps(query.to_dict())))
-    assert (again.scope, again.aligned, again.box) == (query.scope, query.aligned, query.box)
-    np.testing.assert_array_equal(again.weights(), query.weights())
-    assert again.to_json() == query.to_json()
-    assert json.loads(query.to_json()) == query.to_dict()
-    assert again.key() == query.key()
-    assert again.describe() == query.describe()
-
-
-@given(data=st.data())
-def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, domain: Domain) -> None:
     product_form = _factors(domain, dense=False, share=False)
     ours, theirs = data.draw(product_form), data.draw(product_form)
     same = np.array_equal(_by_hand(domain, ours), _by_hand(domain, theirs))
     assert (LinearQuery(domain, ours).key() == LinearQuery(domain, theirs).key()) == same
-
-
-@given(data=st.data())
-def test_the_order_of_factors_changes_nothing(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
-    factors = data.draw(_factors(domain))
-    shuffled = tuple(data.draw(st.permutations(factors)))
-    assert LinearQuery(domain, factors).to_dict() == LinearQuery(domain, shuffled).to_dict()
-
-
-@given(data=st.data())
-def test_a_dense_factor_that_is_a_product_has_the_key_of_the_product(
-    data: st.DataObject, small_domains: Domains
-) -> None:
-    domain = data.draw(small_domains)
-    factors = data.draw(_factors(domain, dense=False))
-    product = LinearQuery(domain, factors)
-    dense = LinearQuery(domain, (Factor(domain.names, _by_hand(domain, factors)),))
-    assert dense.scope == product.scope
-    assert dense.key() == product.key()
 
 
 def test_a_share_of_a_list_has_one_key_however_it_is_split(domain: Domain) -> None:

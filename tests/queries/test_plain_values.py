@@ -29,7 +29,7 @@ from queries import (
 )
 from queries.plain_values import UNREADABLE, plain_value, type_name
 from queries.records import encode_columns
-from queries.values import encode_value, reading_of
+from queries.values import values_of
 
 
 def failing(*_: object, **__: object) -> Any:
@@ -165,15 +165,15 @@ def test_each_value_of_each_type_has_a_cell_or_drops_its_record(
         outside,
     }  # numbers beyond the ends; times that are written as years
     for place, value in enumerate(MISSING):
-        assert encode_value(attribute, value) == empty, place
+        assert values_of(attribute).encode(value) == empty, place
     for place, value in enumerate(THREE):
-        assert encode_value(attribute, value) == 3, place
+        assert values_of(attribute).encode(value) == 3, place
     for place, value in enumerate(X):
-        assert encode_value(attribute, value) == (4 if categorical else outside), place
+        assert values_of(attribute).encode(value) == (4 if categorical else outside), place
     for place, value in enumerate(OTHERS):
-        code = encode_value(attribute, value)
+        code = values_of(attribute).encode(value)
         assert code == outside if categorical else code in clipped, place
-        reading_of(attribute, value)
+        values_of(attribute).reading(value)
         assert plain_value(value) is UNREADABLE or type(plain_value(value)) in (str, int, float, bool)
 
 
@@ -185,7 +185,7 @@ def test_a_column_of_all_types_is_read_value_by_value(kind: Attribute) -> None:
     for place, value in enumerate(values):
         column[place] = value
     (codes,) = encode_columns(pd.DataFrame({"a": column}), Domain((attribute,)))
-    assert codes.tolist() == [encode_value(attribute, value) for value in values]
+    assert codes.tolist() == [values_of(attribute).encode(value) for value in values]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
@@ -196,7 +196,7 @@ def test_a_table_of_one_record_is_read(kind: Attribute, value: object) -> None:
         column = np.empty(1, dtype=object)
         column[0] = value
         records = encode_records(pd.DataFrame({"a": column}), Domain((attribute,)))
-        assert len(records) == (encode_value(attribute, value) >= 0)
+        assert len(records) == (values_of(attribute).encode(value) >= 0)
         assert len(encode_records(pd.DataFrame({"a": column[:0]}), Domain((attribute,)))) == 0
 
 

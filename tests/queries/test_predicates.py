@@ -1,123 +1,84 @@
-"""Predicates as trees: negations pushed down, comparisons listed, terms grouped."""
+"""Predicates as trees: their truth, negations pushed down, comparisons listed, terms grouped."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from queries.predicates import (
-    And,
-    Atom,
-    Comparison,
-    IsMissing,
-    IsOther,
-    Not,
-    Or,
-    Predicate,
-    atoms_of,
-    connected_terms,
-    push_negations,
-)
+from queries.predicates import Comparison, Junction, Not, Predicate, connected_terms
+from tests.queries.meaning import Known, holds, trees
 
-Truth: TypeAlias = bool | None
-
-A, B, C, D = (Comparison(name, "eq", 1) for name in "abcd")
-ATOMS: st.SearchStrategy[Atom] = st.sampled_from([A, B, C, D, IsMissing("a"), IsOther("b")])
-LEAVES: st.SearchStrategy[Predicate] = ATOMS.map(lambda atom: atom)
+A, B, C, D = (Comparison(name, "eq", (1,)) for name in "abcd")
+COMPARISONS = [A, B, C, D, Comparison("a", "missing"), Comparison("b", "other")]
+PREDICATES = trees(st.sampled_from(COMPARISONS), least=0, leaves=8)
+TRUTHS = st.fixed_dictionaries({one: st.sampled_from([True, False, None]) for one in COMPARISONS})
 
 
-def _grown(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
-    several = st.lists(children, max_size=3).map(tuple)
-    return st.one_of(several.map(And), several.map(Or), children.map(Not))
+def both(*terms: Predicate) -> Predicate:
+    return Junction("and", terms)
 
 
-PREDICATES: st.SearchStrategy[Predicate] = st.recursive(LEAVES, _grown, max_leaves=8)
-TRUTHS = st.dictionaries(ATOMS, st.sampled_from([True, False, None]))
-
-
-def _holds(predicate: Predicate, truths: dict[Atom, Truth]) -> Truth:
-    """Evaluate in Kleene's three-valued logic, word by word from its truth tables."""
-    match predicate:
-        case Not(child):
-            inner = _holds(child, truths)
-            return None if inner is None else not inner
-        case And(children):
-            found = [_holds(child, truths) for child in children]
-            return False if False in found else None if None in found else True
-        case Or(children):
-            found = [_holds(child, truths) for child in children]
-            return True if True in found else None if None in found else False
-        case _:
-            return truths.get(predicate)
+def either(*terms: Predicate) -> Predicate:
+    return Junction("or", terms)
 
 
 def _negated_inside(predicate: Predicate) -> bool:
     """Return whether some NOT stands above anything but a comparison."""
-    if isinstance(predicate, And | Or):
-        return any(_negated_inside(child) for child in predicate.children)
-    return isinstance(predicate, Not) and isinstance(predicate.child, And | Or | Not)
+    match predicate:
+        case Junction(_, children):
+            return any(map(_negated_inside, children))
+        case Not(child):
+            return not isinstance(child, Comparison)
+    return False
 
 
 @given(PREDICATES, TRUTHS, st.booleans())
-def test_pushing_negations_keeps_the_truth(
-    predicate: Predicate, truths: dict[Atom, Truth], negated: bool
+def test_truth_is_kleenes_and_stays_when_negations_are_pushed_to_comparisons(
+    predicate: Predicate, truths: dict[Comparison, Known], negated: bool
 ) -> None:
-    expected = _holds(Not(predicate) if negated else predicate, truths)
-    assert _holds(push_negations(predicate, negated=negated), truths) is expected
+    def where(one: Comparison, is_false: bool) -> NDArray[np.bool_]:
+        return np.array(truths[one] is (not is_false))
 
-
-@given(PREDICATES, st.booleans())
-def test_pushed_negations_stand_at_comparisons_only(predicate: Predicate, negated: bool) -> None:
-    pushed = push_negations(predicate, negated=negated)
+    expected = holds(Not(predicate) if negated else predicate, truths.get)
+    assert bool(predicate.holds(where, negated=negated)) == (expected is True)
+    assert bool(predicate.holds(where, negated=not negated)) == (expected is False)
+    pushed = predicate.pushed(negated=negated)
+    assert holds(pushed, truths.get) is expected
     assert not _negated_inside(pushed)
-    assert list(atoms_of(pushed)) == list(atoms_of(predicate))
+    assert list(pushed.comparisons()) == list(predicate.comparisons())
 
 
 @pytest.mark.parametrize(
     ("predicate", "pushed"),
     [
-        (Not(And((A, B))), Or((Not(A), Not(B)))),
-        (Not(Or((A, Not(B)))), And((Not(A), B))),
-        (And((A, And((B, C)), Not(Or((D, A))))), And((A, B, C, Not(D), Not(A)))),
-        (Or((A, And((B, C)), Or((D,)))), Or((A, And((B, C)), D))),
+        (Not(both(A, B)), either(Not(A), Not(B))),
+        (Not(either(A, Not(B))), both(Not(A), B)),
+        (both(A, both(B, C), Not(either(D, A))), both(A, B, C, Not(D), Not(A))),
+        (either(A, both(B, C), either(D)), either(A, both(B, C), D)),
         (Not(Not(A)), A),
-        (Not(And(())), Or(())),
+        (Not(both()), either()),
     ],
 )
 def test_nested_joins_become_flat(predicate: Predicate, pushed: Predicate) -> None:
-    assert push_negations(predicate, negated=False) == pushed
+    assert predicate.pushed() == pushed
 
 
 def test_comparisons_are_listed_from_left_to_right() -> None:
-    assert list(atoms_of(Or((And((A, B)), Not(C), D)))) == [A, B, C, D]
-    assert list(atoms_of(And(()))) == []
-
-
-@pytest.mark.parametrize(
-    ("terms", "groups"),
-    [
-        ([A, B, C], [[A], [B], [C]]),
-        ([A, B, A], [[B], [A, A]]),
-        ([A, B, Or((A, B))], [[A, B, Or((A, B))]]),
-        ([Or((A, B)), Or((C, D)), Or((B, C))], [[Or((A, B)), Or((C, D)), Or((B, C))]]),
-        ([], []),
-    ],
-)
-def test_terms_that_share_an_attribute_stand_in_one_group(
-    terms: list[Predicate], groups: list[list[Predicate]]
-) -> None:
-    found = connected_terms(terms)
-    assert sorted(sorted(map(repr, group)) for group in found) == sorted(
-        sorted(map(repr, group)) for group in groups
-    )
+    assert list(either(both(A, B), Not(C), D).comparisons()) == [A, B, C, D]
 
 
 @given(st.lists(PREDICATES, max_size=6))
 def test_groups_hold_every_term_once_and_share_no_attribute(terms: list[Predicate]) -> None:
     groups = connected_terms(terms)
     assert sorted(repr(term) for group in groups for term in group) == sorted(map(repr, terms))
-    names = [{atom.attribute for term in group for atom in atoms_of(term)} for group in groups]
+    names = [{one.attribute for term in group for one in term.comparisons()} for group in groups]
     assert sum(map(len, names)) == len(set().union(*names))
+
+
+def test_terms_without_a_common_attribute_stand_apart() -> None:
+    assert sorted(map(len, connected_terms([A, B, A, either(C, D)]))) == [1, 1, 2]
+    chained = [either(A, B), either(C, D), either(B, C)]
+    assert [sorted(map(repr, group)) for group in connected_terms(chained)] == [sorted(map(repr, chained))]

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from queries import (
     Attribute,
@@ -23,10 +24,12 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     RecordsError,
+    decode_records,
     encode_records,
 )
-from queries.records import encode_columns
-from queries.values import encode_value
+from queries.records import decode_batches, encode_columns
+from queries.values import values_of
+from tests.queries.meaning import DOMAINS
 
 Column: TypeAlias = "pd.Series[Any]"
 
@@ -87,6 +90,8 @@ COLUMNS: dict[str, st.SearchStrategy[Column]] = {
     "float32": _columns(st.integers(-6, 15) | st.just(math.nan), "float32"),
     "bool": _columns(st.booleans(), "bool"),
     "object": _columns(ANYTHING, "object"),
+    "texts": _columns(TEXTS | st.none(), "object"),
+    "whole numbers": _columns(WHOLE | st.none(), "object"),
     "string": _columns(TEXTS | st.none(), "string"),
     "boolean": _columns(st.booleans() | st.none(), "boolean"),
     "Int64": _columns(WHOLE | st.none(), "Int64"),
@@ -105,30 +110,18 @@ def _codes(attribute: Attribute, column: Column) -> list[int]:
 
 def _one_by_one(attribute: Attribute, column: Column) -> list[int]:
     values = [None if value is pd.NA else value for value in column]
-    return [code for value in values if (code := encode_value(attribute, value)) >= 0]
+    return [code for value in values if (code := values_of(attribute).encode(value)) >= 0]
 
 
 @given(data=st.data(), attribute=FLAGGED)
 @pytest.mark.parametrize("dtype", COLUMNS)
-def test_a_column_is_encoded_value_by_value(dtype: str, data: st.DataObject, attribute: Attribute) -> None:
-    column = data.draw(COLUMNS[dtype])
-    assert _codes(attribute, column) == _one_by_one(attribute, column)
-
-
-@given(data=st.data(), attribute=FLAGGED)
-@pytest.mark.parametrize("dtype", COLUMNS)
-def test_the_cell_of_a_record_does_not_depend_on_other_records(
+def test_a_column_is_encoded_value_by_value_whatever_stands_beside(
     dtype: str, data: st.DataObject, attribute: Attribute
 ) -> None:
     column = data.draw(COLUMNS[dtype])
-    together = _codes(attribute, column)
-    assert together == [code for row in range(len(column)) for code in _codes(attribute, column.iloc[[row]])]
-    if len(column):
-        row = data.draw(st.integers(0, len(column) - 1))
-        alone = _codes(attribute, column.iloc[[row]])
-        before = len(_codes(attribute, column.iloc[:row]))
-        without = _codes(attribute, column.drop(column.index[row]))
-        assert without == together[:before] + together[before + len(alone) :]
+    codes = _codes(attribute, column)
+    assert codes == _one_by_one(attribute, column)
+    assert codes == [code for row in range(len(column)) for code in _codes(attribute, column.iloc[[row]])]
 
 
 @given(st.lists(st.tuples(WHOLE | st.none(), TEXTS | st.none(), REALS), max_size=12), st.booleans())
@@ -144,7 +137,7 @@ def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing:
     expected = [
         codes
         for row in rows
-        if min(codes := [encode_value(a, value) for a, value in zip(domain, row, strict=True)]) >= 0
+        if min(codes := [values_of(a).encode(value) for a, value in zip(domain, row, strict=True)]) >= 0
     ]
     records = encode_records(frame, domain)
     found = [[int(column[row]) for column in records.columns] for row in range(len(records))]
@@ -158,24 +151,6 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
     assert _codes(attribute, in_memory) == _codes(attribute, written)
 
 
-@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=12), st.booleans())
-def test_a_table_of_objects_that_are_texts_is_encoded_like_a_table_of_texts(
-    rows: list[tuple[str, ...]], other: bool
-) -> None:
-    domain = Domain(
-        (
-            IntegerAttribute("n", 0, 5, missing=True, other=other),
-            CategoricalAttribute("c", ("x", 1), missing=other, other=True),
-            NumericAttribute("r", (0, 1, 2), other=True),
-        )
-    )
-    table = encode_records(pd.DataFrame(rows, columns=["n", "c", "r"], dtype="string"), domain)
-    texts = encode_records(pd.DataFrame(rows, columns=["n", "c", "r"], dtype="object"), domain)
-    for ours, theirs in zip(texts.columns, table.columns, strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
     domain = Domain((IntegerAttribute("n", 0, 5), CategoricalAttribute("c", ("x",), missing=True)))
     frame = pd.DataFrame({"n": [1.0, 2.5, 9.0], "c": ["x", None, "y"]})
@@ -183,26 +158,18 @@ def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
     assert len(encode_records(frame, domain)) == 1
 
 
-@given(st.lists(WHOLE), FLAGGED)
-def test_whole_numbers_give_the_same_cells_in_every_kind_of_column(
-    values: list[int], attribute: Attribute
-) -> None:
-    expected = [code for value in values if (code := encode_value(attribute, value)) >= 0]
-    for dtype in ("int64", "Int64", "object", "category"):
-        assert _codes(attribute, pd.Series(values, dtype="int64").astype(dtype)) == expected
-
-
 @pytest.mark.parametrize("declared", [("TRUE", "FALSE"), ("True", "False"), ("true", "false"), (True, False)])
 @pytest.mark.parametrize("written", ["True", "true", "TRUE"])
 def test_a_boolean_and_its_text_have_one_cell(declared: tuple[str | bool, str | bool], written: str) -> None:
     attribute = CategoricalAttribute("a", declared)
-    assert encode_value(attribute, True) == encode_value(attribute, written) == 0
+    assert values_of(attribute).encode(True) == values_of(attribute).encode(written) == 0
 
 
 def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     attribute = CategoricalAttribute("a", ("TRUE", True))
-    assert encode_value(attribute, True) == encode_value(attribute, "true") == 1
-    assert encode_value(attribute, "TRUE") == 0
+    values = values_of(attribute)
+    assert values.encode(True) == values.encode("true") == values.encode("True") == 1
+    assert values.encode("TRUE") == 0
 
 
 @pytest.mark.parametrize(
@@ -245,7 +212,7 @@ def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     ],
 )
 def test_a_value_has_the_cell_worked_by_hand(people: Domain, value: object, cell: int) -> None:
-    assert encode_value(people["age"], value) == cell
+    assert values_of(people["age"]).encode(value) == cell
 
 
 @pytest.mark.parametrize(
@@ -263,7 +230,7 @@ def test_a_value_has_the_cell_worked_by_hand(people: Domain, value: object, cell
     ],
 )
 def test_a_number_on_an_edge_belongs_to_the_cell_above(people: Domain, value: object, cell: int) -> None:
-    assert encode_value(people["income"], value) == cell
+    assert values_of(people["income"]).encode(value) == cell
 
 
 @pytest.mark.parametrize(
@@ -271,35 +238,9 @@ def test_a_number_on_an_edge_belongs_to_the_cell_above(people: Domain, value: ob
     [("3", 0), (3, 0), (3.0, 0), ("3.0", 0), (" 3", 0), ("03", 0), ("x", 1), ("X", 2), (" x", 2), (True, 2)],
 )
 def test_a_category_is_matched_by_its_text_or_its_number(value: object, cell: int) -> None:
-    assert encode_value(CategoricalAttribute("a", (3, "x"), other=True), value) == cell
-
-
-ODD_VALUES: list[object] = [
-    pd.NA,
-    np.array([1, 2]),
-    [1],
-    {"a": 1},
-    Decimal("sNaN"),
-    object(),
-    b"\xff",
-    (1, [2]),
-]
-
-
-@pytest.mark.parametrize("attribute", [ATTRIBUTES[0], ATTRIBUTES[2], ATTRIBUTES[4]])
-@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: type(value).__name__)
-def test_no_value_makes_the_reading_fail(attribute: Attribute, value: object) -> None:
-    declared = replace(attribute, missing=True, other=True)
-    column = pd.Series([value, None], dtype=object)
-    special = declared.missing_code if value is pd.NA else declared.other_code
-    assert _codes(declared, column) == [special, declared.missing_code]
-    assert encode_value(declared, value) == special
-
-
-def test_a_number_of_too_many_digits_is_an_undeclared_value() -> None:
-    attribute = CategoricalAttribute("a", (1, 2), other=True)
-    assert encode_value(attribute, 10**5000) == 2
-    assert _codes(attribute, _objects(1, 10**5000)) == [0, 2]
+    assert values_of(CategoricalAttribute("a", (3, "x"), other=True)).encode(value) == cell
+    texts = values_of(CategoricalAttribute("a", ("3", "x"), other=True))
+    assert texts.encode(value) == (2 if value in ("3.0", " 3", "03") else cell)
 
 
 EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
@@ -419,3 +360,135 @@ def test_an_empty_value_changes_no_other_record(kind: str) -> None:
         assert after[:-1].tolist() == before.tolist()
     assert whole[0].tolist() == [0, 1, 2, 0, 4]
     assert whole[1][-1] == 30
+
+
+# --- decoded records ----------------------------------------------------------------------------------------
+
+
+def _decoded(attribute: Attribute, codes: NDArray[np.uint8], seed: int = 0) -> pd.DataFrame:
+    return decode_records(CodedRecords(Domain((attribute,)), (codes,)), np.random.default_rng(seed))
+
+
+def _encoded(attribute: Attribute, frame: pd.DataFrame) -> list[int]:
+    return [int(code) for code in encode_records(frame, Domain((attribute,))).columns[0]]
+
+
+@given(data=st.data(), domain=DOMAINS, seed=st.integers(0, 2**32))
+def test_decoded_records_encode_to_the_same_cells(data: st.DataObject, domain: Domain, seed: int) -> None:
+    length = data.draw(st.integers(0, 20))
+    columns = [
+        np.array(data.draw(st.lists(st.integers(0, a.size - 1), min_size=length, max_size=length)), np.uint8)
+        for a in domain
+    ]
+    frame = decode_records(CodedRecords(domain, tuple(columns)), np.random.default_rng(seed))
+    assert list(frame.columns) == list(domain.names)
+    again = encode_records(frame, domain)
+    for before, after in zip(columns, again.columns, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+EDGES = st.lists(
+    st.floats(-1e300, 1e300) | st.floats(-1, 1) | st.integers(-100, 100).map(float),
+    min_size=2,
+    max_size=6,
+    unique=True,
+)
+
+
+@given(EDGES, st.booleans(), st.booleans(), st.integers(0, 2**32))
+def test_a_drawn_number_lies_in_its_cell(edges: list[float], missing: bool, other: bool, seed: int) -> None:
+    attribute = NumericAttribute("a", tuple(sorted(edges)), missing=missing, other=other)
+    codes = np.repeat(np.arange(attribute.size), 5).astype(np.uint8)
+    frame = _decoded(attribute, codes, seed)
+    assert _encoded(attribute, frame) == codes.tolist()
+
+
+@pytest.mark.parametrize("values", [(1, 2), (1, "1.0"), (2**53 + 1, 2**53), (True, False), (True, 0)])
+def test_declared_values_come_back_as_they_were_declared(values: tuple[int | str, ...]) -> None:
+    attribute = CategoricalAttribute("a", values, missing=True)
+    codes = np.array([0, 2], dtype=np.uint8)
+    frame = _decoded(attribute, codes)
+    assert str(frame["a"].iloc[0]) == str(values[0])
+    assert _encoded(attribute, frame) == [0, 2]
+
+
+def test_whole_numbers_of_a_wide_cell_are_drawn_from_all_of_it() -> None:
+    attribute = IntegerAttribute("a", 0, 24, 10)
+    codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), 300)
+    frame = _decoded(attribute, codes)
+    assert [set(frame["a"][codes == cell]) for cell in range(3)] == [
+        set(range(10)),
+        set(range(10, 20)),
+        set(range(20, 25)),
+    ]
+    assert frame["a"].dtype == np.int64
+
+
+EVERY_KIND = (
+    IntegerAttribute("single", 0, 9),
+    IntegerAttribute("wide", 0, 1000, 100, missing=True),
+    IntegerAttribute("atoms", -5, 5000, 500, missing=True, other=True),
+    NumericAttribute("real", (0, 1, 2.5), missing=True),
+    NumericAttribute("large", (0, 1e6, 2e9), other=True),
+    CategoricalAttribute("truth", (True, False)),
+    CategoricalAttribute("mixed", (1, "x"), missing=True),
+    IntegerAttribute("last", 0, 99, 7),
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 101, 1000])
+def test_batches_hold_the_rows_of_the_whole_table(size: int) -> None:
+    draw = np.random.default_rng(3)
+    codes = tuple(draw.integers(0, one.size, 101).astype(np.uint8) for one in EVERY_KIND)
+    records = CodedRecords(Domain(EVERY_KIND), codes)
+    whole = decode_records(records, np.random.default_rng(7))
+    batches = list(decode_batches(records, np.random.default_rng(7), size))
+    assert [len(batch) for batch in batches] == [size] * (101 // size) + ([101 % size] if 101 % size else [])
+    assert pd.concat(batches).astype(str).to_numpy().tolist() == whole.astype(str).to_numpy().tolist()
+
+
+def test_batches_of_no_rows_are_one_table_without_rows() -> None:
+    records = CodedRecords(Domain(EVERY_KIND), tuple(np.zeros(0, dtype=np.uint8) for _ in EVERY_KIND))
+    (batch,) = decode_batches(records, np.random.default_rng(7), 10)
+    assert list(batch.columns) == [one.name for one in EVERY_KIND]
+    assert len(batch) == 0
+
+
+@pytest.mark.parametrize(
+    ("attribute", "texts"),
+    [
+        (IntegerAttribute("a", 8, 9, missing=True, other=True), ["8", "9", "None", "(other)"]),
+        (CategoricalAttribute("a", ("x", 3, True), other=True), ["x", "3", "True", "(other)"]),
+        (CategoricalAttribute("a", ("x", "y"), missing=True), ["x", "y", ""]),
+        (CategoricalAttribute("a", (1, 2), missing=True, other=True), ["1", "2", "", "(other)"]),
+    ],
+)
+def test_special_cells_come_back_as_an_empty_value_and_a_word(attribute: Attribute, texts: list[str]) -> None:
+    column = _decoded(attribute, np.arange(attribute.size, dtype=np.uint8))["a"]
+    empty = column.isna().tolist()
+    assert [index for index, flag in enumerate(empty) if flag] == (
+        [] if attribute.missing_code is None else [attribute.missing_code]
+    )
+    shown = [str(value) for value, flag in zip(column, empty, strict=True) if not flag]
+    assert shown == [text for text, flag in zip(texts, empty, strict=True) if not flag]
+
+
+def test_values_beyond_64_bits_come_back() -> None:
+    column = _decoded(
+        CategoricalAttribute("a", (3, 2**63), missing=True), np.array([0, 1, 2], dtype=np.uint8)
+    )
+    assert column["a"].tolist() == [3, 2**63, None]
+
+
+def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell() -> None:
+    attribute = NumericAttribute("a", (0, 10, 20))
+    drawn = _decoded(attribute, np.repeat(np.array([0, 1], dtype=np.uint8), 200))["a"]
+    assert all(len(repr(float(value)).split(".")[1]) <= 2 for value in drawn)
+    assert len(set(drawn)) > 300
+
+
+def test_rounding_never_leaves_the_cell() -> None:
+    attribute = NumericAttribute("a", (0, 0.1000001, 0.2))
+    drawn = _decoded(attribute, np.full(20_000, 1, dtype=np.uint8))
+    assert float(drawn["a"].min()) >= 0.1000001
+    assert set(_encoded(attribute, drawn)) == {1}

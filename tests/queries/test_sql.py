@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import duckdb
 import numpy as np
@@ -11,12 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queries.categories import CategoricalAttribute
 from queries.cell_values import CellCondition, on_scope
-from queries.domain import CategoricalAttribute, Domain
+from queries.domain import Domain
 from queries.errors import QueryError
+from queries.expressions import KeyColumn, Linear, Quantile, Ratio
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
-from queries.statements import KeyColumn, Linear, Quantile, Ratio
+
+Truth: TypeAlias = Callable[[str], float]
 
 DOMAIN = Domain(
     (
@@ -308,14 +313,19 @@ def total(statement: str) -> float:
     return float(np.sum(np.broadcast_to(where * weights, (13, 2))))
 
 
-def truth(statement: str) -> float:
-    people = FRAME
+@pytest.fixture(scope="module")
+def truth() -> Iterator[Truth]:
+    """Return what DuckDB says of a statement over the same records."""
     with duckdb.connect() as connection:
         connection.execute("SET integer_division = true")
-        connection.register("people", people)
-        row = connection.execute(statement).fetchone()
-    assert row is not None
-    return float(row[0] or 0)
+        connection.register("people", FRAME)
+
+        def asked(statement: str) -> float:
+            row = connection.execute(statement).fetchone()
+            assert row is not None
+            return float(row[0] or 0)
+
+        yield asked
 
 
 TERMS = st.sampled_from(
@@ -343,7 +353,7 @@ CONDITIONS = st.recursive(
 
 
 @given(term=TERMS, where=CONDITIONS, filtered=CONDITIONS)
-def test_sums_and_counts_are_those_of_duckdb(term: str, where: str, filtered: str) -> None:
+def test_sums_and_counts_are_those_of_duckdb(truth: Truth, term: str, where: str, filtered: str) -> None:
     for what in (f"SUM({term})", f"COUNT({term})", f"SUM({term}) FILTER (WHERE {filtered})", "COUNT(1)"):
         statement = f"SELECT {what} FROM people WHERE {where}"
         try:
@@ -382,7 +392,7 @@ def test_distinct_lists_declared_values_that_the_condition_leaves() -> None:
         ("people AS p WHERE p.AGE + 5 > 9", "age > 4"),
     ],
 )
-def test_a_source_that_filters_is_folded_in(source: str, where: str) -> None:
+def test_a_source_that_filters_is_folded_in(truth: Truth, source: str, where: str) -> None:
     assert total(f"SELECT SUM(age) FROM {source}") == truth(f"SELECT SUM(age) FROM people WHERE {where}")
     with_ = "WITH t AS (SELECT * FROM people WHERE age > 3), u AS (SELECT * FROM t WHERE sex = 'f') "
     assert total(with_ + "SELECT COUNT(age) FROM u") == truth(with_ + "SELECT COUNT(age) FROM u")

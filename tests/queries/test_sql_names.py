@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
+import numpy as np
 import pytest
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer
@@ -11,7 +13,7 @@ from sqlglot.tokens import Tokenizer
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_line, parse_where
 from queries.cells import GRAMMAR_WORDS, quoted_name
 from queries.parsing import parse_sql
-from queries.statements import Statement
+from queries.predicates import Comparison, Junction, Not, Predicate
 from queries.where_text import parse_predicate
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,20 +31,9 @@ WORDS = sorted(
     }
 )
 CONDITIONS = [
-    "{} = 3",
-    "{} <> 3",
-    "{}>=3",
-    "3 < {}",
-    "{} BETWEEN 2 AND 5",
-    "{} NOT BETWEEN 2 AND 5",
-    "{} IN (2, 3)",
-    "{} NOT IN (2, 3)",
-    "{} IS NULL",
-    "{} IS NOT NULL",
-    "NOT {} = 3",
-    "({} < 3) OR ({} >= 5 AND sex = 'a')",
-    "sex = 'a' AND {} > 4 AND 2 <= {}",
-]
+    "{} = 3", "{}<>3", "3 < {}", "{} BETWEEN 2 AND 5", "{} NOT IN (2, 3)", "{} IN (2, 3)", "{} IS NOT NULL",
+    "NOT {} = 3", "({} < 3) OR ({} >= 5 AND sex = 'a')", "sex = 'a' AND {} > 4 AND 2 <= {}",
+]  # fmt: skip
 
 
 def _domain(name: str) -> Domain:
@@ -51,37 +42,43 @@ def _domain(name: str) -> Domain:
     )
 
 
-def test_every_word_is_a_name_in_double_quotes_and_bare() -> None:
+def _spelled(text: str, word: str, *, bare: bool) -> str:
+    """Return a text with a name in each place: bare, or in turn in double quotes and in capitals."""
+    spellings = [word] if bare else [f'"{word}"', *([] if word in GRAMMAR_WORDS else [word.upper()])]
+    turns = itertools.cycle(spellings)
+    return re.sub(r"\{\}", lambda _: next(turns), text)
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_every_word_is_a_name_where_no_word_can_stand(bare: bool) -> None:
     text = " OR ".join(f"({condition})" for condition in CONDITIONS)
-    expected = repr(parse_predicate(text.replace("{}", '"?"'), _domain("?")))
+    expected = _named(parse_predicate(text.replace("{}", "age"), _domain("age")), "age")
+    statement = (
+        "SELECT sex, {} AS g, COUNT(*) AS n FROM people WHERE people.{} >= 3 AND {} < 7 GROUP BY {}, sex"
+    )
     for word in WORDS:
-        for written in _spellings(word):
-            found = repr(parse_predicate(text.replace("{}", written), _domain(word)))
-            assert _unplaced(found.replace(repr(word), "'?'")) == _unplaced(expected), written
+        if bare and word in GRAMMAR_WORDS:
+            continue
+        written = _spelled(text, word, bare=bare)
+        assert _named(parse_predicate(written, _domain(word)), word) == expected, written
+        if not bare:
+            continue
+        grouped = parse_sql(_spelled(statement, word, bare=True), _domain(word))
+        assert [one.scope for one in grouped.groupings] == [(word,), ("sex",)], word
+        assert np.flatnonzero(grouped.where.weights()).tolist() == [3, 4, 5, 6], word
 
 
-def _spellings(word: str) -> list[str]:
-    return [f'"{word}"', *([] if word in GRAMMAR_WORDS else [word, word.upper()])]
-
-
-def _unplaced(text: str) -> str:
-    return re.sub(r"position=\d+", "", text)
-
-
-def test_every_word_is_grouped_by_bare_and_in_double_quotes() -> None:
-    for word in WORDS:
-        for written in _spellings(word):
-            statement = (
-                f"SELECT sex, {written} AS g, COUNT(*) AS n FROM people WHERE {written} >= 3 "
-                f"AND people.{written} < 7 GROUP BY {written}, sex"
-            )
-            grouped = parse_sql(statement, _domain(word))
-            assert [one.scope for one in grouped.groupings] == [(word,), ("sex",)], statement
-            assert _counts(parse_sql(f"SELECT COUNT(*) FROM people WHERE {written} < 2", _domain(word))) == 4
-
-
-def _counts(grouped: Statement) -> int:
-    return int((grouped.where.weights() > 0).sum()) * 2  # of the two values of sex
+def _named(predicate: Predicate, name: str) -> list[object]:
+    """Return a predicate as nested lists without places, its one name apart from ``sex`` as ``?``."""
+    match predicate:
+        case Comparison():
+            shown = "?" if predicate.attribute == name else predicate.attribute
+            return [shown, predicate.operator, predicate.values, predicate.part]
+        case Junction(kind, children):
+            return [kind, *(_named(child, name) for child in children)]
+        case Not(child):
+            return ["not", _named(child, name)]
+    raise AssertionError(predicate)
 
 
 def test_structured_questions_take_every_word() -> None:

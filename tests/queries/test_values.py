@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import Attribute, CategoricalAttribute, IntegerAttribute, NumericAttribute
-from queries.values import DROPPED, Reading, encode_value, reading_of
+from queries.values import DROPPED, Reading, values_of
 
 AGE = IntegerAttribute("age", 10, 19)
 INCOME = NumericAttribute("income", (0, 10, 20.5))
@@ -54,7 +54,7 @@ SEX = CategoricalAttribute("sex", ("f", 3, True))
     ],
 )
 def test_what_a_value_is(attribute: Attribute, value: object, reading: Reading) -> None:
-    assert reading_of(attribute, value) is reading
+    assert values_of(attribute).reading(value) is reading
 
 
 VALUES = st.one_of(
@@ -74,8 +74,8 @@ def test_a_reading_agrees_with_the_cell(
     value: object, attribute: Attribute, missing: bool, other: bool
 ) -> None:
     declared: Attribute = replace(attribute, missing=missing, other=other)
-    code = encode_value(declared, value)
-    reading = reading_of(declared, value)
+    code = values_of(declared).encode(value)
+    reading = values_of(declared).reading(value)
     if reading is Reading.EMPTY:
         assert code == (declared.missing_code if missing else DROPPED)
     elif reading in (Reading.FRACTION, Reading.NO_NUMBER, Reading.UNDECLARED):

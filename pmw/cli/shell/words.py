@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from pmw.cli.texts import value_text
 from pmw.display.texts import counted
+from queries.categories import CategoricalAttribute
 from queries.cells import cell_count, quoted_name
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 
 PROMPT, GOES_ON = "pmw> ", "...> "
 LONGEST = 2**20  # characters of a question, which the parser refuses beyond

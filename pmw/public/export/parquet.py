@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
+from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:

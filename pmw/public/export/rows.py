@@ -82,5 +82,5 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
             isinstance(attribute, DateAttribute | DatetimeAttribute)
             and frame[attribute.name].dtype.kind == "M"
         ):
-            frame[attribute.name] = time_texts(attribute, frame[attribute.name])
+            frame[attribute.name] = time_texts(frame[attribute.name], attribute.unit)
     return frame.to_csv(index=False, header=header, lineterminator="\n").encode()

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.range_texts import RangeTexts
+from queries.boxes import RangeTexts
 
 MEASURED = "measured"  # the source of an answer that drew noise of its own
 

@@ -25,7 +25,7 @@ from pmw.cli.answering import StreamOptions, answer_workload
 from pmw.cli.texts import json_line
 from pmw.public.answer import Answer, Source, Spent
 from queries import CategoricalAttribute, Domain, IntegerAttribute
-from queries.workloads import parse_workload
+from queries.workload_text import parse_workload
 
 LINES = [
     {"id": 1, "where": "age >= 30"},

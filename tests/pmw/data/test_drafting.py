@@ -65,7 +65,7 @@ def test_a_draft_holds_no_value_and_is_refused_until_it_is_filled_in(tmp_path: P
     ):
         draft = draft_schema(file)
         assert not any(value in draft for value in ("47", "mine", "private", "20000"))
-        with pytest.raises(SchemaError, match=r"line \d+: attribute 'age'.*TODO"):
+        with pytest.raises(SchemaError, match=r"attribute 'age'.*TODO"):
             parse_schema(draft)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pmw.data import CountSource, CsvDialect, MemorySource, as_source
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
-from queries.values import encode_value
+from queries.values import values_of
 from tests.pmw.data.lines import DOMAIN, HEADER, LENIENT, PIECES, fields_of, hostile_lines, read, written
 
 
@@ -64,7 +64,7 @@ DOMAINS = st.sampled_from([DOMAIN, LENIENT])
 def reference(lines: list[bytes], domain: Domain) -> np.ndarray:
     """Count every line by itself, value by value."""
     records, malformed = fields_of(lines, CsvDialect())
-    rows = [[encode_value(one, value) for one, value in zip(domain, row, strict=True)] for row in records]
+    rows = [[values_of(one).encode(value) for one, value in zip(domain, row, strict=True)] for row in records]
     rows += [[-1 if one.other_code is None else one.other_code for one in domain]] * len(malformed)
     counts = np.zeros(domain.shape, dtype=np.int64)
     for codes in rows:

@@ -17,7 +17,7 @@ from pmw.data import CsvDialect, TableFile, as_source
 from pmw.data.inspection import AttributeFacts, TableFacts, inspect_table
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
-from queries.values import DROPPED, Reading, encode_value, reading_of
+from queries.values import DROPPED, Reading, values_of
 from tests.pmw.data.lines import DOMAIN, HEADER, LENIENT, STRICT, fields_of, hostile_lines, written
 
 
@@ -71,12 +71,14 @@ def test_the_facts_agree_with_the_session_and_with_each_line(
     held = len(malformed) if domain is LENIENT else 0  # each in the cell where every value is undeclared
     assert (facts.read, facts.malformed) == (len(records) + len(malformed), len(malformed))
     assert list(facts.malformed_lines) == malformed[:10]
-    codes = [[encode_value(one, value) for one, value in zip(domain, row, strict=True)] for row in records]
+    codes = [
+        [values_of(one).encode(value) for one, value in zip(domain, row, strict=True)] for row in records
+    ]
     assert facts.kept == sum(DROPPED not in row for row in codes) + held
     for place, attribute in enumerate(domain):
         found = of(facts, attribute.name)
         values = [row[place] for row in records]
-        readings = Counter(reading_of(attribute, value) for value in values)
+        readings = Counter(values_of(attribute).reading(value) for value in values)
         assert (found.empty, found.clipped_low, found.clipped_high) == (
             readings[Reading.EMPTY], readings[Reading.LOW], readings[Reading.HIGH],
         )  # fmt: skip

@@ -16,7 +16,8 @@ from pmw.model import (
     longest_kept,
 )
 from pmw.model.bins import cut_runs
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 
 

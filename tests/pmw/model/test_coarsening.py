@@ -18,7 +18,8 @@ from pmw.model import (
     MarginalTerm,
 )
 from queries.boxes import Boxes
-from queries.domain import CategoricalAttribute, Domain
+from queries.categories import CategoricalAttribute
+from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery

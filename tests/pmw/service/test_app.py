@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from pmw.data import CountSource, as_source
 from pmw.errors import DataError, ServiceError, SessionLockedError
 from pmw.public.export import RowPlan
 from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
-from pmw.session import table
 
 ASK = "/sessions/study/ask"
 
@@ -488,8 +488,13 @@ def test_equal_names_and_a_session_in_use_are_refused(
 def test_tables_are_read_before_anybody_asks(
     study: Path, users: UsersFile, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, read = table.as_source, list[Any]()
-    monkeypatch.setattr(table, "as_source", lambda *given: read.append(given) or real(*given))
+    read = list[object]()
+
+    def counted(*given: Any) -> CountSource:
+        read.append(given[0])
+        return as_source(*given)
+
+    monkeypatch.setattr("pmw.session.table.as_source", counted)
     add("ann")
     wide = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
     with hosting([study], users) as service:

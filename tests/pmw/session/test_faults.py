@@ -80,7 +80,7 @@ def study(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame, d
             for name, cells in zip(query.scope, query.box, strict=True):
                 attribute = domain[name]
                 if name == "age":
-                    ends = [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]  # type: ignore[union-attr]
+                    ends = [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]
                     where[name] = {"between": ends}
                 else:
                     where[name] = {"in": [attribute.values[cell] for cell in range(cells.start, cells.stop)]}  # type: ignore[union-attr]

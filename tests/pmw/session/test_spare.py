@@ -34,8 +34,8 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
+from queries.boxes import RangeTexts
 from queries.cells import quoted_name
-from queries.range_texts import RangeTexts
 from tests.worlds import VISITS
 
 Opened = Callable[..., pmw.Session]

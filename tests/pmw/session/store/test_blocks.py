@@ -28,7 +28,7 @@ from pmw.session.store import (
     columns_of,
 )
 from pmw.session.store.columns import AnswerColumns, joined, packed, question_keys, unpacked
-from queries.range_texts import RangeTexts
+from queries.boxes import RangeTexts
 from tests.pmw.session.stored import answer_to_request, newest_answer, newest_answers, tamper
 
 FINITE = st.floats(0.0, 1e12)

@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from queries.cells import nearest
+from queries.comparisons import listed_names, resolve_attribute
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError, ScopeError
-from queries.intervals import resolve_attribute
 from queries.plain_values import shown_text
-from queries.workloads.families import all_marginals, all_ranges, marginal_cells, prefixes
-from queries.workloads.streams import MOST_ATTRIBUTES, random_conjunctions
-from queries.workloads.workload import MOST_QUERIES, Workload, is_like_number
+from queries.streams import MOST_ATTRIBUTES, random_conjunctions
+from queries.workloads import (
+    MOST_QUERIES,
+    Workload,
+    all_marginals,
+    all_ranges,
+    is_like_number,
+    marginal_cells,
+    prefixes,
+)
 
 WORKLOAD_FORMS: Mapping[str, str] = {
     "marginals": "marginals:ORDER or marginals:NAME,NAME,…",
@@ -138,7 +145,7 @@ def _marginals(fields: Sequence[_Field], domain: Domain) -> Workload:
     items = fields[0]
     first = items[0]
     if len(items) == 1 and not first.is_quoted and is_like_number(first.text):
-        return all_marginals(domain, _order(items, domain))
+        return all_marginals(domain, _whole(items, "ORDER", 1, len(domain)))
     names = [_attribute(item, domain) for item in items]
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -159,8 +166,9 @@ def _ranges(fields: Sequence[_Field], domain: Domain) -> Workload:
 
 
 def _random(fields: Sequence[_Field], domain: Domain) -> Workload:
-    size, seed = _size(fields), _seed(fields)
-    most = _most_attributes(fields[2]) if len(fields) > 2 else 3
+    size = _whole(fields[0], "SIZE", 0, MOST_QUERIES)
+    seed = _whole(fields[1], "SEED", 0, 2**64 - 1)
+    most = _whole(fields[2], "MOST_ATTRIBUTES", 1, MOST_ATTRIBUTES) if len(fields) > 2 else 3
     return random_conjunctions(domain, size, seed=seed, most_attributes=most)
 
 
@@ -171,22 +179,6 @@ _BUILDERS: Mapping[str, tuple[Callable[[Sequence[_Field], Domain], Workload], in
     "random": (_random, 2, 3),
     "ranges": (_ranges, 1, 1),
 }
-
-
-def _order(field: _Field, domain: Domain) -> int:
-    return _whole(field, "ORDER", 1, len(domain))
-
-
-def _size(fields: Sequence[_Field]) -> int:
-    return _whole(fields[0], "SIZE", 0, MOST_QUERIES)
-
-
-def _seed(fields: Sequence[_Field]) -> int:
-    return _whole(fields[1], "SEED", 0, 2**64 - 1)
-
-
-def _most_attributes(field: _Field) -> int:
-    return _whole(field, "MOST_ATTRIBUTES", 1, MOST_ATTRIBUTES)
 
 
 def _only(field: _Field, what: str, hint: str) -> _Item:
@@ -206,9 +198,8 @@ def _one_attribute(field: _Field, domain: Domain) -> str:
 
 def _attribute(item: _Item, domain: Domain) -> str:
     if not item.text:
-        listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
         raise QueryError(
-            f"expected the name of an attribute, got nothing; declared are {listed}",
+            f"expected the name of an attribute, got nothing; declared are {listed_names(domain)}",
             code="syntax",
             position=item.position,
         )
@@ -218,15 +209,13 @@ def _attribute(item: _Item, domain: Domain) -> str:
 def _whole(field: _Field, label: str, low: int, high: int) -> int:
     item = _only(field, f"{label} as one whole number", "write 1000, not 1,000")
     digits = item.text.lstrip("0") or item.text[-1:]
-    expected = f"expected {label} as a whole number from {low:,} to {high:,}, got {_came(item)}"
-    if item.is_quoted or re.fullmatch("[0-9]+", digits) is None:
-        raise QueryError(expected, code="bad_request", position=item.position)
-    if len(digits) > len(str(high)) or int(digits) > high:
-        raise QueryError(expected, code="too_large", position=item.position)
-    if int(digits) < low:
-        raise QueryError(expected, code="bad_request", position=item.position)
+    is_whole = not item.is_quoted and re.fullmatch("[0-9]+", digits) is not None
+    above = is_whole and (len(digits) > len(str(high)) or int(digits) > high)
+    if not is_whole or above or int(digits) < low:
+        came = shown_text(item.text) + (" in double quotes" if item.is_quoted else "")
+        raise QueryError(
+            f"expected {label} as a whole number from {low:,} to {high:,}, got {came}",
+            code="too_large" if above else "bad_request",
+            position=item.position,
+        )
     return int(digits)
-
-
-def _came(item: _Item) -> str:
-    return f"{shown_text(item.text)} in double quotes" if item.is_quoted else shown_text(item.text)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -25,9 +24,8 @@ from queries import (
     prefixes,
     random_conjunctions,
 )
-from queries.workloads import WORKLOAD_FORMS
-
-Domains: TypeAlias = st.SearchStrategy[Domain]
+from queries.workload_text import WORKLOAD_FORMS
+from tests.queries.meaning import DOMAINS
 
 _NAMES = st.text(
     st.one_of(st.sampled_from(',:" 0123456789-+.aAß'), st.characters(codec="utf-8")), min_size=1, max_size=6
@@ -65,9 +63,8 @@ def _workloads(draw: st.DrawFn, domain: Domain) -> Workload:
     return draw(st.sampled_from(makers))()
 
 
-@given(data=st.data())
-def test_the_name_of_every_workload_parses_back_to_it(data: st.DataObject, small_domains: Domains) -> None:
-    plain = data.draw(small_domains)
+@given(data=st.data(), plain=DOMAINS)
+def test_the_name_of_every_workload_parses_back_to_it(data: st.DataObject, plain: Domain) -> None:
     names = data.draw(st.lists(_NAMES, min_size=len(plain), max_size=len(plain), unique=True))
     pairs = zip(plain, names, strict=True)
     domain = Domain(tuple(replace(attribute, name=name) for attribute, name in pairs))
@@ -230,14 +227,14 @@ def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("random:" + "9" * 500_000 + ":1", "too_large"),
-        ("random:" + "0" * 500_000 + "x:1", "bad_request"),
-        ('ranges:"' + "a" * 500_000, "syntax"),
-        ("ranges:" + '"' * 500_001, "syntax"),
-        ("ranges:" + "a" * 500_000, "unknown_attribute"),
-        ("marginals:" + "," * 200_000, "syntax"),
-        ("ranges" + ":" * 200_000, "syntax"),
-        ("ranges:" + " " * 500_000 + '"', "syntax"),
+        ("random:" + "9" * 50_000 + ":1", "too_large"),
+        ("random:" + "0" * 50_000 + "x:1", "bad_request"),
+        ('ranges:"' + "a" * 50_000, "syntax"),
+        ("ranges:" + '"' * 50_001, "syntax"),
+        ("ranges:" + "a" * 50_000, "unknown_attribute"),
+        ("marginals:" + "," * 20_000, "syntax"),
+        ("ranges" + ":" * 20_000, "syntax"),
+        ("ranges:" + " " * 50_000 + '"', "syntax"),
         ("x" * (2**20 + 1), "too_long"),
     ],
     ids=range(9),

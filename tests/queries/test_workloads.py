@@ -1,40 +1,42 @@
-"""Families of questions against brute force: marginals, ranges, prefixes and parities."""
+"""Workloads: families of questions against brute force, sizes and names, and what is refused."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import combinations, islice, product
-from typing import TypeAlias
+from itertools import combinations, islice, product, repeat
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from queries import (
     UNITS,
     CategoricalAttribute,
     Domain,
+    DomainError,
     Histogram,
     IntegerAttribute,
     LinearQuery,
     NumericAttribute,
+    QueryError,
     ScopeError,
+    Workload,
     all_marginals,
     all_ranges,
     marginal_cells,
     parities,
     parse_where,
+    parse_workload,
+    popular_conjunctions,
     prefixes,
+    random_conjunctions,
 )
 from queries.cells import number_text
-from queries.workloads import LARGEST_PARITY, families
-
-Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
-Domains: TypeAlias = st.SearchStrategy[Domain]
-FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+from queries.workloads import LARGEST_PARITY, MOST_QUERIES
+from tests.queries.meaning import DOMAINS, full_weights, histograms
 
 
 def _ordered(domain: Domain) -> list[str]:
@@ -45,9 +47,8 @@ def _wide(count: int, size: int) -> Domain:
     return Domain(tuple(IntegerAttribute(f"a{number}", 1, size) for number in range(count)))
 
 
-@given(data=st.data())
-def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_domains: Domains) -> None:
-    domain = data.draw(small_domains)
+@given(data=st.data(), domain=DOMAINS)
+def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, domain: Domain) -> None:
     order = data.draw(st.integers(1, len(domain)))
     workloads = [all_marginals(domain, order), parities(domain, order), marginal_cells(domain, domain.names)]
     for name in _ordered(domain):
@@ -58,11 +59,8 @@ def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_doma
         assert walked == [query.key() for query in workload]
 
 
-@given(data=st.data())
-def test_the_cells_of_a_marginal_partition_the_records(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts, full_weights: FullWeights
-) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
+@given(data=st.data(), histogram=histograms())
+def test_the_cells_of_a_marginal_partition_the_records(data: st.DataObject, histogram: Histogram) -> None:
     domain = histogram.domain
     order = data.draw(st.integers(1, len(domain)))
     queries = iter(all_marginals(domain, order))
@@ -74,14 +72,6 @@ def test_the_cells_of_a_marginal_partition_the_records(
         assert np.all(sum(full_weights(cell) for cell in cells) == UNITS)
         assert [query.key() for query in marginal_cells(domain, scope)] == [cell.key() for cell in cells]
     assert next(queries, None) is None
-
-
-def test_the_marginals_of_every_scope_are_listed_in_declared_order(people: Domain) -> None:
-    workload = all_marginals(people, 2)
-    assert workload.name == "marginals:2"
-    scopes = list(dict.fromkeys(query.scope for query in workload))
-    assert scopes == list(combinations(people.names, 2))
-    assert workload.size == sum(people.scope_size(scope) for scope in scopes)
 
 
 def test_a_workload_knows_its_size_without_walking_it() -> None:
@@ -147,11 +137,8 @@ def test_a_marginal_over_nothing_or_a_wrong_name_is_refused(
         marginal_cells(people, names)
 
 
-@given(data=st.data())
-def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
-) -> None:
-    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+@given(histogram=histograms(DOMAINS.filter(_ordered)))
+def test_prefixes_are_the_cumulative_sums_of_the_base_cells(histogram: Histogram) -> None:
     domain = histogram.domain
     for name in _ordered(domain):
         base = histogram.project((name,)).counts[: domain[name].base_size]
@@ -159,11 +146,8 @@ def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
         assert answers == (UNITS * np.cumsum(base)).tolist()
 
 
-@given(data=st.data())
-def test_ranges_are_the_sums_of_their_base_cells(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
-) -> None:
-    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+@given(histogram=histograms(DOMAINS.filter(_ordered)))
+def test_ranges_are_the_sums_of_their_base_cells(histogram: Histogram) -> None:
     domain = histogram.domain
     for name in _ordered(domain):
         size = domain[name].base_size
@@ -174,11 +158,8 @@ def test_ranges_are_the_sums_of_their_base_cells(
         assert [query.answer(histogram) for query in all_ranges(domain, name)] == expected
 
 
-@given(data=st.data())
-def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(
-    data: st.DataObject, small_domains: Domains
-) -> None:
-    domain = data.draw(small_domains.filter(_ordered))
+@given(domain=DOMAINS.filter(_ordered))
+def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(domain: Domain) -> None:
     for attribute in domain:
         if isinstance(attribute, CategoricalAttribute):
             continue
@@ -189,25 +170,6 @@ def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(
             else:
                 text = f"{attribute.name} {'<=' if query is queries[-1] else '<'} {number_text(end)}"
             assert query.key() == parse_where(text, domain).key()
-
-
-def test_prefixes_count_neither_empty_nor_undeclared_values() -> None:
-    domain = Domain((NumericAttribute("x", (0, 1, 2), missing=True, other=True),))
-    histogram = Histogram(domain, np.array([3, 4, 50, 600]))
-    assert [query.answer(histogram) // UNITS for query in prefixes(domain, "x")] == [3, 7]
-    assert [query.answer(histogram) // UNITS for query in all_ranges(domain, "x")] == [3, 7, 4]
-
-
-@pytest.mark.parametrize(
-    ("attribute", "size"), [("age", 74), ("income", 3), ("education-num", 16), ("hours", 10)]
-)
-def test_ranges_and_prefixes_know_their_sizes(people: Domain, attribute: str, size: int) -> None:
-    ranges, below = all_ranges(people, attribute), prefixes(people, attribute)
-    assert (ranges.name, ranges.size) == (f"ranges:{attribute}", size * (size + 1) // 2)
-    assert (below.name, below.size) == (f"prefixes:{attribute}", size)
-    for workload in (ranges, below):
-        assert len({query.key() for query in workload}) == workload.size
-        assert all(query.is_box and query.box[0].stop <= size for query in workload if query.scope)
 
 
 @pytest.mark.parametrize(("family", "what"), [(all_ranges, "ranges"), (prefixes, "prefixes")])
@@ -222,11 +184,10 @@ def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(
         family(people, "agee")
 
 
-@given(data=st.data())
+@given(data=st.data(), histogram=histograms())
 def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
-    data: st.DataObject, small_domains: Domains, counts_over: Counts
+    data: st.DataObject, histogram: Histogram
 ) -> None:
-    histogram = data.draw(small_domains.flatmap(counts_over))
     domain = histogram.domain
     order = data.draw(st.integers(1, len(domain)))
     scopes = list(combinations(range(len(domain)), order))
@@ -237,33 +198,6 @@ def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
             if sum(cells[axis] for axis in scope) % 2
         )
         assert query.answer(histogram) == UNITS * odd
-
-
-@given(data=st.data(), count=st.integers(1, 4))
-def test_the_parities_of_binary_attributes_determine_the_table(
-    data: st.DataObject, count: int, counts_over: Counts
-) -> None:
-    # The inverse Fourier transform over {0, 1}^count, with coefficients total - 2 * parity.
-    domain = Domain(tuple(CategoricalAttribute(f"b{number}", (False, True)) for number in range(count)))
-    histogram = data.draw(counts_over(domain))
-    coefficients: dict[tuple[int, ...], int] = {(): histogram.total}
-    for order in range(1, count + 1):
-        for scope, query in zip(combinations(range(count), order), parities(domain, order), strict=True):
-            coefficients[scope] = histogram.total - 2 * query.answer(histogram) // UNITS
-    for cells in product((0, 1), repeat=count):
-        signed = sum(
-            -value if sum(cells[axis] for axis in scope) % 2 else value
-            for scope, value in coefficients.items()
-        )
-        assert signed == 2**count * int(histogram.counts[cells])
-
-
-def test_the_missing_and_other_cells_are_numbered_after_the_base_cells(people: Domain) -> None:
-    age, sex = islice(parities(people, 1), 2)
-    assert (age.weights() // UNITS).tolist() == [0, 1] * 37 + [
-        0
-    ]  # 74 base cells, then (missing) as number 74
-    assert (sex.weights() // UNITS).tolist() == [0, 1, 0]  # Female, Male, (other)
 
 
 def test_a_parity_that_would_not_fit_is_refused_with_the_limit() -> None:
@@ -284,12 +218,17 @@ def test_the_longest_parity_has_a_canonical_text_below_a_megabyte() -> None:
 
 
 @pytest.mark.parametrize("some", [3, 2**13])
-def test_boxes_are_the_queries_of_a_family(
-    people: Domain, some: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(families, "_SOME", some)
-    named = [all_marginals(people, 1), all_marginals(people, 2), marginal_cells(people, people.names[:3])]
-    named += [family(people, name) for name in _ordered(people) for family in (all_ranges, prefixes)]
+def test_boxes_are_the_queries_of_a_family(some: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queries.workloads._SOME", some)
+    domain = Domain(
+        (
+            IntegerAttribute("n", 0, 9, 2, missing=True),
+            NumericAttribute("x", (0, 1, 2), other=True),
+            CategoricalAttribute("c", ("u", "v")),
+        )
+    )
+    named = [all_marginals(domain, 1), all_marginals(domain, 2), marginal_cells(domain, domain.names)]
+    named += [family(domain, name) for name in _ordered(domain) for family in (all_ranges, prefixes)]
     for workload in named:
         assert workload.boxes is not None
         walked = list(workload.boxes())
@@ -305,3 +244,129 @@ def test_ranges_of_numbers_with_their_own_cells_are_no_boxes() -> None:
     assert all_ranges(domain, "x").boxes is None
     assert prefixes(domain, "x").boxes is None
     assert all_marginals(domain, 1).boxes is not None
+
+
+# --- workloads ----------------------------------------------------------------------------------------------
+
+
+def _repeated(domain: Domain, size: int) -> Workload:
+    return Workload("same", size, lambda: repeat(LinearQuery.everything(domain), size))
+
+
+def test_a_workload_shows_its_name_and_its_size(people: Domain) -> None:
+    assert repr(_repeated(people, 3)) == "Workload(name='same', size=3)"
+    assert len(_repeated(people, 3)) == 3
+
+
+def test_two_walks_do_not_disturb_each_other(people: Domain) -> None:
+    workload = all_ranges(people, "income")
+    first = iter(workload)
+    next(first)
+    assert len(list(workload)) == 6
+    assert len(list(first)) == 5
+
+
+def test_workloads_are_equal_where_they_ask_the_same(people: Domain) -> None:
+    assert all_ranges(people, "age") == all_ranges(people, "age")
+    assert hash(all_ranges(people, "age")) == hash(all_ranges(people, "age"))
+    assert all_ranges(people, "age") != all_ranges(people, "hours")
+    assert _repeated(people, 3) != _repeated(people, 4)
+
+
+def test_a_workload_is_as_long_as_len_can_say(people: Domain) -> None:
+    assert len(_repeated(people, MOST_QUERIES)) == 2**63 - 1
+    with pytest.raises(
+        ScopeError, match=r"0 to 9,223,372,036,854,775,807 queries, same would have 922.*808;"
+    ):
+        _repeated(people, MOST_QUERIES + 1)
+    with pytest.raises(ScopeError, match="would have -1; name fewer attributes"):
+        _repeated(people, -1)
+
+
+def test_a_workload_over_an_attribute_of_one_cell_asks_for_everybody() -> None:
+    domain = Domain((IntegerAttribute("x", 5, 5),))
+    assert [query.describe() for query in all_ranges(domain, "x")] == ["everybody"]
+
+
+# --- what is no domain, name or number ----------------------------------------------------------------------
+
+FAMILIES: list[Callable[..., object]] = [
+    lambda domain, _: all_marginals(domain, 1),
+    all_ranges,
+    lambda domain, name: marginal_cells(domain, [name]),
+    lambda domain, _: parities(domain, 1),
+    lambda domain, _: popular_conjunctions(domain, 1, seed=1, distinct=1),
+    prefixes,
+    lambda domain, _: random_conjunctions(domain, 1, seed=1),
+    lambda domain, _: parse_workload("marginals:1", domain),
+]
+MARK = "MARK-7f3a"
+
+
+class Telling:
+    """What tells its mark wherever it is asked."""
+
+    def tell(self, *_: object) -> Any:
+        raise ValueError(MARK)
+
+    __repr__ = __str__ = __hash__ = __eq__ = __getitem__ = __len__ = __iter__ = __index__ = __getattr__ = tell
+
+
+# Made in the tests, for even a list of parameters asks them for a name.
+THINGS: dict[str, Callable[[], object]] = {
+    "numpy.ndarray": lambda: np.zeros(3),
+    "NoneType": lambda: None,
+    "dict": lambda: {MARK: 1},
+    "bytes": MARK.encode,
+    "Telling": Telling,
+}
+
+
+A_NAME = "expected an attribute of 'people', got a .*{}$"
+A_NUMBER = "as a whole number, got a .*{}$"
+# What comes in place of a name, a number or a text, and how it is refused.
+REFUSED: list[tuple[Callable[[Domain, Any], object], type[Exception], str]] = [
+    (all_ranges, ScopeError, A_NAME),
+    (lambda people, thing: marginal_cells(people, [thing]), ScopeError, A_NAME),
+    (prefixes, ScopeError, A_NAME),
+    (marginal_cells, ScopeError, "expected a list of attributes' names, got a "),
+    (all_marginals, ScopeError, A_NUMBER),
+    (parities, ScopeError, A_NUMBER),
+    (lambda people, thing: random_conjunctions(people, thing, seed=1), ScopeError, A_NUMBER),
+    (lambda people, thing: random_conjunctions(people, 1, seed=thing), ScopeError, A_NUMBER),
+    (lambda people, thing: popular_conjunctions(people, 1, seed=1, distinct=thing), ScopeError, A_NUMBER),
+    (lambda people, thing: popular_conjunctions(people, 1, seed=thing), ScopeError, A_NUMBER),
+    (
+        lambda people, thing: popular_conjunctions(people, 1, seed=1, exponent=thing),
+        ScopeError,
+        "expected exponent as a number, got a ",
+    ),
+    (
+        lambda people, thing: parse_workload(thing, people),
+        QueryError,
+        "expected the name of a workload, .*, got a ",
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", THINGS)
+def test_what_is_no_domain_name_number_or_text_is_refused_by_its_type(people: Domain, kind: str) -> None:
+    def refused(error: type[Exception], message: str, call: Callable[..., object], *given: object) -> None:
+        with pytest.raises(error, match=message.format(kind)) as caught:
+            call(*given)
+        assert MARK not in str(caught.value)
+
+    for family in FAMILIES:
+        refused(DomainError, "expected a Domain, got a .*{}", family, THINGS[kind](), "age")
+    for call, error, message in REFUSED:
+        refused(error, message, call, people, THINGS[kind]())
+
+
+def test_a_long_name_is_cut_in_a_message(people: Domain) -> None:
+    for call in (all_ranges, prefixes, lambda people, name: marginal_cells(people, [name])):
+        with pytest.raises(ScopeError, match=r"expected an attribute of 'people', got 'a+…'$"):
+            call(people, "a" * 5000)
+    for text in ("{}:1", "marginals:{}", "prefixes:{}", "random:{}:1"):
+        with pytest.raises(QueryError) as caught:
+            parse_workload(text.format("a" * 5000), people)
+        assert len(str(caught.value)) < 300

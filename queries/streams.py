@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from queries.cells import number_text
-from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
+from queries.domain import Attribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.plain_values import type_name
-from queries.workloads.workload import MOST_QUERIES, Workload, check_between, require_whole
+from queries.workloads import MOST_QUERIES, Workload, check_between, require_whole
 
 LARGEST_EXPONENT = 10
 MOST_ATTRIBUTES = 1000  # that one conjunction may name
@@ -204,7 +204,7 @@ def _random_box(domain: Domain, most: int, generator: SplitMix64) -> Box:
 
 def _random_cells(attribute: Attribute, generator: SplitMix64) -> tuple[int, int]:
     size = attribute.base_size
-    if isinstance(attribute, CategoricalAttribute) or size <= 2:
+    if not attribute.is_ordered or size <= 2:
         cell = generator.below(size)
         return cell, cell
     while True:

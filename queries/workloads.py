@@ -1,26 +1,110 @@
-"""Families of queries that are listed in full: marginals, ranges, prefixes and parities."""
+"""Workloads: a name, a number of queries and how to make them; and families that are listed in full."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from queries.boxes import Boxes
 from queries.cells import cell_count
-from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
+from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
-from queries.plain_values import shown_text
-from queries.workloads.workload import Workload, check_between, quoted
+from queries.plain_values import plain_value, shown_text, type_name
+
+MOST_QUERIES = 2**63 - 1  # what ``len`` can say
 
 _SOME = 2**13  # questions at a time, where they are ranges
 _NAMES = (str, list, tuple, set, frozenset)  # types that names come in
 LARGEST_PARITY = 2**16  # cells of one parity: its canonical text stays below a megabyte
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A finite sequence of queries, made again on every walk and one at a time.
+
+    Workloads over one domain are equal where they have one name: they ask the same questions.
+
+    Args:
+        name: how it was asked for, such as ``marginals:2``; ``parse_workload`` reads it.
+        size: number of queries, at most 2^63 - 1.
+        make: returns an iterator over exactly ``size`` queries, always the same ones.
+        boxes: returns an iterator over the same questions, many at a time; None where some are no ranges.
+
+    Raises:
+        ScopeError: the size is out of range.
+    """
+
+    name: str
+    size: int
+    make: Callable[[], Iterator[LinearQuery]] = field(repr=False, compare=False)
+    boxes: Callable[[], Iterator[Boxes]] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size <= MOST_QUERIES:
+            raise ScopeError(
+                f"a workload has 0 to {MOST_QUERIES:,} queries, {self.name} would have {shown(self.size)}; "
+                "name fewer attributes or ask fewer questions"
+            )
+
+    def __iter__(self) -> Iterator[LinearQuery]:
+        return self.make()
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def check_between(label: str, value: int, low: int, high: int) -> None:
+    """Refuse a whole number outside ``low`` to ``high``.
+
+    Raises:
+        ScopeError: it is outside, or no whole number.
+    """
+    require_whole(label, value)
+    if not low <= value <= high:
+        raise ScopeError(f"expected {label} from {low:,} to {high:,}, got {label}={shown(value)}")
+
+
+def require_whole(label: str, value: object) -> None:
+    """Refuse what is no whole number, by its type alone.
+
+    Raises:
+        ScopeError: it is none.
+    """
+    if not issubclass(type(value), int) and not isinstance(plain_value(value), int):
+        raise ScopeError(f"expected {label} as a whole number, got a {type_name(value)}")
+
+
+def shown(number: int) -> str:
+    """Return the digits of a whole number, or words where there are too many."""
+    return str(number) if abs(number) < 10**30 else "(more than 30 digits)"
+
+
+def quoted(name: str) -> str:
+    """Return an attribute's name as it stands in a workload's name: in double quotes where it must.
+
+    A double quote inside is doubled, as in SQL. Quoted are names with a comma, a colon or a double quote,
+    and names that could be taken for a number.
+    """
+    if any(mark in name for mark in ',:"') or is_like_number(name):
+        return '"' + name.replace('"', '""') + '"'
+    return name
+
+
+def is_like_number(text: str) -> bool:
+    """Return whether a bare text is read as a number, well formed or not, rather than as a name."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+# --- families -----------------------------------------------------------------------------------------------
 
 
 def all_marginals(domain: Domain, order: int) -> Workload:
@@ -157,23 +241,18 @@ def _of_ranges(
             ends = np.array(some, dtype=np.int64)
             yield Boxes.of(domain, [attribute], ends[:, 0], ends[:, 1])
 
-    return Workload(name, size, make, None if _has_atoms(domain[attribute]) else boxes)
-
-
-def _has_atoms(attribute: Attribute) -> bool:
-    return not isinstance(attribute, CategoricalAttribute) and bool(attribute.atoms)
+    return Workload(name, size, make, None if domain[attribute].atoms else boxes)
 
 
 def _between(domain: Domain, name: str, low: int, high: int) -> LinearQuery:
     """Return what counts an attribute's cells from one to another, and the atoms between their ends."""
     attribute = domain[name]
-    if isinstance(attribute, CategoricalAttribute) or not attribute.atoms:
+    if not attribute.atoms:
         return LinearQuery.cells(domain, {name: (low, high)})
     inside = np.zeros(attribute.size, dtype=np.int64)
     inside[low : high + 1] = UNITS
-    edges = (*attribute.boundaries[:-1], math.nextafter(attribute.boundaries[-1], math.inf))
     for place, atom in enumerate(attribute.atoms, attribute.base_size):
-        inside[place] = UNITS * (edges[low] <= atom < edges[high + 1])
+        inside[place] = UNITS * (attribute.points[low] <= atom < attribute.points[high + 1])
     return LinearQuery(domain, (Factor((name,), inside),))
 
 
@@ -195,7 +274,7 @@ def _products_sum(sizes: Sequence[int], order: int) -> int:
 def _ordered_size(domain: Domain, name: str, what: str) -> int:
     require_domain(domain)
     attribute = domain[name]
-    if isinstance(attribute, CategoricalAttribute):
+    if not attribute.is_ordered:
         raise ScopeError(
             f"attribute {name!r} is categorical and has no order, so it has no {what}; ask marginals:"
             f"{quoted(name)} for its values, or declare it as an integer or numeric attribute"

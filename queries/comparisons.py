@@ -1,0 +1,397 @@
+"""Comparisons: what one of them means on one attribute, as cells that it names or as intervals of numbers.
+
+Also parts, which a question asks for in place of a whole value: the month of a date, a level of codes. Every
+refusal of a value is worded here: it names what is declared, what came and what is near.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.calendar import part_of
+from queries.categories import CategoricalAttribute, Level
+from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, Domain
+from queries.errors import QueryError
+from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.predicates import COMPARE, Comparison, Position, Scalar, shown_value
+
+CALENDAR = "calendar "  # before the name of a period: that very month, not that of any year
+_MOST_PERIODS = 1_000_000
+
+Intervals: TypeAlias = tuple[tuple[float, float], ...]  # of numbers, half-open
+_Kind = TypeVar("_Kind", bound=Cells)
+_Scale = TypeVar("_Scale", bound=OrderedCells)
+
+
+def resolve_operand(
+    name: str, domain: Domain, position: Position, *, any_case: bool = False
+) -> tuple[str, str | None]:
+    """Return the declared attribute that a name in a question stands for, and its level if it is that one's.
+
+    Args:
+        name: the name that came.
+        domain: the declared attributes.
+        position: where it came from, for the message.
+        any_case: also accept the one name that differs in upper and lower case only.
+
+    Raises:
+        QueryError: no attribute or level, or several, answer to the name.
+    """
+    name = _spelt(name, (*domain.names, *domain.levels), any_case)
+    if name in domain.levels:
+        return domain.levels[name], name
+    return resolve_attribute(name, domain, position), None
+
+
+def resolve_attribute(name: str, domain: Domain, position: Position = None, *, any_case: bool = False) -> str:
+    """Return the declared attribute that a name in a question stands for; see ``resolve_operand``.
+
+    Raises:
+        QueryError: no attribute, or several, answer to the name.
+    """
+    if name in domain:
+        return name
+    found = _spelt(name, domain.names, any_case)
+    if found in domain:
+        return found
+    hint = nearest(name, (*domain.names, *domain.levels))
+    raise QueryError(
+        f"unknown attribute {shown_value(name)}; declared are {listed_names(domain)}{hint}",
+        code="unknown_attribute",
+        position=position,
+    )
+
+
+def listed_names(domain: Domain) -> str:
+    """Return how messages list the declared attributes."""
+    return ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
+
+
+def _spelt(name: str, names: Sequence[str], any_case: bool) -> str:
+    """Return a name as it is declared: in any case, where that is wanted and one alone answers to it."""
+    folded = [known for known in names if known.casefold() == name.casefold()] if any_case else []
+    return folded[0] if name not in names and len(folded) == 1 else name
+
+
+class PartGroup(NamedTuple):
+    """The base cells that share a part: its value, and the cells."""
+
+    value: str | int
+    cells: NDArray[np.int64]
+
+
+def meaning_of(attribute: Attribute) -> Meaning[Any]:
+    """Return what comparisons mean on an attribute."""
+    return _KINDS[type(attribute)](attribute)
+
+
+class Meaning(ABC, Generic[_Kind]):
+    """What comparisons mean on one attribute."""
+
+    def __init__(self, attribute: _Kind) -> None:
+        self.attribute = attribute
+
+    @abstractmethod
+    def named_cells(self, comparison: Comparison) -> list[int] | None:
+        """Return the cells that a comparison names, for ``<>`` too; None where it is of numbers of a scale.
+
+        Raises:
+            QueryError: a value is not declared, or the comparison needs an order or a cell that is not there.
+        """
+
+    def intervals(self, comparison: Comparison) -> Intervals:
+        """Return the intervals of numbers where a comparison holds, within the declared range.
+
+        Raises:
+            QueryError: a value is no finite number, or the range is empty or outside the declared ends.
+        """
+        del comparison
+        return ()
+
+    def require_part(self, part: str, position: Position = None) -> None:
+        """Refuse a part that values of the attribute do not have, such as the year of a number.
+
+        Raises:
+            QueryError: they have no such part.
+        """
+        raise self._no_part(part, position)
+
+    def part_groups(self, part: str) -> tuple[PartGroup, ...]:
+        """Return the base cells of each value of a part, in the order of the values.
+
+        Raises:
+            QueryError: the attribute has no such part, or a cell lies in more than one period.
+        """
+        self.require_part(part)
+        return ()
+
+    def _special_cell(self, comparison: Comparison) -> int:
+        """Return the cell of empty or of undeclared values, which a comparison asks for."""
+        flag = comparison.operator
+        code = self.attribute.missing_code if flag == "missing" else self.attribute.other_code
+        if code is None:
+            values = "empty" if flag == "missing" else "undeclared"
+            message = f"declares no cell for {values} values ({flag} = true)"
+            raise self._refusal(message, "unknown_value", comparison.position)
+        return code
+
+    def _no_part(self, part: str, position: Position) -> QueryError:
+        name = part.removeprefix(CALENDAR).upper()
+        return self._refusal(f"holds no dates, and has no {name}", "wrong_kind", position)
+
+    def _refusal(self, message: str, code: str, position: Position) -> QueryError:
+        return QueryError(f"attribute {self.attribute.name!r} {message}", code=code, position=position)
+
+
+class _Categories(Meaning[CategoricalAttribute]):
+    def named_cells(self, comparison: Comparison) -> list[int]:
+        """Return the cells of the values that a comparison names, of a level those of the values in it."""
+        if comparison.operator in ("missing", "other"):
+            return [self._special_cell(comparison)]
+        attribute = self.attribute
+        if comparison.part is not None:
+            return self._level_cells(self._level(comparison.part, comparison.position), comparison)
+        if not comparison.listed:
+            message = "is categorical and has no order; use =, <> or IN"
+            raise self._refusal(message, "wrong_kind", comparison.position)
+        cells: Mapping[str, int] = attribute.codes
+        if attribute.other_code is not None:
+            cells = ChainMap({OTHER_LABEL: attribute.other_code}, attribute.codes)  # no declared value then
+        return [self._declared_cell(cells, value, comparison.position) for value in comparison.listed]
+
+    def _declared_cell(self, cells: Mapping[str, int], value: Scalar, position: Position) -> int:
+        attribute = self.attribute
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"needs a finite number or a text, got {shown_value(value)}"
+            raise self._refusal(message, "unknown_value", position)
+        text = number_text(value) if isinstance(value, float) else canonical_text(value)
+        if text in cells:
+            return cells[text]
+        listed = ", ".join(map(shown_value, attribute.values[:12])) + (", …" if len(cells) > 12 else "")
+        special = f"; any other is {OTHER_LABEL!r}" if attribute.other else ""
+        special += "; an empty one IS NULL" if attribute.missing else ""
+        near = nearest(text, tuple(cells))
+        message = f"has the values {listed}{special}; got {shown_value(value)}{near}"
+        raise self._refusal(message, "unknown_value", position)
+
+    def _level(self, part: str, position: Position = None) -> Level:
+        level = self.attribute.level(part)
+        if level is None:
+            raise self._no_part(part, position)
+        return level
+
+    def require_part(self, part: str, position: Position = None) -> None:
+        """Refuse what is no level of the attribute."""
+        self._level(part, position)
+
+    def _level_cells(self, level: Level, comparison: Comparison) -> list[int]:
+        position = comparison.position
+        if not comparison.listed:
+            message = f"level {level.name!r} is categorical and has no order; use =, <>, IN or LIKE"
+            raise QueryError(message, code="wrong_kind", position=position)
+        cells: list[int] = []
+        for text in map(str, comparison.listed):
+            if text == OTHER_LABEL and self.attribute.other_code is not None:
+                cells.append(self.attribute.other_code)
+            elif text not in level.parents:
+                nodes = level.nodes
+                listed = ", ".join(map(repr, nodes[:12])) + (", …" if len(nodes) > 12 else "")
+                near = nearest(text, nodes)
+                message = f"level {level.name!r} has the values {listed}; got {text[:60]!r}{near}"
+                raise QueryError(message, code="unknown_value", position=position)
+            cells += [code for code, parent in enumerate(level.parents) if parent == text]
+        return cells
+
+    def part_groups(self, part: str) -> tuple[PartGroup, ...]:
+        """Return the cells of each value of a level."""
+        level = self._level(part)
+        numbers = np.array(level.codes)
+        return tuple(PartGroup(node, np.flatnonzero(numbers == one)) for one, node in enumerate(level.nodes))
+
+
+class _Ordered(Meaning[_Scale]):
+    def named_cells(self, comparison: Comparison) -> list[int] | None:
+        """Return the cell of empty or of undeclared values, where a comparison asks for it or names it."""
+        if comparison.operator in ("missing", "other"):
+            return [self._special_cell(comparison)]
+        return [self.attribute.size - 1] if self._names_other(comparison) else None
+
+    def _names_other(self, comparison: Comparison) -> bool:
+        asked = comparison.operator in ("eq", "ne") and comparison.values == (OTHER_LABEL,)
+        return self.attribute.other and asked
+
+    def intervals(self, comparison: Comparison) -> Intervals:
+        """Return the intervals of numbers where a comparison holds."""
+        if comparison.operator in ("missing", "other") or self._names_other(comparison):
+            return ()
+        if comparison.part is not None:
+            return self._part_intervals(comparison, comparison.part)
+        points = tuple(self._point(value, comparison.position) for value in comparison.listed)
+        if comparison.operator == "ne":
+            ((low, high),) = points
+            start, end = self.attribute.value_ends
+            return (start, low), (high, end)
+        return points or (self._range(comparison),)
+
+    def _part_intervals(self, comparison: Comparison, part: str) -> Intervals:
+        self.require_part(part, comparison.position)
+        return ()
+
+    def _range(self, comparison: Comparison) -> tuple[float, float]:
+        """Return the interval of a comparison of order."""
+        (start, end), numbers = self.attribute.value_ends, list[float]()
+        for order, value in comparison.bounds:
+            number = self._number(value, comparison.position)
+            cut = self._at_least(number) if order in ("ge", "lt") else self._above(number)
+            start, end = (max(cut, start), end) if order in ("ge", "gt") else (start, min(cut, end))
+            numbers.append(number)
+        if numbers[0] > numbers[-1]:
+            low, high = map(shown_value, comparison.values)
+            message = f"BETWEEN needs its smaller end first, got {low} and {high}"
+            raise self._empty_range(message, comparison.position)
+        if start >= end:
+            message = f"{self._goes()} (values outside count as these ends)"
+            raise self._empty_range(message, comparison.position)
+        return start, end
+
+    def _goes(self) -> str:
+        first, last = map(self.attribute.literal, (self.attribute.ends[0], self.attribute.last))
+        return f"attribute {self.attribute.name!r} goes from {first} to {last}"
+
+    def _empty_range(self, message: str, position: Position) -> QueryError:
+        return QueryError(f"an empty range: {message}", code="empty_range", position=position)
+
+    def _at_least(self, number: float) -> float:
+        return float(math.ceil(number)) if self.attribute.is_whole else number
+
+    def _above(self, number: float) -> float:
+        return float(math.floor(number) + 1) if self.attribute.is_whole else math.nextafter(number, math.inf)
+
+    def _point(self, value: Scalar, position: Position) -> tuple[float, float]:
+        number, attribute = self._number(value, position), self.attribute
+        first, last = attribute.ends[0], attribute.last
+        if first <= number <= last and (number == math.floor(number) or not attribute.is_whole):
+            return number, self._above(number)
+        shown = shown_value(value)
+        if attribute.is_whole:
+            declared = f"{self._whole_called} from {attribute.literal(first)} to {attribute.literal(last)}"
+            raise self._refusal(f"holds {declared}; got {shown}", "unknown_value", position)
+        raise self._empty_range(f"got {shown}; {self._goes()} (values outside count as these ends)", position)
+
+    _whole_called: ClassVar[str] = "whole numbers"
+
+    def _number(self, value: Scalar, position: Position) -> float:
+        """Return the number of the scale that a question compares with."""
+        if isinstance(value, bool | str):
+            raise self._refusal(f"holds numbers; got {shown_value(value)}", "wrong_kind", position)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise self._refusal(f"needs a finite number, got {shown_value(number)}", "wrong_kind", position)
+        return number
+
+
+class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
+    _whole_called: ClassVar[str] = "values"
+
+    def _number(self, value: Scalar, position: Position) -> float:
+        attribute = self.attribute
+        of_day = ":" in str(value) and attribute.unit == "D"  # a day is before none of its hours
+        number = attribute.read(value) if isinstance(value, str) and not of_day else None
+        if number is None:
+            what, example = attribute.values_called, attribute.literal(attribute.ends[0])
+            message = f"holds {what}, written as {example}; got {shown_value(value)}"
+            raise self._refusal(message, "wrong_kind", position)
+        return float(number)
+
+    def require_part(self, part: str, position: Position = None) -> None:
+        """Refuse a part that a date, or a time, does not have."""
+        period = part.removeprefix(CALENDAR)
+        # A week is a period, and no part that has a number.
+        if period not in self.attribute.parts and part != f"{CALENDAR}week":
+            known = ", ".join(name.upper() for name in self.attribute.parts)
+            raise self._refusal(f"has the parts {known}; got {period.upper()}", "wrong_kind", position)
+
+    def _part_intervals(self, comparison: Comparison, part: str) -> Intervals:
+        self.require_part(part, comparison.position)
+        holds = self._part_test(comparison, part)
+        pieces: list[tuple[float, float]] = []
+        for start, stop, value in self._periods(part, comparison.position):
+            if holds(value):
+                begin = pieces.pop()[0] if pieces and pieces[-1][1] == start else start
+                pieces.append((begin, stop))
+        if not pieces:
+            message = f"{self._goes()}, and no such {part.upper()} lies there"
+            raise self._empty_range(message, comparison.position)
+        return tuple(pieces)
+
+    def _part_test(self, comparison: Comparison, part: str) -> Callable[[int], bool]:
+        """Return what tells whether a comparison holds for a number of its part."""
+
+        def number(value: Scalar) -> float:
+            if isinstance(value, bool | str) or value != value // 1:
+                message = f"{part.upper()} of {self.attribute.name!r} is a whole number; got {value!r}"
+                raise QueryError(message, code="wrong_kind", position=comparison.position)
+            return value
+
+        if comparison.listed:
+            values, named = frozenset(map(number, comparison.listed)), comparison.operator != "ne"
+            return lambda value: (value in values) == named
+        bounds = [(COMPARE[order], number(value)) for order, value in comparison.bounds]
+        return lambda value: all(compare(value, bound) for compare, bound in bounds)
+
+    def _periods(self, part: str, position: Position = None) -> Iterator[tuple[int, int, int]]:
+        """Yield the start, the end and the part's value of each period within the declared ends."""
+        attribute, period = self.attribute, part.removeprefix(CALENDAR)
+        first, end = attribute.boundaries[0], attribute.boundaries[-1]
+        shortest = 3600 if period == "hour" else attribute.day
+        if period in ("hour", "day") and (end - first) // shortest > _MOST_PERIODS:
+            message = f"has more than {_MOST_PERIODS:,} periods of one {period}; compare with a longer one"
+            raise self._refusal(message, "too_large", position)
+        starts = list(attribute.starts(first, end - 1, period))
+        for start, stop in zip(starts, [*starts[1:], end], strict=True):
+            if period == "hour":
+                value = start // 3600 % 24
+            else:
+                value = 0 if period == "week" else part_of(start // attribute.day, period)
+            yield max(start, first), stop, value
+
+    def part_groups(self, part: str) -> tuple[PartGroup, ...]:
+        """Return the base cells of each value of a part, in the order of the values."""
+        self.require_part(part)
+        attribute, period = self.attribute, part.removeprefix(CALENDAR)
+        periods, boundaries = list(self._periods(part)), np.array(attribute.boundaries)
+        starts = np.array([start for start, _, _ in periods])
+        owner = starts.searchsorted(boundaries[:-1], side="right") - 1
+        if not np.array_equal(owner, starts.searchsorted(boundaries[1:] - 1, side="right") - 1):
+            raise QueryError(
+                f"GROUP BY {period.upper()}({quoted_name(attribute.name)}) cuts cells: those of "
+                f"{attribute.name!r} are of one {attribute.width} each; group by a longer period, or ask for "
+                "narrower cells",
+                code="unaligned",
+            )
+        if period != part:
+            texts = [attribute.period_label(start, stop, period) for start, stop, _ in periods]
+            return tuple(PartGroup(text, np.flatnonzero(owner == place)) for place, text in enumerate(texts))
+        values = np.array([value for _, _, value in periods])[owner]
+        return tuple(PartGroup(int(value), np.flatnonzero(values == value)) for value in np.unique(values))
+
+
+_KINDS: dict[type, Callable[[Any], Meaning[Any]]] = {
+    IntegerAttribute: _Ordered,
+    NumericAttribute: _Ordered,
+    CategoricalAttribute: _Categories,
+    DateAttribute: _Periods,
+    DatetimeAttribute: _Periods,
+}

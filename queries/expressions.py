@@ -1,0 +1,398 @@
+"""Expressions of answers: aggregates of cells, COUNT among them, arithmetic on them, and conditions on them.
+
+All of it is a function of the statement and of the declared attributes. What an aggregate comes to is
+computed elsewhere, from what was released (``pmw.public.aggregates``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
+from queries.domain import Domain
+from queries.errors import QueryError
+
+_LARGEST = 1e100  # numbers whose squares are still numbers
+
+Sign: TypeAlias = Literal["+", "-", "*", "/"]
+
+
+class Expression:
+    """What a column, a condition on answers or an order is made of."""
+
+    __slots__ = ()
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """The expressions that this one is made of."""
+        return ()
+
+    def leaves(self) -> tuple[AggregateNode, ...]:
+        """Return the aggregates of the expression, each once."""
+        found = [leaf for node in self.inner_nodes for leaf in node.leaves()]
+        return tuple({id(leaf): leaf for leaf in found}.values())
+
+    def numbers(self) -> tuple[NDArray[np.float64], ...]:
+        """Return the weights and constants that have to be finite."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
+    """A number, a text, or None for NULL."""
+
+    value: float | str | bool | None
+
+    def numbers(self) -> tuple[NDArray[np.float64], ...]:
+        """Return the number, where it is a fraction."""
+        return (np.array(self.value),) if isinstance(self.value, float) else ()
+
+    @property
+    def number(self) -> float:
+        """The number.
+
+        Raises:
+            QueryError: it is a text, or NULL.
+        """
+        if isinstance(self.value, str) or self.value is None:
+            raise QueryError("arithmetic needs numbers", code="wrong_kind")
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn(Expression):
+    """The value of a group, by the number of its grouping."""
+
+    place: int
+
+
+class Aggregate(Expression):
+    """What is answered for each group."""
+
+    __slots__ = ()
+
+    def leaves(self: Any) -> tuple[AggregateNode, ...]:
+        """Return the aggregate itself."""
+        return (self,)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is the number of all records of a group, COUNT(*)."""
+        return False
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it is over the group's records; else it is over those of all groups together."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear(Aggregate):
+    """A sum over records of a weight of each record's cell, such as COUNT or SUM.
+
+    Args:
+        scope: attribute names in declared order.
+        low, middle, high: float64, one axis per attribute: the least and the greatest weight of a record of
+            the cell, and the weight that stands for it.
+        grouped: over the group's records; else over those of all groups together.
+        counting: the weights are those of a condition: a number of records.
+    """
+
+    scope: tuple[str, ...]
+    low: NDArray[np.float64]
+    middle: NDArray[np.float64]
+    high: NDArray[np.float64]
+    grouped: bool = True
+    counting: bool = False
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is the number of all records."""
+        return self.counting and not self.scope and bool(self.low == 1)
+
+    def numbers(self) -> tuple[NDArray[np.float64], ...]:
+        """Return the least and the greatest weights."""
+        return self.low, self.high
+
+    def times(self, factor: float) -> Linear:
+        """Return the sum of multiplied weights."""
+        ends = (self.low * factor, self.high * factor)
+        low, high = ends if factor >= 0 else ends[::-1]
+        return Linear(
+            self.scope, low, self.middle * factor, high, self.grouped, self.counting and factor == 1
+        )
+
+    def moved(self, number: float, domain: Domain) -> Node:
+        """Return the sum and a number."""
+        del domain
+        return Arithmetic("+", self, Constant(number))
+
+    def plus(self, other: Linear, domain: Domain) -> Linear:
+        """Return the sum of both sums, which are over the same records."""
+        scope = union_scope(domain, (self.scope, other.scope))
+        low, middle, high = (
+            on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
+            for one, two in zip(self.arrays, other.arrays, strict=True)
+        )
+        return Linear(scope, low, middle, high, self.grouped)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """The three weights of each cell."""
+        return self.low, self.middle, self.high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratio(Aggregate):
+    """One sum divided by another over the same scope, such as AVG; undefined where the other may be 0."""
+
+    numerator: Linear
+    denominator: Linear
+
+    def numbers(self) -> tuple[NDArray[np.float64], ...]:
+        """Return the least and the greatest weights of both sums."""
+        return self.numerator.numbers() + self.denominator.numbers()
+
+    def times(self, factor: float) -> Ratio:
+        """Return the ratio times a number."""
+        return Ratio(self.numerator.times(factor), self.denominator)
+
+    def moved(self, number: float, domain: Domain) -> Node:
+        """Return the ratio and a number: one ratio, where the divisor's weights are known."""
+        above, below = self.numerator, self.denominator
+        if np.array_equal(below.low, below.high) and above.grouped == below.grouped:
+            return Ratio(above.plus(below.times(number), domain), below)
+        return Arithmetic("+", self, Constant(number))
+
+
+def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
+    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
+
+    Raises:
+        QueryError: a division by 0, or numbers that are too large.
+    """
+    if sign == "/" and right == Constant(0):
+        raise QueryError("a division by 0", code="bad_request")
+    join = _JOINS.get((type(left), type(right)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        node = Arithmetic(sign, left, right) if join is None else join(sign, left, right, domain)
+    for numbers in node.numbers():
+        require_finite(numbers)
+    return node
+
+
+def _numbers(sign: Sign, left: Constant, right: Constant, domain: Domain) -> Node:
+    del domain
+    return Constant(_SIGNS[sign](left.number, right.number))
+
+
+def _sums_and_number(sign: Sign, left: Linear | Ratio, right: Constant, domain: Domain) -> Node:
+    if sign in ("*", "/"):
+        return left.times(right.number if sign == "*" else 1 / right.number)
+    return left.moved(right.number if sign == "+" else -right.number, domain)
+
+
+def _number_and_sums(sign: Sign, left: Constant, right: Linear | Ratio, domain: Domain) -> Node:
+    if sign == "/":
+        return Arithmetic(sign, left, right)
+    if sign == "*":
+        return right.times(left.number)
+    return (right if sign == "+" else right.times(-1.0)).moved(left.number, domain)
+
+
+def _two_sums(sign: Sign, left: Linear, right: Linear, domain: Domain) -> Node:
+    if sign == "/":
+        return Ratio(left, right)
+    if sign == "*" or left.grouped != right.grouped:
+        return Arithmetic(sign, left, right)
+    return left.plus(right if sign == "+" else right.times(-1.0), domain)
+
+
+_SIGNS: dict[Sign, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+_JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
+    (Constant, Constant): _numbers,
+    (Linear, Constant): _sums_and_number,
+    (Ratio, Constant): _sums_and_number,
+    (Constant, Linear): _number_and_sums,
+    (Constant, Ratio): _number_and_sums,
+    (Linear, Linear): _two_sums,
+}
+
+
+def require_finite(numbers: NDArray[np.float64]) -> None:
+    """Refuse numbers whose squares may be none.
+
+    Raises:
+        QueryError: one of them is too large.
+    """
+    if not np.all(np.abs(numbers) <= _LARGEST):
+        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantile(Aggregate):
+    """A quantile of a number; the least and the greatest number are those of 0 and 1.
+
+    Args:
+        values: the number; NULL is left out.
+        part: in [0, 1].
+        extreme: MIN or MAX, not PERCENTILE_CONT(0 or 1).
+        condition: which records are meant beside the statement's; None for all.
+    """
+
+    values: CellValues
+    part: float
+    extreme: bool = False
+    condition: CellCondition | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread(Aggregate):
+    """A variance or a standard deviation of a number; NULL is left out.
+
+    Args:
+        values: the number.
+        sample: divided by n - 1, not by n.
+        root: its square root.
+        condition: which records are meant beside the statement's; None for all.
+    """
+
+    values: CellValues
+    sample: bool
+    root: bool
+    condition: CellCondition | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correlation(Aggregate):
+    """The correlation of two numbers, of the rows that hold both.
+
+    Args:
+        one, two: the numbers.
+        condition: which records are meant beside the statement's; None for all.
+    """
+
+    one: CellValues
+    two: CellValues
+    condition: CellCondition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Expression):
+    """Two expressions joined by ``+``, ``-``, ``*`` or ``/``."""
+
+    operator: Sign
+    left: Node
+    right: Node
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """Both sides."""
+        return self.left, self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding(Expression):
+    """A growing function of an expression, or its absolute value.
+
+    Args:
+        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: undefined where it may be 0.
+        inner: the expression.
+        digits: of ``round``.
+    """
+
+    function: str
+    inner: Node
+    digits: int = 0
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """The expression."""
+        return (self.inner,)
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesced(Expression):
+    """An expression, or another one where it is undefined."""
+
+    inner: Node
+    other: Node
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """Both expressions."""
+        return self.inner, self.other
+
+
+AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation
+Node: TypeAlias = Constant | KeyColumn | AggregateNode | Arithmetic | Rounding | Coalesced
+
+EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
+
+
+def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+    """Return the number of records that hold a number and where a condition holds."""
+    ones = values.present.astype(np.float64)
+    return total(replace(values, low=ones, middle=ones, high=ones), condition, domain)
+
+
+def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+    """Return the sum of a number over the records that hold one and where a condition holds."""
+    arrays: list[NDArray[Any]] = [np.where(values.present, one, 0.0) for one in values.arrays]
+    scope = values.scope
+    if condition is not None:
+        scope = union_scope(domain, (values.scope, condition.scope))
+        least, share, most = (
+            on_scope(domain, condition.scope, one, scope)
+            for one in (condition.least, condition.share, condition.most)
+        )
+        low, middle, high = (on_scope(domain, values.scope, one, scope) for one in arrays)
+        arrays = [
+            np.where(least, low, np.where(most, np.minimum(low, 0.0), 0.0)),
+            middle * share,
+            np.where(least, high, np.where(most, np.maximum(high, 0.0), 0.0)),
+        ]
+        arrays = [np.broadcast_to(one, domain.scope_shape(scope)) for one in arrays]
+    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (arrays[0], arrays[2]))
+    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting)
+
+
+def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:
+    """Return the mean of a number over the records that hold one and where a condition holds."""
+    return Ratio(total(values, condition, domain), counted(values, condition, domain))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison of answers, or IS NULL where there is no other side."""
+
+    function: Callable[[Any, Any], bool]
+    left: Node
+    right: Node | None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the expressions that are compared."""
+        return (self.left,) if self.right is None else (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Conditions on answers that all hold, or one of which holds; or that one of them does not."""
+
+    kind: Literal["and", "or", "not"]
+    children: tuple[Test, ...]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the expressions that are compared."""
+        return tuple(node for child in self.children for node in child.nodes())
+
+
+Test: TypeAlias = Compared | Joined
