@@ -21,7 +21,7 @@ from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
-from pmw.session.loading import load_entries
+from pmw.session.loading import read_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
@@ -190,7 +190,7 @@ class Bookings:
         """Return what was charged for an analyst, in the unit of the session's ledger as it is now."""
         if self._spent != ledger.spent:
             sums = dict[str, Fraction]()
-            for entry in load_entries(self._store):
+            for entry in read_entries(self._store.ledger()):
                 for name, part in entry.booked:
                     sums[name] = sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
             self._sums, self._spent = sums, ledger.spent

@@ -37,11 +37,11 @@ from pmw.public.contract import Contract
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session import accounts, journal, loading, proposals, releases
+from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
+from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of, settled_marks
 from pmw.session.requests import Deliver, Request, Requests
-from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
@@ -276,8 +276,8 @@ class Engine:
         seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
         marks = requests.request_ids or (None,) * len(requests)
-        recorded = proposals.Recorded(proposal, proposal.reserved, account.whole, marks)
-        intent = self._store.begin("tests", proposals.recorded_text(recorded), seed)
+        recorded = journal.Recorded(proposal, proposal.reserved, account.whole, marks)
+        intent = self._store.begin("tests", journal.recorded_text(recorded), seed)
         return self._carry_out(intent, recorded, requests, were_settled, seed)
 
     def _free_first(self, questions: Questions, account: Account, size: int) -> tuple[int, Proposal]:
@@ -320,7 +320,7 @@ class Engine:
     def _carry_out(
         self,
         intent: int,
-        recorded: proposals.Recorded,
+        recorded: journal.Recorded,
         requests: Requests,
         were_settled: NDArray[np.bool_],
         seed: bytes,
@@ -394,7 +394,7 @@ class Engine:
         self._intents += 1
         seed = journal.next_seed(options, self._intents)
         self._interrupted = True
-        text = proposals.recorded_text(releases.recorded(release, options, booked))
+        text = journal.recorded_text(releases.recorded(release, options, booked))
         intent = self._store.begin(release.kind, text, seed)
         self._carry_out_release(intent, release, drawing, seed, booked)
 
@@ -434,7 +434,7 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        recorded = proposals.read_recorded(self._state.coarsening, intent)
+        recorded = journal.read_recorded(self._state.coarsening, intent)
         batch, booked = recorded.batch, recorded.booked
         accounts.require_named(booked)
         release = releases.release_of(self._store, self._state.domain, batch)

@@ -35,9 +35,8 @@ from pmw.public.codec import read_kind
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import opening_outcome
+from pmw.session.journal import Batch, Recorded, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.proposals import Batch, Recorded
 from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pmw.loop import OpeningDraws, choose_bins
 from pmw.model import Coarsening, MarginalMeasurement
-from pmw.planning.opening import choose_filter
+from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, opening_entries, quantile_entry, requested_entry
+from pmw.public.charges import (
+    LedgerEntry,
+    opening_entries,
+    positive_entry,
+    quantile_entry,
+    requested_entry,
+    threshold_entry,
+)
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
+from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
-from pmw.session.store import LATER, QUANTILES, IntentRow, MeasurementRow, SessionStore
-from pmw.session.verification.plans import VectorLedger, vectors_of
+from pmw.session.released import empty_ledger
+from pmw.session.store import LATER, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
+from pmw.sparse_vector import Sparse
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLedger:
+    """What one sparse vector charges.
+
+    Args:
+        tested: what it tests, in a word.
+        threshold: what drawing threshold noise charges.
+        positive: what a positive charges with what it measures; its label is that of any.
+        secret: the name under which its threshold noise is kept.
+        sparse: its tests.
+    """
+
+    tested: str
+    threshold: LedgerEntry
+    positive: LedgerEntry
+    secret: str
+    sparse: Sparse
+
+    def draws(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for threshold noise of this vector."""
+        return (entry.event, entry.label) == (self.threshold.event, self.threshold.label)
+
+    def measures(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for a positive of this vector."""
+        return entry.event == self.positive.event
+
+    def paid(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
+        """Return how often threshold noise was paid for, and how many positives were."""
+        charged = tuple(entries)
+        return sum(map(self.draws, charged)), sum(map(self.measures, charged))
+
+    def is_open(self, rounds: int, positives: int) -> bool:
+        """Tell whether so many rounds and positives leave a round open."""
+        return rounds > (positives if self.sparse.redraw else 0) and positives < self.sparse.update_limit
+
+    def reserved(self, *, is_open: bool) -> Charge:
+        """Return the most that a batch of its tests can charge."""
+        return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +79,8 @@ class Contents:
         opening: the noise of the opening measurements.
         test: the tiers of tests; none where nothing was left for any.
         cap: the session's filter with nothing spent.
+        chained: the rows of charges and measurements, with their batches.
         entries: the charges, in order.
-        intents: the batch that each charge belongs to.
-        rows: the measurements, in order.
-        row_intents: the batch that each measurement belongs to.
         pending: the batch that waits to be finished, or None.
         closed: the session was closed permanently.
     """
@@ -41,10 +89,8 @@ class Contents:
     opening: OpeningPlan
     test: TestPlan
     cap: PrivacyFilter
+    chained: ChainedRows
     entries: tuple[LedgerEntry, ...]
-    intents: tuple[int, ...]
-    rows: tuple[MeasurementRow, ...]
-    row_intents: tuple[int, ...]
     pending: IntentRow | None
     closed: bool
 
@@ -55,8 +101,18 @@ class Contents:
 
     @property
     def vectors(self) -> tuple[VectorLedger, ...]:
-        """The sparse vectors that were planned."""
-        return vectors_of(self.test, self.contract.options, self.cap.composition)
+        """The sparse vectors that were planned, one of each tier."""
+        composition = self.cap.composition
+        return tuple(
+            VectorLedger(
+                tier.tested,
+                threshold_entry(tier, place, composition),
+                positive_entry(tier, self.contract.options, composition, ""),
+                threshold_name(place),
+                tier.sparse,
+            )
+            for place, tier in enumerate(self.test)
+        )
 
     @property
     def opening_charges(self) -> tuple[LedgerEntry, ...]:
@@ -81,7 +137,7 @@ class Contents:
     @property
     def draws(self) -> OpeningDraws:
         """What opening released."""
-        return read_opening(self.contract, self.rows)
+        return read_opening(self.contract, self.chained.measurements)
 
     @property
     def untested(self) -> dict[int, list[LedgerEntry]]:
@@ -97,17 +153,16 @@ class Contents:
 
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
         """Return the error quantiles, each with its batch."""
-        pairs = zip(self.row_intents, self.rows, strict=True)
-        return [(intent, read_quantile(row)) for intent, row in pairs if row.kind == QUANTILES]
+        return [(intent, read_quantile(row)) for intent, row in self._rows((QUANTILES,))]
 
     def measured(self) -> list[tuple[int, LaterMeasurement]]:
         """Return what was measured since opening, each with its intent."""
         coarsening = self.coarsening
-        return [
-            (intent, read_measured(coarsening, row))
-            for intent, row in zip(self.row_intents, self.rows, strict=True)
-            if row.kind in LATER
-        ]
+        return [(intent, read_measured(coarsening, row)) for intent, row in self._rows(LATER)]
+
+    def _rows(self, kinds: tuple[str, ...]) -> Iterator[tuple[int, MeasurementRow]]:
+        pairs = zip(self.chained.measurement_intents, self.chained.measurements, strict=True)
+        return (pair for pair in pairs if pair[1].kind in kinds)
 
 
 def read_contents(store: SessionStore) -> Contents:
@@ -124,11 +179,9 @@ def read_contents(store: SessionStore) -> Contents:
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
-        cap=choose_filter(contract.domain, contract.budget, contract.options),
+        cap=empty_ledger(contract),
+        chained=chained,
         entries=tuple(read_entries(chained.ledger)),
-        intents=chained.ledger_intents,
-        rows=chained.measurements,
-        row_intents=chained.measurement_intents,
         pending=pending,
         closed=store.meta("closed") is not None,
     )

@@ -69,7 +69,7 @@ def test_what_cannot_be_done_with_the_files_is_no_wrong_usage(
 @pytest.mark.parametrize(
     ("arguments", "interrupted"),
     [
-        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.backup.backup_session"),
+        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.maintenance.backup_session"),
         (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask_all"),
         (("verify", "study.pmw"), "pmw.session.maintenance.verify_session"),
     ],

@@ -25,8 +25,8 @@ from pmw.public.contract import TestKind
 from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
 from pmw.session.engine import Engine
+from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.maintenance import finalize_session
-from pmw.session.proposals import Recorded, read_reserved, recorded_text
 from pmw.session.store import IntentRow
 from queries import Domain, QueryError, random_conjunctions
 from queries.parsing import parse_where

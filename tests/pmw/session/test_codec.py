@@ -37,7 +37,7 @@ from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.state import Certificate
-from pmw.session.proposals import Recorded, read_recorded, recorded_text
+from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
 from pmw.session.store import IntentRow
 from pmw.sparse_vector import (

@@ -24,8 +24,8 @@ from pmw.public.answer import Basis
 from pmw.public.charges import quantile_entry
 from pmw.public.error_quantiles import rank_of
 from pmw.session.engine import Engine
+from pmw.session.journal import read_recorded
 from pmw.session.maintenance import read_ledger
-from pmw.session.proposals import read_recorded
 from pmw.session.releases import QuantileRelease, release_of
 from pmw.session.store import SessionStore
 from queries import (

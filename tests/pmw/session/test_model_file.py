@@ -514,7 +514,7 @@ def test_what_is_made_of_a_file_is_bounded(raw: bytes, form: dict[str, Any], tmp
 def test_a_model_that_is_too_large_for_a_file_is_not_written(
     frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.session.model_state._MOST_TREE", 10)
+    monkeypatch.setattr("pmw.session.model_file._MOST_TREE", 10)
     options = pmw.Options(seed=5)
     with (
         pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session,

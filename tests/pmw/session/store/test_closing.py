@@ -12,8 +12,14 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.backup import backup_session
-from pmw.session.maintenance import finalize_session, read_history, read_ledger, read_session, verify_session
+from pmw.session.maintenance import (
+    backup_session,
+    finalize_session,
+    read_history,
+    read_ledger,
+    read_session,
+    verify_session,
+)
 from pmw.session.store import SessionStore
 from queries import Domain
 
