@@ -26,7 +26,8 @@ from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
 _LONGEST_NAME = 100  # characters
-_ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])  # by code
+# Of each source, by its code, whether its answers have an interval.
+ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Account:
         """
         if self.share is None:
             return np.ones(len(answers), dtype=np.bool_)
-        return _ARE_HELD[answers.source] & self.may_pay(limited)
+        return ARE_HELD[answers.source] & self.may_pay(limited)
 
     def told(self, state: PublicState, answers: Answers) -> Answers:
         """Return answers that no test decided, as they are told to this analyst.

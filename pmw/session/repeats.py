@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 
 from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
-from pmw.public.codec import kind_text
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same
@@ -27,8 +25,6 @@ from queries.questions import Places, Questions
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
 _REFUSED, _MEASURED, _SYNTHETIC = map(SOURCES.index, (Source.REFUSED, Source.MEASURED, Source.SYNTHETIC))
 _ARE_UNTESTED = np.array([one in (Source.EXHAUSTED, Source.UNVERIFIED) for one in SOURCES])  # by code
-_SOURCE_NAMES = [source.value for source in SOURCES]
-_KIND_NAMES = [None if kind is None else kind_text(kind) for kind in KINDS]
 _ARE_TESTED = np.array([kind is not None and kind.basis is Basis.TESTED for kind in KINDS])  # by code
 
 
@@ -106,7 +102,7 @@ class Stored:
         self.are_keyed[places] = are_keyed
         self._columns["aligned"][places] = questions.aligned()
         for columns, asked, own in found.parts:
-            at, sources = places[asked], _source_codes(columns.source_names)[columns.sources[own]]
+            at, sources = places[asked], columns.sources[own]
             values: dict[str, Any] = {
                 "count": np.where(sources == _REFUSED, math.nan, columns.counts[own]),
                 "interval": columns.ends[own],
@@ -114,7 +110,7 @@ class Stored:
                 "source": sources,
                 "version": columns.version,
                 "share": columns.share,
-                "kind": _kind_codes(columns.kind_names)[columns.kinds[own]],
+                "kind": columns.kinds[own],
             }
             for name, value in values.items():
                 self._columns[name][at] = value
@@ -351,43 +347,19 @@ def columns_of(
         ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(own)]
         for start, stop in pairwise(ends):
             run = slice(start, stop)
-            sources, source_places = _present(own.source[run])
-            kinds, kind_places = _present(own.kind[run])
-            count = own.count[run]
-            found.append(
-                AnswerColumns(
-                    part.texts()[run],
-                    np.where(np.isnan(count), 0.0, count),
-                    own.interval[run],
-                    own.typical[run],
-                    sources,
-                    kinds,
-                    marks[places[run]],
-                    tuple(_SOURCE_NAMES[place] for place in source_places),
-                    tuple(_KIND_NAMES[place] for place in kind_places),
-                    analyst,
-                    own.confidence,
-                    float(own.share[start]),
-                    int(own.version[start]),
-                    keys[run],
-                )
+            columns = AnswerColumns(
+                part.texts()[run],
+                np.where(own.source[run] == _REFUSED, 0.0, own.count[run]),
+                own.interval[run],
+                own.typical[run],
+                own.source[run],
+                own.kind[run],
+                marks[places[run]],
+                analyst,
+                own.confidence,
+                float(own.share[start]),
+                int(own.version[start]),
+                keys[run],
             )
+            found.append(columns)
     return tuple(found)
-
-
-def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
-    """Return codes as places in a list of those that occur, and that list."""
-    if (codes == codes[0]).all():
-        return np.zeros_like(codes), [int(codes[0])]
-    occurs = np.bincount(codes) > 0
-    return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
-
-
-@lru_cache(maxsize=256)
-def _source_codes(names: tuple[str, ...]) -> NDArray[np.uint8]:
-    return np.array([_SOURCE_NAMES.index(name) for name in names], dtype=np.uint8)
-
-
-@lru_cache(maxsize=256)
-def _kind_codes(names: tuple[str | None, ...]) -> NDArray[np.uint8]:
-    return np.array([_KIND_NAMES.index(name) for name in names], dtype=np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pmw.session.store.answers import Found
-from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, AnswerColumns, StoredAnswer, columns_of
+from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     FORMAT_VERSION,
@@ -24,7 +24,6 @@ __all__ = [
     "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
-    "columns_of",
     "FIRST",
     "FORMAT_VERSION",
     "Found",

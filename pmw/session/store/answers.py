@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError, StoreError
+from pmw.public.answer import QuestionKind
+from pmw.public.answers import KINDS
 from pmw.session.store.chain import as_written, insertion, read_fact, require_checksum, sealed
 from pmw.session.store.columns import (
     FIRST,
@@ -274,7 +277,7 @@ class StoredAnswers:
         """Return the columns of a block's row, compared with its hash."""
         _, size, analyst, confidence, share, version, *_, found, answers = row
         if block_hash(*row[:-2], answers) == found:
-            with contextlib.suppress(ValueError, TypeError):
+            with contextlib.suppress(ValueError, LookupError, TypeError, zlib.error):
                 columns = unpacked(answers, analyst, confidence, share, version)
                 if len(columns) == size:
                     return columns
@@ -335,8 +338,8 @@ class StoredAnswers:
         """Add a block; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, float(columns.confidence), float(columns.share), int(columns.version)
-        kinds = sum(columns.kinds.tobytes().count(code) for code in columns.named_kinds())
-        head = (first, len(columns), *shared, columns.drawn(), kinds, columns.first_count(), keys)
+        counts = columns.drawn_count(), columns.kind_count(), columns.first_count()
+        head = (first, len(columns), *shared, *counts, keys)
         row = (*head, block_hash(*head, answers), answers)
         self._connection.execute(f"INSERT INTO blocks ({_COLUMNS}) VALUES ({_PLACES})", row)
         self._kept(first, columns)
@@ -430,19 +433,20 @@ class StoredAnswers:
                     counts[""] += count
         return counts
 
-    def first_answers(self) -> dict[str, _Reaches]:
+    def first_answers(self) -> dict[QuestionKind, _Reaches]:
         """Return the first settled answer of each question that has a kind, by kinds.
 
         Returns:
             Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
             how far their intervals reach above them, in records.
         """
-        found: dict[str, list[_Reaches]] = {}
+        found: dict[QuestionKind, list[_Reaches]] = {}
         for start, columns in self._first("AND kinds > 0"):
-            for code in columns.named_kinds():
-                own = np.flatnonzero((columns.settled == FIRST) & (columns.kinds == code))
-                reaches = columns.ends[own, 1] - columns.counts[own]
-                found.setdefault(str(columns.kind_names[code]), []).append((start + own, reaches))
+            for code in np.unique(columns.kinds).tolist():
+                if kind := KINDS[code]:
+                    own = np.flatnonzero((columns.settled == FIRST) & (columns.kinds == code))
+                    reaches = columns.ends[own, 1] - columns.counts[own]
+                    found.setdefault(kind, []).append((start + own, reaches))
         return {
             kind: (np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts]))
             for kind, parts in found.items()

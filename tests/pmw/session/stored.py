@@ -5,11 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from benchmarks.damage import reseal
-from pmw.session.store import SessionStore, StoredAnswer, columns_of
+from pmw.public.answer import Source
+from pmw.public.answers import KINDS, SOURCES
+from pmw.public.codec import read_kind
+from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.store.answers import StoredAnswers
 from pmw.session.store.chain import as_written
 from pmw.session.store.columns import question_keys
@@ -38,6 +45,36 @@ def marked_answers(store: SessionStore) -> list[tuple[str | None, StoredAnswer]]
         for columns in store.answers.blocks()
         for mark, one in zip(columns.request_ids or (None,) * len(columns), columns.answers(), strict=True)
     ]
+
+
+def columns_of(
+    answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()
+) -> tuple[AnswerColumns, ...]:
+    """Return one answer or more as columns: those in order that were given at one time, together.
+
+    Args:
+        answers: as they are to be read back.
+        request_ids: of their requests; empty where none has one.
+    """
+    found, start = list[AnswerColumns](), 0
+    for common, alike in groupby(answers, attrgetter("analyst", "confidence", "share", "version")):
+        run = list(alike)
+        kinds = [KINDS.index(one.kind and read_kind(one.kind)) for one in run]
+        keys = tuple(request_ids[start : start + len(run)])
+        columns = AnswerColumns(
+            [one.query for one in run],
+            np.array([one.count for one in run], dtype=np.float64),
+            np.array([one.interval or (np.nan, np.nan) for one in run], dtype=np.float64),
+            np.array([one.typical or (np.nan, np.nan) for one in run], dtype=np.float64),
+            np.array([SOURCES.index(Source(one.source)) for one in run], dtype=np.uint8),
+            np.array(kinds, dtype=np.uint8),
+            np.array([one.settled for one in run], dtype=np.uint8),
+            *common,
+            request_ids=keys if any(keys) else (),
+        )
+        found.append(columns)
+        start += len(run)
+    return tuple(found)
 
 
 _Row: TypeAlias = tuple[Any, ...]

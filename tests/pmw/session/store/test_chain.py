@@ -19,10 +19,9 @@ from pmw.session.store import (
     Outcome,
     SessionStore,
     StoredAnswer,
-    columns_of,
 )
 from pmw.session.store.chain import Chain
-from tests.pmw.session.stored import answer_to_request, newest_answer, tamper
+from tests.pmw.session.stored import answer_to_request, columns_of, newest_answer, tamper
 
 CONTRACT = '"the contract"'
 DAMAGED = r"s\.pmw: the session file is damaged: "

@@ -16,17 +16,14 @@ import pytest
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.session.store import (
-    AGAIN,
-    FIRST,
     LedgerRow,
     MeasurementRow,
     Outcome,
     SessionStore,
     StoredAnswer,
-    columns_of,
 )
 from pmw.session.store.locking import SessionLock
-from tests.pmw.session.stored import answer_to_request, newest_answer
+from tests.pmw.session.stored import answer_to_request, columns_of, newest_answer
 
 ANSWER = StoredAnswer("{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
@@ -475,27 +472,3 @@ def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Pa
         store.finish(None, Outcome(asked=1))
         store.finish(None, Outcome(secrets={"threshold": None}))
         assert all(old not in file.read_bytes() for file in tmp_path.iterdir())
-
-
-def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> None:
-    kinds = ("2 tested", None, "3 bins")
-    first = [
-        replace(
-            answer_number(number),
-            query=str(number),
-            interval=(0.0, 9.0),
-            kind=kind,
-            settled=FIRST,
-        )
-        for number, kind in enumerate(kinds)
-    ]
-    again = [replace(one, count=one.count + 1, kind="2 bins", settled=AGAIN) for one in first]
-    store.finish(None, Outcome(columns=columns_of([*first, *again])))
-    numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
-    listed = {
-        kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.answers.first_answers().items()
-    }
-    assert listed == {"2 tested": ([numbers[0]], [8.0]), "3 bins": ([numbers[1]], [8.0])}
-    assert store.answers.answer(numbers[0]).count == first[0].count
-    with pytest.raises(SessionCorruptError, match="answer 99 is gone"):
-        store.answers.answer(99)

@@ -212,9 +212,6 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "a source was altered": (
         "UPDATE answers SET source = 'exhausted' WHERE sequence = 2", FORM, "answer 2: it has an interval",
     ),
-    "a source was invented": (
-        "UPDATE answers SET source = 'told' WHERE sequence = 2", FORM, "answer 2: it cannot be read",
-    ),
     "a question was exchanged": (
         "UPDATE answers SET query = (SELECT query FROM answers WHERE sequence = 2) WHERE sequence = 3",
         READ, "a row of its blocks of answers was altered",
