@@ -7,7 +7,7 @@ narrower by a tenth. To look at the model's bar touches no record and charges no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -116,10 +116,6 @@ class Stored:
                 self._columns[name][at] = value
             self.analysts[at] = columns.analyst
             self.were_settled[at] = columns.settled[own] != UNSETTLED
-
-    def settle(self, places: Places, were_settled: NDArray[np.bool_]) -> None:
-        """Note which of some questions were settled meanwhile."""
-        self.were_settled[places] = were_settled
 
     def are_asked(
         self, fresh: NDArray[np.bool_], tested: Callable[[Places], NDArray[np.bool_]]
@@ -245,14 +241,13 @@ class Repeats:
         places: Places,
         charges: int,
     ) -> None:
-        """Store answers that are better than stored ones; who asked first stays the same."""
-        marks = np.where(stored.were_settled[places], AGAIN, UNSETTLED).astype(np.uint8)  # settles nothing
+        """Store answers that are better than stored ones; they settle nothing, and who asked first stays."""
         analysts, columns = stored.analysts[places], list[AnswerColumns]()
-        ends = [0, *(np.flatnonzero(analysts[1:] != analysts[:-1]) + 1).tolist(), len(places)]
+        were_settled, settle = stored.were_settled[places], np.zeros(len(places), dtype=np.bool_)
         unkeyed = Requests(requests.questions, requests.fresh)
-        for start, stop in pairwise(ends):
-            own = np.arange(start, stop)
-            columns += columns_of(unkeyed.take(own), answers.take(own), marks[own], analysts[start])
+        for own in _runs(analysts[1:] == analysts[:-1]):
+            some, analyst = unkeyed.take(own), analysts[own[0]]
+            columns += columns_of(some, answers.take(own), were_settled[own], settle[own], analyst)
         self._store.finish(None, Outcome(columns=tuple(columns), are_newer=True, charged_before=charges))
 
     def _put(self, stored: Stored, candidates: NDArray[np.bool_], places: Places, answers: Answers) -> None:
@@ -308,16 +303,50 @@ class Looks:
             self._versions = np.concatenate([self._versions, more])
 
 
-def settled_marks(
-    requests: Requests, were_settled: NDArray[np.bool_], settle: NDArray[np.bool_]
-) -> NDArray[np.uint8]:
-    """Return of answers whether each settles its question: uint8, shape (n,), as they are stored.
+def columns_of(
+    requests: Requests,
+    answers: Answers,
+    were_settled: NDArray[np.bool_],
+    settle: NDArray[np.bool_],
+    analyst: str,
+) -> tuple[AnswerColumns, ...]:
+    """Return answers as they are stored.
 
     Args:
-        requests: distinct ones, in order.
+        requests: what was asked: distinct ones, in order.
+        answers: to them.
         were_settled: bool, shape (n,), whether a stored answer settled the question.
         settle: bool, shape (n,), whether this one does, if it is the first.
+        analyst: who asked.
     """
+    found, marks = list[AnswerColumns](), _marks(requests, were_settled, settle)
+    for places, part in requests.questions.parts():
+        own, keys = answers.take(places), requests.take(places).request_ids
+        alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
+        for at in _runs(alike):
+            run = slice(at[0], at[-1] + 1)
+            columns = AnswerColumns(
+                part.texts()[run],
+                np.where(own.source[run] == _REFUSED, 0.0, own.count[run]),
+                own.interval[run],
+                own.typical[run],
+                own.source[run],
+                own.kind[run],
+                marks[places[run]],
+                analyst,
+                own.confidence,
+                float(own.share[run.start]),
+                int(own.version[run.start]),
+                keys[run],
+            )
+            found.append(columns)
+    return tuple(found)
+
+
+def _marks(
+    requests: Requests, were_settled: NDArray[np.bool_], settle: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    """Return of answers whether each settles its question: uint8, shape (n,), as they are stored."""
     marks = np.where(were_settled, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
     if requests.request_ids:  # one question may be asked under several
         seen = set[str]()
@@ -329,37 +358,11 @@ def settled_marks(
     return marks
 
 
-def columns_of(
-    requests: Requests, answers: Answers, marks: NDArray[np.uint8], analyst: str
-) -> tuple[AnswerColumns, ...]:
-    """Return answers as they are stored.
+def _runs(alike: NDArray[np.bool_]) -> Iterator[Places]:
+    """Yield the places of each run of neighbours that are alike.
 
     Args:
-        requests: what was asked.
-        answers: to them.
-        marks: uint8, shape (n,), whether each settles its question.
-        analyst: who asked.
+        alike: bool, shape (n - 1,), whether each but the first is like the one before it.
     """
-    found = list[AnswerColumns]()
-    for places, part in requests.questions.parts():
-        own, keys = answers.take(places), requests.take(places).request_ids
-        alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
-        ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(own)]
-        for start, stop in pairwise(ends):
-            run = slice(start, stop)
-            columns = AnswerColumns(
-                part.texts()[run],
-                np.where(own.source[run] == _REFUSED, 0.0, own.count[run]),
-                own.interval[run],
-                own.typical[run],
-                own.source[run],
-                own.kind[run],
-                marks[places[run]],
-                analyst,
-                own.confidence,
-                float(own.share[start]),
-                int(own.version[start]),
-                keys[run],
-            )
-            found.append(columns)
-    return tuple(found)
+    ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(alike) + 1]
+    return (np.arange(start, stop) for start, stop in pairwise(ends))

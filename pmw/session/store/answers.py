@@ -77,21 +77,6 @@ class Found:
     numbers: _Numbers
     parts: list[tuple[AnswerColumns, _Numbers, _Numbers]]
 
-    def rows(self) -> list[StoredAnswer | None]:
-        """Return the answers one by one, None where there is none."""
-        found: list[StoredAnswer | None] = [None] * self.numbers.size
-        for columns, asked, own in self.parts:
-            for place, at in zip(asked.tolist(), own.tolist(), strict=True):
-                found[place] = columns.answer(at)
-        return found
-
-    def are_settled(self) -> NDArray[np.bool_]:
-        """Tell which questions were settled: bool, shape (n,)."""
-        found = np.zeros(self.numbers.size, dtype=bool)
-        for columns, asked, own in self.parts:
-            found[asked] = columns.settled[own] != UNSETTLED
-        return found
-
 
 class StoredAnswers:
     """The answers of a session file.
@@ -153,9 +138,12 @@ class StoredAnswers:
                     found[request] = number
         return np.array([found.get(one, 0) for one in ids], dtype=np.int64)
 
-    def are_settled(self, texts: Sequence[str]) -> list[bool]:
-        """Tell which questions were settled, by their canonical texts."""
-        return [bool(one) for one in self.find(texts).are_settled()]
+    def are_settled(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell which questions were settled, by their canonical texts: bool, shape (n,)."""
+        found = np.zeros(len(texts), dtype=np.bool_)
+        for columns, asked, own in self.find(texts).parts:
+            found[asked] = columns.settled[own] != UNSETTLED
+        return found
 
     def _newest(self, texts: Sequence[str]) -> _Numbers:
         """Return the numbers of the newest answers to some questions, 0 where there is none."""

@@ -24,7 +24,11 @@ from pmw.session.store.columns import question_keys
 
 def newest_answers(store: SessionStore, texts: Sequence[str]) -> list[StoredAnswer | None]:
     """Return the newest answer to each of some questions, or None."""
-    return store.answers.find(texts).rows()
+    found: list[StoredAnswer | None] = [None] * len(texts)
+    for columns, asked, own in store.answers.find(texts).parts:
+        for place, at in zip(asked.tolist(), own.tolist(), strict=True):
+            found[place] = columns.answer(at)
+    return found
 
 
 def newest_answer(store: SessionStore, text: str) -> StoredAnswer | None:

@@ -233,7 +233,7 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Engine, "_carry_out_release", fail)
-    monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
+    monkeypatch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         session.ask_all(asked)
     session.close()
@@ -270,7 +270,7 @@ def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Engine, "_carry_out_release", fail)
-    monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
+    monkeypatch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         session.ask("age = 33")
     session.close()

@@ -24,6 +24,7 @@ from pmw.public.charges import Event, Parts, marginal_charge
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState, is_requested
+from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
 from pmw.session.releases import MarginalRelease, Release, StoredAnswers
@@ -94,6 +95,7 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
     composition: Composition,
     relation: NeighboringRelation,
     persons: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     choices = {"neighboring_relation": relation, "records_per_person": persons}
     with opened(composition=composition, epsilon=2 * persons, seed=2, **choices) as session:
@@ -106,7 +108,9 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
             assert before.asked == due
             session.measure("age", dry_run=True)
             assert session.state is before  # due, but nobody asks
-            session._engine._release_spare()  # what the next question does first
+            with monkeypatch.context() as patch:
+                patch.setattr("pmw.session.releases.due_quantiles", lambda *_: None)
+                session._engine._release_due(SESSION)  # what the next question does first
             after = session.state
             new = after.marginals[len(before.marginals) :]
             assert all(map(is_requested, new))
@@ -303,7 +307,7 @@ def test_errors_of_what_is_asked_later_become_smaller(
             return float(np.abs([one.count for one in session.ask_all(stream)] - truth)[256:].mean())
 
     with_it = [error(seed) for seed in range(6)]
-    monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
+    monkeypatch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
     gains = np.array([error(seed) for seed in range(6)]) - with_it
     assert gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
 
