@@ -117,7 +117,7 @@ def _study(folder: Path, state: str) -> Study:
     with closing(SessionStore.open(path)) as reader:
         if state == STATES[2]:  # old pages are being read: charges stay in the log
             with reader.reading():
-                reader.ledger()
+                reader.charge_count()
                 answers = _ask(session)
                 files = _bytes_of(path)
         else:

@@ -191,7 +191,7 @@ class Bookings:
         """Return what was charged for an analyst, in the unit of the session's ledger as it is now."""
         if self._spent != ledger.spent:
             sums = dict[str, Fraction]()
-            for entry in read_entries(self._store.ledger()):
+            for entry in read_entries(self._store.chained().ledger):
                 for name, part in entry.booked:
                     sums[name] = sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
             self._sums, self._spent = sums, ledger.spent

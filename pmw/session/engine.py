@@ -43,7 +43,7 @@ from pmw.session.accounts import SESSION, Account
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests
-from pmw.session.store import AnswerColumns, IntentRow, Outcome, SessionStore
+from pmw.session.store import OPENING, TESTS, AnswerColumns, IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
@@ -268,7 +268,7 @@ class Engine:
         requests = requests.between(0, len(proposal.queries))  # the others ask another tier for a test
         marks = requests.request_ids or (None,) * len(requests)
         recorded = journal.Recorded(proposal, proposal.reserved, account.whole, marks)
-        return self._carry_out(*self._begin("tests", recorded), recorded, requests, were_settled)
+        return self._carry_out(*self._begin(TESTS, recorded), recorded, requests, were_settled)
 
     def _free_first(self, questions: Questions, account: Account, size: int) -> tuple[int, Proposal]:
         """Return how many of the first questions draw no noise, and the batch after them.
@@ -412,7 +412,7 @@ class Engine:
         """Read the state from the file, finishing first what was interrupted."""
         self._interrupted = True
         intent = self._store.pending()
-        opening = intent is not None and intent.kind == "opening"
+        opening = intent is not None and intent.kind == OPENING
         if intent is not None:
             self._store.begin_again(intent)
         if intent is not None and opening:

@@ -32,13 +32,13 @@ from pmw.session.measurement_rows import (
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import QUANTILES, REQUESTED, IntentRow, LedgerRow, Outcome
+from pmw.session.store import QUANTILES, REQUESTED, TESTS, IntentRow, LedgerRow, Outcome
 from pmw.sparse_vector import NoisyThreshold
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
 Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
-_BATCHES = {"tests": Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
+_BATCHES = {TESTS: Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
 _ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
 
 # What a damaged text makes of its readers.
@@ -119,7 +119,7 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
     """
     with damage_is_one_error():
         recorded, form = _read_head(intent.proposal)
-        given = {"reserved": recorded.reserved} if intent.kind == "tests" else None
+        given = {"reserved": recorded.reserved} if intent.kind == TESTS else None
         if intent.kind not in _BATCHES:
             raise FormError("a batch is of a kind that is not known")
         batch: Batch = read(_BATCHES[intent.kind], form, domain=coarsening.fine, given=given)

@@ -29,7 +29,7 @@ from pmw.session.loading import (
 )
 from pmw.session.model_file import export_model
 from pmw.session.released import empty_ledger
-from pmw.session.store import IntentRow, SessionFiles, SessionStore, writing
+from pmw.session.store import OPENING, IntentRow, SessionFiles, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
@@ -186,7 +186,7 @@ def _abandon(store: SessionStore) -> None:
         StoreError: the session could not be closed.
     """
     intent = store.pending()
-    if intent is not None and intent.kind == "opening":
+    if intent is not None and intent.kind == OPENING:
         raise SessionError(
             "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
             "give the table, or delete the session file: nothing was ever released from it"
@@ -207,7 +207,7 @@ def _table_to_finish(
         return session_table(store, data, load_contract(store)[0].domain)
     except DataError as error:
         fault = str(error)
-    if waiting.kind != "opening" and not may_abandon:
+    if waiting.kind != OPENING and not may_abandon:
         share = _reserved(store, waiting)
         raise SessionError(
             f"{path}: a batch that was begun waits to be finished, and cannot be: {fault}. Nothing was "
@@ -261,7 +261,7 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
         _forget(part)
         with closing(SessionStore.open(Path(path))) as store:
             pending = store.pending()
-            if pending is not None and pending.kind == "opening":
+            if pending is not None and pending.kind == OPENING:
                 raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
             store.copy_public(part, target)
             pending = store.pending()  # of the state that was copied, or begun since

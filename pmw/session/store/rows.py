@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from pmw.session.store.columns import AnswerColumns
 
+OPENING = "opening"  # kind of the first batch
+TESTS = "tests"  # kind of a batch of tests
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
@@ -82,7 +84,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``opening``, ``tests``, ``requested`` or ``error quantiles``.
+        kind: ``OPENING``, ``TESTS``, ``REQUESTED`` or ``QUANTILES``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.

@@ -32,19 +32,20 @@ from pmw.session.store.connection import (
     APPLICATION_ID,
     Fence,
     SessionFiles,
-    Transaction,
     claim,
     connect,
     empty_log,
     guarded,
     is_model_file,
     resolved,
+    transaction,
     write_ahead,
 )
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import (
     COLUMNS,
     FORMAT_VERSION,
+    OPENING,
     CertificateRow,
     ChainedRows,
     IntentRow,
@@ -81,13 +82,16 @@ class SessionStore:
         self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
-    def create(
-        cls, path: Path | None, kind: str, proposal: str, seed: bytes, outcome: Outcome
-    ) -> SessionStore:
+    def create(cls, path: Path | None, seed: bytes, outcome: Outcome) -> SessionStore:
         """Return the store of a new session file (mode 0600), or one in memory for None.
 
         The opening's intent is in the companion file before the tables and the first facts are made in one
         transaction: a session exists with its intent or not at all.
+
+        Args:
+            path: the file.
+            seed: of the opening, 32 bytes.
+            outcome: the first facts.
 
         Raises:
             SessionError: the file has several names.
@@ -101,7 +105,7 @@ class SessionStore:
         store = cls(target, name)
         try:
             session = fresh_seed()[:SESSION_BYTES]
-            store._companion.create(session, IntentRow(1, kind, proposal, seed, 0))
+            store._companion.create(session, IntentRow(1, OPENING, "{}", seed, 0))
             store._recorded = 1
             with guarded(name):
                 write_ahead(store._connection)
@@ -194,14 +198,6 @@ class SessionStore:
             origin=origin,
             links=tuple(link.hash for link in links),
         )
-
-    def ledger(self) -> list[LedgerRow]:
-        """Return all charges, in order."""
-        return list(self.chained().ledger)
-
-    def measurements(self) -> list[MeasurementRow]:
-        """Return all released measurements, in order."""
-        return list(self.chained().measurements)
 
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
@@ -483,8 +479,8 @@ class SessionStore:
                 "put in its place"
             )
 
-    def _transaction(self) -> Transaction:
-        return Transaction(self._connection, self._name)
+    def _transaction(self) -> contextlib.AbstractContextManager[None]:
+        return transaction(self._connection, self._name)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
 from pmw.session.released import empty_ledger
-from pmw.session.store import LATER, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
+from pmw.session.store import LATER, OPENING, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
 from pmw.sparse_vector import Sparse
 
 
@@ -97,7 +97,7 @@ class Contents:
     @property
     def unborn(self) -> bool:
         """Whether the opening was never finished."""
-        return self.pending is not None and self.pending.kind == "opening"
+        return self.pending is not None and self.pending.kind == OPENING
 
     @property
     def vectors(self) -> tuple[VectorLedger, ...]:
@@ -174,7 +174,7 @@ def read_contents(store: SessionStore) -> Contents:
     """
     contract, opening = load_contract(store)
     pending, chained = store.pending(), store.chained()
-    unborn = pending is not None and pending.kind == "opening"
+    unborn = pending is not None and pending.kind == OPENING
     return Contents(
         contract=contract,
         opening=opening,

@@ -147,7 +147,7 @@ def test_one_threshold_two_and_none_come_back_from_the_file(
 ) -> None:
     path = tmp_path / "s.pmw"
     first = Outcome(secrets=secret_facts(SecretState((NoisyThreshold(1, 2),)), SecretState.closed(1)))
-    with closing(SessionStore.create(path, "opening", "{}", b"s" * 32, first)) as store:
+    with closing(SessionStore.create(path, b"s" * 32, first)) as store:
         store.finish(
             1, Outcome(secrets=secret_facts(SecretState((noisy,)), SecretState((NoisyThreshold(1, 2),))))
         )

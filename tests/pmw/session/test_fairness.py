@@ -366,7 +366,7 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(
     opened(path).close()
     store = SessionStore.open(path)
     store.take_over()
-    row = store.ledger()[-1]
+    row = store.chained().ledger[-1]
     text = dumps(form_of(booked))
     store.finish(
         None, Outcome(ledger=[LedgerRow(row.event, row.label, "0", "0", "0", text)])

@@ -118,7 +118,7 @@ def answers_in(output: bytes) -> dict[int, dict[str, Any]]:
 
 def ledger_of(study: Path) -> list[tuple[str, str]]:
     store = SessionStore.open(study)
-    rows = [(row.event, row.rho) for row in store.ledger()]
+    rows = [(row.event, row.rho) for row in store.chained().ledger]
     store.close()
     return rows
 
@@ -298,7 +298,7 @@ def test_an_opening_that_was_killed_is_finished_with_its_own_noise(
     with pmw.resume_session(path) as session:
         estimate = session.state.total.estimate
     store = SessionStore.open(path)
-    total = store.measurements()[0]
+    total = store.chained().measurements[0]
     store.close()
     assert recorded.seed is not None
     drawn = read_noise(total).sample(BitSource(recorded.seed))  # the total is drawn first

@@ -181,7 +181,7 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
 def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
     rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
     states = [SecretState(pair) for pair in itertools.product(rounds, rounds)]
-    with closing(SessionStore.create(None, "opening", "{}", bytes(32), Outcome())) as store:
+    with closing(SessionStore.create(None, bytes(32), Outcome())) as store:
         for before, after in itertools.product(states, states):
             store.finish(None, Outcome(secrets={"threshold 0": None, "threshold 1": None}))
             store.finish(None, Outcome(secrets=secret_facts(before, SecretState.closed(2))))

@@ -215,7 +215,7 @@ def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
     assert intent is not None
     assert intent.kind == "requested"
     assert pmw.verify_session(path).holds  # while it waits
-    assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
+    assert len(store.chained().ledger) == len(state.opening) + 1  # nothing was charged or released
     store.close()
     source = MemorySource.from_frame(frame, whole_years)
     assert noise is not None
@@ -251,7 +251,7 @@ def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
     pmw.finalize_session(path, abandon=True)
     assert pmw.verify_session(path).holds
     store = SessionStore.open(path)
-    (event, label) = (store.ledger()[-1].event, store.ledger()[-1].label)
+    (event, label) = (store.chained().ledger[-1].event, store.chained().ledger[-1].label)
     store.close()
     assert (event, label) == ("abandoned batch", "reserved for a requested marginal; nothing was released")
     assert quote.share > 0

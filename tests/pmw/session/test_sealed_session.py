@@ -139,7 +139,7 @@ def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[
 def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
-    with closing(SessionStore.create(path, "opening", "{}", fresh_seed(), large)) as store:
+    with closing(SessionStore.create(path, fresh_seed(), large)) as store:
         store.finalize(1, Outcome(meta={"closed": "true"}))
         store.scrub()
     with closing(sqlite3.connect(path)) as connection:
@@ -197,7 +197,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     seed = interrupt(study)
     store = SessionStore.open(study)
     pending, before = store.pending(), read_ledger(study)
-    answers, measurements = list(store.answers.each()), store.measurements()
+    answers, measurements = list(store.answers.each()), store.chained().measurements
     store.close()
     assert pending is not None
     (study.parent / "people.csv").unlink()
@@ -221,7 +221,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         assert session.ask(OTHER).source is Source.EXHAUSTED
     store = SessionStore.open(study)
     assert list(store.answers.each())[:-1] == answers
-    assert store.measurements() == measurements
+    assert store.chained().measurements == measurements
     store.close()
     assert status.budget_share == ledger.share > before.share
     assert seed not in bytes_of(study)

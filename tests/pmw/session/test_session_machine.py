@@ -69,8 +69,8 @@ class Killed(BaseException):
 class Rows:
     """All that a session file holds and no crash may change, but for the outcome of an intent."""
 
-    ledger: list[LedgerRow]
-    measurements: list[MeasurementRow]
+    ledger: tuple[LedgerRow, ...]
+    measurements: tuple[MeasurementRow, ...]
     answers: list[StoredAnswer]
     secrets: dict[str, bytes | None]
     asked: int
@@ -79,8 +79,8 @@ class Rows:
 
 def rows_of(store: SessionStore) -> Rows:
     secrets = {name: store.secret(name) for name in ("threshold 0", "threshold 1")}
-    answers = list(store.answers.each())
-    return Rows(store.ledger(), store.measurements(), answers, secrets, store.asked(), store.pending())
+    chained, answers = store.chained(), list(store.answers.each())
+    return Rows(chained.ledger, chained.measurements, answers, secrets, store.asked(), store.pending())
 
 
 @dataclass(slots=True)

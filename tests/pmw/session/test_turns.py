@@ -104,10 +104,10 @@ def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study
     with closing(SessionStore.open(study)) as store:
         rows = {mark: row for mark in given if (row := answer_to_request(store, mark)) is not None}
         assert {mark: (row.count, row.version) for mark, row in rows.items()} == given
-        measured = [row.kind for row in store.measurements()].count("query")
+        measured = [row.kind for row in store.chained().measurements].count("query")
         payers = [
             intent
-            for intent, row in zip(store.chained().ledger_intents, store.ledger(), strict=True)
+            for intent, row in zip(store.chained().ledger_intents, store.chained().ledger, strict=True)
             if row.event == "measurement"
         ]
         assert store.pending() is None

@@ -57,7 +57,7 @@ def store() -> Iterator[SessionStore]:
 
 
 def make(path: Path | None) -> SessionStore:
-    made = SessionStore.create(path, "opening", "{}", bytes(32), Outcome(meta={"contract": '"c"'}))
+    made = SessionStore.create(path, bytes(32), Outcome(meta={"contract": '"c"'}))
     made.finish(1, Outcome())
     return made
 
@@ -211,7 +211,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
 
     def marks(part: list[StoredAnswer], version: int) -> list[int]:
         were = [any(one.settled and one.query == each.query for one in given) for each in part]
-        assert store.answers.are_settled([one.query for one in part]) == were
+        assert store.answers.are_settled([one.query for one in part]).tolist() == were
         first, seen = (UNSETTLED if version % 4 == 0 else FIRST), set[str]()
         found = []
         for one, was in zip(part, were, strict=True):  # a text may stand twice in it

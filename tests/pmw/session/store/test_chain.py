@@ -63,7 +63,7 @@ def batch(number: int) -> Outcome:
 
 def make(path: Path | None) -> SessionStore:
     """Return a session of three links: its opening, and two batches with a free commit between them."""
-    store = SessionStore.create(path, "opening", "{}", bytes(32), Outcome(meta={"contract": CONTRACT}))
+    store = SessionStore.create(path, bytes(32), Outcome(meta={"contract": CONTRACT}))
     opening = [
         MeasurementRow("total", "[]", b"\1" * 8, "{}"),
         MeasurementRow("marginal", "x", b"\2" * 16, "{}"),
@@ -239,7 +239,7 @@ def test_damage_is_refused_by_who_takes_over_and_by_every_reader(path: Path, dam
         else:
             execute(path, script)
         uses: list[Callable[[], object]] = [
-            store.ledger, store.measurements, store.chained, store.is_whole, store.take_over,
+            store.chained, store.is_whole, store.take_over,
         ]  # fmt: skip
         for use in uses:
             with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):

@@ -7,8 +7,8 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ from pmw.session.engine import Engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
 from pmw.session.store.companion import Companion
-from pmw.session.store.connection import Transaction
+from pmw.session.store.connection import transaction
 from queries import Domain
 
 SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
@@ -37,7 +37,7 @@ QUESTION = "age >= 40 AND sex = 'Male'"
 
 
 def create(path: Path | None) -> SessionStore:
-    return SessionStore.create(path, "opening", "{}", SEED, Outcome())
+    return SessionStore.create(path, SEED, Outcome())
 
 
 def companion_of(path: Path) -> Path:
@@ -258,14 +258,16 @@ def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
 def test_the_seed_is_there_until_the_outcome_is_durable_and_never_in_the_session_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(transaction: Transaction, *_: object) -> None:
-        transaction._connection.execute("ROLLBACK")
-        raise pmw.StoreError("the commit failed")
+    @contextmanager
+    def failing(*session: Any) -> Iterator[None]:
+        with transaction(*session):
+            yield
+            raise pmw.StoreError("the commit failed")
 
     path = tmp_path / "s.pmw"
     with closing(create(path)) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(Transaction, "__exit__", failing)
+            patch.setattr("pmw.session.store.store.transaction", failing)
             with pytest.raises(pmw.StoreError, match="the commit failed"):
                 store.finish(1, Outcome())
         assert store.pending() == FIRST

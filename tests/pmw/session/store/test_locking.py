@@ -142,7 +142,7 @@ def test_two_sessions_that_take_turns_over_one_file_never_spend_its_budget_twice
                 pass
     assert answered == [0, 60]
     with closing(SessionStore.open(study)) as store:
-        assert sum(Fraction(row.epsilon or 0) for row in store.ledger()) <= 1
+        assert sum(Fraction(row.epsilon or 0) for row in store.chained().ledger) <= 1
     for session in sessions:
         session.close()
 
@@ -241,8 +241,8 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
                 session.ask(question)
             assert session.status().queries_answered == 0
     with closing(SessionStore.open(study)) as store:
-        assert store.ledger()[-1].rho == "1"
-        assert len(store.measurements()) == len(session.state.opening) + 1
+        assert store.chained().ledger[-1].rho == "1"
+        assert len(store.chained().measurements) == len(session.state.opening) + 1
 
 
 def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(

@@ -40,7 +40,7 @@ FULL = Outcome(
 
 
 def create(path: Path | None) -> SessionStore:
-    return SessionStore.create(path, "opening", "{}", b"s" * 32, Outcome(meta={"contract": '"a"'}))
+    return SessionStore.create(path, b"s" * 32, Outcome(meta={"contract": '"a"'}))
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -60,8 +60,8 @@ def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
 def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
     store.finish(1, FULL)
     assert store.pending() is None
-    assert store.ledger() == FULL.ledger
-    assert store.measurements() == FULL.measurements
+    assert store.chained().ledger == tuple(FULL.ledger)
+    assert store.chained().measurements == tuple(FULL.measurements)
     assert answer_to_request(store, "r1") == ANSWER
     assert newest_answer(store, "{}") == ANSWER
     assert store.asked() == 4
@@ -119,7 +119,7 @@ def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
     )
     with pytest.raises(StoreError, match="nothing was released"):
         store.finish(intent, twice)  # the request's mark is taken
-    assert len(store.ledger()) == 2
+    assert len(store.chained().ledger) == 2
     assert store.asked() == 4
     assert store.secret("threshold") == b"[1,2]"
     pending = store.pending()
@@ -163,7 +163,7 @@ def test_the_bytes_of_an_intent_are_gone_from_the_file_after_its_outcome(tmp_pat
 
 def test_the_bytes_of_an_intent_that_charged_nothing_are_gone_from_the_log_too(tmp_path: Path) -> None:
     path, seed = tmp_path / "s.pmw", bytes(range(32, 64))
-    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+    with closing(SessionStore.create(path, bytes(32), Outcome())) as store:
         store.finish(1, Outcome())  # the log was emptied, and tells nothing
         intent = store.begin("batch", "{}", seed)
         store.finish(intent, Outcome())  # a test below the threshold, in a round that stays open
@@ -282,9 +282,9 @@ def test_a_full_disk_is_told_in_our_words_and_loses_nothing(store: SessionStore)
         store.finish(None, big)
     assert "database or disk" not in str(caught.value)
     store._connection.execute("PRAGMA max_page_count = 1000000")
-    assert len(store.ledger()) == 2
+    assert len(store.chained().ledger) == 2
     store.finish(None, big)
-    assert len(store.ledger()) == 4
+    assert len(store.chained().ledger) == 4
 
 
 def test_one_process_at_a_time_holds_a_session(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_readers_do_not_wait_for_a_writer(store: SessionStore, tmp_path: Path) -
     store.finish(1, FULL)
     store._connection.execute("BEGIN IMMEDIATE")
     reader = SessionStore.open(tmp_path / "s.pmw")
-    assert reader.ledger() == FULL.ledger
+    assert reader.chained().ledger == tuple(FULL.ledger)
     reader.close()
     store._connection.execute("ROLLBACK")
 
@@ -327,10 +327,10 @@ def test_a_reader_sees_one_state_of_the_file_throughout(store: SessionStore, tmp
     store.finish(1, FULL)
     reader = SessionStore.open(tmp_path / "s.pmw")
     with reader.reading():
-        assert len(reader.ledger()) == 2
+        assert len(reader.chained().ledger) == 2
         store.finish(None, Outcome(ledger=FULL.ledger))
-        assert len(reader.ledger()) == 2
-    assert len(reader.ledger()) == 4
+        assert len(reader.chained().ledger) == 2
+    assert len(reader.chained().ledger) == 4
     reader.close()
 
 
@@ -357,7 +357,7 @@ def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
     assert store.pending() is not None
     assert store.secret_names() == {"threshold"}
     assert store.meta("closed") is None
-    assert len(store.ledger()) == 2
+    assert len(store.chained().ledger) == 2
 
 
 def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
     reader = SessionStore.open(tmp_path / "s.pmw")
     store.finish(1, FULL)
     with reader.reading():
-        assert len(reader.ledger()) == 2
+        assert len(reader.chained().ledger) == 2
         store.finalize(None, Outcome())
         with pytest.raises(
             StoreError, match="the session is closed, but its file could not be written again"
@@ -428,7 +428,7 @@ def test_what_fails_after_the_commit_takes_nothing_back(
                 broken.pending()
     store = SessionStore.open(tmp_path / "s.pmw")
     assert store.pending() is None
-    assert store.ledger() == list(FULL.ledger)
+    assert store.chained().ledger == tuple(FULL.ledger)
     store.close()
 
 
@@ -467,7 +467,7 @@ def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionSto
 
 def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
     path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
-    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+    with closing(SessionStore.create(path, bytes(32), Outcome())) as store:
         store.finish(1, Outcome(secrets={"threshold": old}))
         store.finish(None, Outcome(asked=1))
         store.finish(None, Outcome(secrets={"threshold": None}))
