@@ -23,7 +23,6 @@ from pmw.session.engine import Engine
 from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
-from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
 from queries.statements import Statement
@@ -93,16 +92,11 @@ class Dialogue(Asking):
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
         with self._asking() as answer:
-            parts = [
-                answer(Requests.of_questions(self._own(boxes), fresh=fresh), deliver)
-                for boxes in questions.boxes()
-            ]
+            parts = list[Answers]()
+            for boxes in questions.boxes():
+                self._require_own(boxes.domain)
+                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
         return concatenated(parts, questions)
-
-    def _own(self, boxes: Boxes) -> Boxes:
-        if boxes.domain != self.domain:
-            raise QueryError("the query was made for another domain", code="bad_request")
-        return boxes
 
     def answer_arrays(
         self,

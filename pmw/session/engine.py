@@ -141,7 +141,7 @@ class Engine:
             batches, done = batches + 1, done + len(answers)
             if distinct.request_ids:  # a question may wait under several
                 rest = waiting[done:]
-                stored.were_settled[rest] = self._were_settled(distinct.take(rest))
+                stored.settle(rest, self._were_settled(distinct.take(rest)))
         if ready > done:
             again = np.flatnonzero(is_given & (first < ready)) if account.name else first[:0]
             repeats = [(account.name, text) for text in distinct.take(again).texts()]

@@ -117,6 +117,10 @@ class Stored:
             self.analysts[at] = columns.analyst
             self.were_settled[at] = columns.settled[own] != UNSETTLED
 
+    def settle(self, places: Places, were_settled: NDArray[np.bool_]) -> None:
+        """Note which of some questions were settled meanwhile."""
+        self.were_settled[places] = were_settled
+
     def are_asked(
         self, fresh: NDArray[np.bool_], tested: Callable[[Places], NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
@@ -228,18 +232,12 @@ class Repeats:
             self._looks.note(numbers, state.version)
             if better.size:
                 places, now = places[better], now.take(better)
-                self._keep(state, requests.take(places), now, stored, places, charges)
+                self._keep(requests.take(places), now, stored, places, charges)
                 self._put(stored, candidates, places, now)
         self._tie_keys(requests, given & ~stored.are_keyed)
 
     def _keep(
-        self,
-        state: PublicState,
-        requests: Requests,
-        answers: Answers,
-        stored: Stored,
-        places: Places,
-        charges: int,
+        self, requests: Requests, answers: Answers, stored: Stored, places: Places, charges: int
     ) -> None:
         """Store answers that are better than stored ones; they settle nothing, and who asked first stays."""
         analysts, columns = stored.analysts[places], list[AnswerColumns]()

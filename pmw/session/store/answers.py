@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from pmw.errors import SessionCorruptError, StoreError
 from pmw.public.answer import QuestionKind
 from pmw.public.answers import KINDS
-from pmw.session.store.chain import as_written, insertion, read_fact, require_checksum, sealed
 from pmw.session.store.columns import (
     FIRST,
     UNSETTLED,
@@ -41,7 +40,7 @@ from pmw.session.store.columns import (
     unpacked,
 )
 from pmw.session.store.connection import guarded
-from pmw.session.store.rows import Outcome
+from pmw.session.store.rows import Outcome, add_rows, as_written, read_fact, sealed_rows
 
 ANSWERS = "answers"  # the fact that holds how many answers are stored
 _MANY = 256  # answers of a block that is joined with no other, and of blocks that no link covers
@@ -133,9 +132,7 @@ class StoredAnswers:
             for start in range(0, len(ids), _MOST_IDS):
                 part = ids[start : start + _MOST_IDS]
                 which = f"WHERE request IN ({', '.join('?' * len(part))})"
-                for row in self._connection.execute(f"SELECT * FROM requests {which}", part):
-                    request, number = require_checksum("requests", row, self._name)
-                    found[request] = number
+                found.update(sealed_rows(self._connection, "requests", self._name, which, part))
         return np.array([found.get(one, 0) for one in ids], dtype=np.int64)
 
     def are_settled(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -347,7 +344,7 @@ class StoredAnswers:
         between = "SELECT analyst, answer FROM repeats WHERE answer BETWEEN ? AND ?"
         noted = self._connection.execute(between, (min(older), max(older))).fetchall()
         pairs = [(name, number) for name, number in noted if number in moved]
-        rows = [(*sealed("repeats", (name, moved[number]))[1:], name, number) for name, number in pairs]
+        rows = [(*as_written("repeats", (name, moved[number]))[1:], name, number) for name, number in pairs]
         move = "UPDATE repeats SET answer = ?, checksum = ? WHERE analyst = ? AND answer = ?"
         self._connection.executemany(move, rows)
 
@@ -359,8 +356,7 @@ class StoredAnswers:
         return [int(one) for one in numbers]
 
     def _add(self, table: str, rows: Sequence[Sequence[object]], verb: str = "INSERT") -> None:
-        if rows:
-            self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
+        add_rows(self._connection, table, rows, verb)
 
     # --- counting -------------------------------------------------------------------------------------------
 
@@ -377,12 +373,9 @@ class StoredAnswers:
         Returns:
             Of each run the number of its first answer, and how many each analyst asked first; in order.
         """
-        facts = "SELECT key, value, checksum FROM meta WHERE key >= ? AND key < ?"
+        which, ends = "WHERE key >= ? AND key < ?", (_NEWER, _NEWER_END)
         with guarded(self._name):
-            rows = [
-                require_checksum("meta", row, self._name)
-                for row in self._connection.execute(facts, (_NEWER, _NEWER_END))
-            ]
+            rows = list(sealed_rows(self._connection, "meta", self._name, which, ends))
         runs = ((int(key.removeprefix(_NEWER)), Counter(json.loads(value))) for key, value in rows)
         return sorted(runs, key=itemgetter(0))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.chain import insertion, sealed
+from pmw.session.store.rows import add_rows
 
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
@@ -254,8 +254,7 @@ class Fence:
     def take(self) -> None:
         """Write a fresh token into the file. Call it inside a transaction."""
         self._holder = f'"{fresh_seed().hex()}"'
-        row = sealed("meta", ("holder", self._holder))
-        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), row)
+        add_rows(self._connection, "meta", [("holder", self._holder)], "INSERT OR REPLACE")
 
     def check(self) -> None:
         """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction.

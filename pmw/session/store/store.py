@@ -26,7 +26,7 @@ from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
 from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.chain import Chain, as_written, insertion, read_fact, require_checksum
+from pmw.session.store.chain import Chain
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
@@ -43,7 +43,6 @@ from pmw.session.store.connection import (
 )
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import (
-    COLUMNS,
     FORMAT_VERSION,
     OPENING,
     CertificateRow,
@@ -52,6 +51,9 @@ from pmw.session.store.rows import (
     LedgerRow,
     MeasurementRow,
     Outcome,
+    add_rows,
+    read_fact,
+    sealed_rows,
     statements,
 )
 from pmw.session.store.wholeness import copy_public, require_all, require_tables, require_whole
@@ -177,8 +179,9 @@ class SessionStore:
 
     def secret(self, key: str) -> bytes | None:
         """Return a secret fact."""
-        row = self._one(f"SELECT {self._listed('secrets')} FROM secrets WHERE key = ?", key)
-        return None if row is None else bytes(self._checked("secrets", row)[1])
+        with guarded(self._name):
+            rows = list(sealed_rows(self._connection, "secrets", self._name, "WHERE key = ?", (key,)))
+        return bytes(rows[0][1]) if rows else None
 
     def chained(self) -> ChainedRows:
         """Return all that was charged and measured.
@@ -202,10 +205,8 @@ class SessionStore:
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
         with guarded(self._name):
-            rows = self._connection.execute(
-                f"SELECT {self._listed('certificates')} FROM certificates ORDER BY sequence"
-            ).fetchall()
-        return [CertificateRow(*self._checked("certificates", row)) for row in rows]
+            rows = sealed_rows(self._connection, "certificates", self._name, "ORDER BY sequence")
+            return [CertificateRow(*row) for row in rows]
 
     def charge_count(self) -> int:
         """Return how many charges there are."""
@@ -462,7 +463,7 @@ class SessionStore:
                 self._add("secrets", [(key, value)], "INSERT OR REPLACE")
 
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
-        self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
+        add_rows(self._connection, table, rows, verb)
 
     def _require_log(self, newest: IntentRow) -> None:
         """Compare the session file with its companion, which tells what the file must hold.
@@ -492,12 +493,6 @@ class SessionStore:
         except BaseException:
             self.answers.forget()
             raise
-
-    def _listed(self, table: str) -> str:
-        return ", ".join((*COLUMNS[table], "checksum"))
-
-    def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
-        return require_checksum(table, row, self._name)
 
     @contextlib.contextmanager
     def _one_state(self) -> Iterator[None]:

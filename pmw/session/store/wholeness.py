@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pmw.errors import SessionCorruptError
 from pmw.session.store.answers import ANSWERS, StoredAnswers
-from pmw.session.store.chain import Chain, read_fact, require_checksum
+from pmw.session.store.chain import Chain
 from pmw.session.store.connection import APPLICATION_ID
-from pmw.session.store.rows import COLUMNS, FORMAT_VERSION, SEALED, TABLES, statements
+from pmw.session.store.rows import FORMAT_VERSION, SEALED, TABLES, read_fact, sealed_rows, statements
 
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 
@@ -60,8 +60,8 @@ def require_all(connection: sqlite3.Connection, name: str) -> None:
 def _require_rows(connection: sqlite3.Connection, tables: Sequence[str], name: str) -> None:
     """Compare the rows of tables with their checksums."""
     for table in tables:
-        for row in connection.execute(f"SELECT {', '.join((*COLUMNS[table], 'checksum'))} FROM {table}"):
-            require_checksum(table, row, name)
+        for _ in sealed_rows(connection, table, name):
+            pass
 
 
 def _require_answers(connection: sqlite3.Connection, name: str) -> None:

@@ -18,8 +18,8 @@ from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import read_kind
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.chain import as_written
 from pmw.session.store.columns import question_keys
+from pmw.session.store.rows import as_written
 
 
 def newest_answers(store: SessionStore, texts: Sequence[str]) -> list[StoredAnswer | None]:

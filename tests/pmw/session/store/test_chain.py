@@ -20,7 +20,7 @@ from pmw.session.store import (
     SessionStore,
     StoredAnswer,
 )
-from pmw.session.store.chain import Chain
+from pmw.session.store.chain import Chain, Link
 from tests.pmw.session.stored import answer_to_request, columns_of, newest_answer, tamper
 
 CONTRACT = '"the contract"'
@@ -285,7 +285,7 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
     execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
     with closing(sqlite3.connect(path)) as connection:
         chain = Chain(connection, "s.pmw")
-        made = chain._next(chain._newest(0), (1, 1, 2, 0))
+        made = chain._next(Link(chain.origin(), (0, 0, 0, 0), ()), (1, 1, 2, 0))
         connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
         connection.commit()
     with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
