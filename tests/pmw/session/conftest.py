@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 import pmw
-from queries import Domain
+from queries import Domain, LinearQuery, random_conjunctions
 from tests import worlds
 
 
@@ -28,3 +28,10 @@ def whole_years() -> Domain:
 def opened() -> Callable[..., pmw.Session]:
     """Return what opens a session over ``whole_years``, given a path, epsilon, delta and options."""
     return partial(worlds.WHOLE_YEARS.opened, epsilon=1)
+
+
+@pytest.fixture(scope="session")
+def stream() -> list[LinearQuery]:
+    """Distinct questions over the visits: a repeated one is not counted where releases come due."""
+    found = {one.to_json(): one for one in random_conjunctions(worlds.VISITS.domain, 4000, seed=9)}
+    return list(found.values())[:1100]
