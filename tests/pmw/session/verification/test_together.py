@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Callable
@@ -15,12 +14,12 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, read_contents
 from queries import Domain, IntegerAttribute
 from tests.pmw.session.stored import columns_of
+from tests.worlds import repeat_noise
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,8 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[Store
 
     Its noise is the same in every run: without a positive, no version can fall.
     """
-    numbers = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(6, next(numbers)))
+        repeat_noise(patch, 6)
         return answered(tmp_path_factory)
 
 
@@ -106,6 +104,9 @@ PROMISED = "it has an interval where none is promised, or lacks one that is"
 TYPICAL = "typical error: .* is not that of the quantiles before it"
 TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]] = {
     "no number": (lambda one: {"count": math.nan}, FORM, "the count nan is no number of records"),
+    "no finite number": (
+        lambda one: {"count": math.inf, "interval": (0.0, math.inf)}, FORM, "the count inf is no number .*",
+    ),
     "below zero": (lambda one: {"count": -1.0}, FORM, "the count -1.0 is no number of records"),
     "above its interval": (lambda one: {"count": (one.interval or (0, 0))[1] + 1}, FORM, OUTSIDE),
     "below its interval": (lambda one: {"interval": moved(one.interval, one.count + 1, 0)}, FORM, OUTSIDE),
