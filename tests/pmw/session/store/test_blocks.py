@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,14 +22,20 @@ from pmw.session.store import (
     AGAIN,
     FIRST,
     UNSETTLED,
-    LedgerRow,
     Outcome,
     SessionStore,
     StoredAnswer,
 )
 from pmw.session.store.columns import joined, packed, question_keys, unpacked
 from queries.range_texts import RangeTexts
-from tests.pmw.session.stored import answer_to_request, columns_of, newest_answer, newest_answers, tamper
+from tests.pmw.session.stored import (
+    answer_to_request,
+    columns_of,
+    execute,
+    newest_answer,
+    newest_answers,
+    tamper,
+)
 
 FINITE = st.floats(0.0, 1e12)
 ENDS = st.none() | st.tuples(FINITE, FINITE)
@@ -197,7 +202,7 @@ def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: 
     assert [one and one.count for one in newest_answers(store, texts)] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_question_is_the_same_as_text_and_as_range(
     store: SessionStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,26 +322,6 @@ def test_a_copy_holds_the_blocks(tmp_path: Path) -> None:
 
 # --- damage -------------------------------------------------------------------------------------------------
 
-CHAINED = {
-    "a share": "UPDATE blocks SET share = 0.125 WHERE sequence = 4",
-    "who asked": "UPDATE blocks SET analyst = 'eve' WHERE sequence = 4",
-    "a version": "UPDATE blocks SET version = 2 WHERE sequence = 4",
-    "a confidence": "UPDATE blocks SET confidence = 0.99 WHERE sequence = 4",
-    "a size": "UPDATE blocks SET size = 99 WHERE sequence = 4",
-    "a key": "UPDATE blocks SET keys = CAST(x'00000000' || substr(keys, 5) AS BLOB) WHERE sequence = 4",
-    "how many have a kind": "UPDATE blocks SET kinds = 0 WHERE sequence = 4",
-    "a hash": "UPDATE blocks SET hash = zeroblob(16) WHERE sequence = 4",
-    "how many drew noise": "UPDATE blocks SET drawn = 1 WHERE sequence = 4",
-    "a number": "UPDATE blocks SET sequence = 5 WHERE sequence = 4",
-    "a block": "DELETE FROM blocks WHERE sequence = 4",
-    "the last block": "DELETE FROM blocks WHERE sequence = 104",
-    "all blocks": "DELETE FROM blocks",
-    "blocks that were exchanged": "UPDATE blocks SET sequence = -1 WHERE sequence = 4;"
-    "UPDATE blocks SET sequence = 4 WHERE sequence = 104;"
-    "UPDATE blocks SET sequence = 104 WHERE sequence = -1",
-    "a block that was added": "INSERT INTO blocks SELECT 204, size, analyst, confidence, share, version,"
-    " drawn, kinds, settled, keys, hash, answers FROM blocks WHERE sequence = 4",
-}
 ANSWERS_ALTERED = {
     "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"
     " AS BLOB) WHERE sequence = 4",
@@ -352,26 +337,8 @@ def path(tmp_path: Path) -> Path:
     with closing(make(path)) as store:
         for part in (many(3), many(100, 10, settled=FIRST, share=0.3), many(100, 200, share=0.35)):
             store.finish(None, Outcome(columns=columns_of(part), asked=len(part)))
-        store.finish(None, Outcome(ledger=[LedgerRow("x", "y", None, "1/8", None, "[]")]))
         assert store.answers.spans() == [(1, 4), (4, 104), (104, 204)]
     return path
-
-
-def execute(path: Path, script: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(script)
-
-
-@pytest.mark.parametrize("script", CHAINED.values(), ids=CHAINED)
-def test_a_block_that_was_altered_is_refused_by_who_takes_over(path: Path, script: str) -> None:
-    with closing(SessionStore.open(path)) as store:
-        execute(path, script)
-        copy = path.with_name("copy")
-        uses: list[Callable[[], object]] = [store.take_over, store.is_whole]
-        uses.append(lambda: store.copy_public(copy, copy))
-        for use in uses:
-            with pytest.raises(SessionCorruptError, match="the session file is damaged"):
-                use()
 
 
 @pytest.mark.parametrize("script", ANSWERS_ALTERED.values(), ids=ANSWERS_ALTERED)
