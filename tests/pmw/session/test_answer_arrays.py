@@ -23,7 +23,6 @@ from pmw.public.contract import Opening, TestKind
 from pmw.public.evidence import Evidence, WeightStats, is_whole_table
 from pmw.public.free_answers import FreeAnswers, answer_boxes, spent_in
 from pmw.public.state import Certificate
-from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
 from queries.questions import QuestionList
@@ -254,27 +253,6 @@ def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path
         np.testing.assert_array_equal(answers.count, again.count)
         assert session.status().queries_answered == 1400
         assert session.verify().holds
-
-
-def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    finish, told, free = SessionStore.finish, list[tuple[int | None, int]](), list[int]()
-
-    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        if outcome.columns:
-            free.extend([len(outcome.columns)] if intent is None else ())
-            told.append((outcome.charged_before, store.charge_count()))
-        finish(store, intent, outcome)
-
-    monkeypatch.setattr(SessionStore, "finish", noting)
-    names = ("age", "hours")
-    with opened(seed=4) as session:
-        session.answer_arrays(names, *ranges(names, 300))
-        session.finalize()
-        session.answer_arrays(names, *ranges(names, 300, 1))
-    assert free
-    assert all(before == found for before, found in told)
 
 
 def test_an_answer_that_cannot_be_kept_is_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -176,9 +176,14 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with pmw.resume_session(study, frame) as session:
         row = "9, 'measurement', 'q', '1', '[[\"\",\"1\"]]'"
         tamper(study, f"INSERT INTO ledger (intent, event, label, rho, booked) VALUES ({row})")
-        for question in ("sex = 'Male'", "age >= 40 AND sex = 'Male'"):  # one needs no test, the other does
+        uses: list[Callable[[], object]] = [  # two that need no test, and one that does
+            lambda: session.ask("sex = 'Male'"),
+            lambda: session.answer_arrays("age", [0], [3]),
+            lambda: session.ask("age >= 40 AND sex = 'Male'"),
+        ]
+        for use in uses:
             with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):
-                session.ask(question)
+                use()
             assert session.status().queries_answered == 0
     with closing(SessionStore.open(study)) as store:
         assert store.chained().ledger[-1].rho == "1"
