@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.data import MemorySource
 from pmw.loop.loop import tiers_of
 from pmw.planning.plans import contract_budget, plan_accuracy
 from pmw.public.answer import Source, Spent
@@ -18,7 +19,7 @@ from pmw.public.bars import answers_untested
 from pmw.public.confidences import negative_margin
 from pmw.public.evidence import is_held
 from pmw.public.plans import question_tier
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 
 ADD, REPLACE = pmw.NeighboringRelation.ADD_REMOVE, pmw.NeighboringRelation.REPLACE_ONE
 RECORDS = 20_000
@@ -90,7 +91,7 @@ def test_every_answer_about_a_whole_table_is_within_alpha_as_often_as_stated(
     questions += [LinearQuery.everything(SMALL), LinearQuery.cells(SMALL, {"a": (0, 1), "b": (0, 1)})]
     truths = true_counts(frame, SMALL, questions)
     least = contract_budget(SMALL, None, 0, contract(0.02, confidence, neighboring_relation=relation)).epsilon
-    far, runs, missed = np.zeros(len(questions)), 60, np.zeros(len(questions))
+    far, runs, missed = np.zeros(len(questions)), 40, np.zeros(len(questions))
     for seed in range(runs):
         options = contract(0.02, confidence, neighboring_relation=relation, seed=seed)
         with pmw.open_session(frame, SMALL, epsilon=least, options=options) as session:
@@ -108,9 +109,6 @@ def test_every_answer_about_a_whole_table_is_within_alpha_as_often_as_stated(
 
 
 def true_counts(frame: pd.DataFrame, domain: Domain, questions: list[LinearQuery]) -> list[float]:
-    from pmw.data import MemorySource
-    from queries import UNITS
-
     source = MemorySource.from_frame(frame, domain)
     return [query.answer(source.counts(query.scope)) / UNITS for query in questions]
 
