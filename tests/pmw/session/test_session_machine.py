@@ -207,7 +207,7 @@ class SessionMachine(RuleBasedStateMachine):
         places=st.lists(st.integers(0, 39), min_size=1, max_size=6, unique=True),
         step=st.sampled_from(["before", "after"]),
         number=st.integers(1, 4),
-        retries=st.integers(0, 2),
+        retries=st.integers(0, 1),
     )
     def kill_while_asking(self, places: list[int], step: str, number: int, retries: int) -> None:
         """Kill it, and kill each retry at the same commit; then ask again. As if it had been asked once."""
