@@ -11,8 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
@@ -94,25 +92,6 @@ def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: 
 
 
 # --- shares -------------------------------------------------------------------------------------------------
-
-
-@given(
-    shares=st.lists(st.sampled_from([0, 0.01, 0.05, 0.2, 0.6, 1]), min_size=2, max_size=3),
-    order=st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(QUESTIONS) - 1)), max_size=25),
-    seed=st.integers(0, 5),
-)
-def test_no_analyst_is_ever_booked_more_than_the_share_and_the_cap_binds_all(
-    opened: Opener, shares: list[float], order: list[tuple[int, int]], seed: int
-) -> None:
-    with opened(seed=seed, epsilon=2) as session:
-        analysts = [session.analyst(f"a{place}", share) for place, share in enumerate(shares)]
-        for who, what in order:
-            analyst = analysts[who % len(analysts)]
-            analyst.ask(QUESTIONS[what], fresh=bool(what % 2))
-        found = booked(session)
-        for analyst, share in zip(analysts, shares, strict=True):
-            assert found.get(analyst.name, 0) <= Fraction(share)
-        assert sum(found.values()) == session.state.ledger.spent / session.state.ledger.cap <= 1
 
 
 def smallest_test(session: pmw.Session) -> Fraction:
