@@ -78,11 +78,6 @@ SEALED = ("meta", "secrets", "requests", "repeats", "certificates")  # have a ch
 CHAINED = ("ledger", "measurements", "blocks")
 
 
-def statements() -> tuple[str, ...]:
-    """Return the statements that make the tables of a session file."""
-    return tuple(TABLES.values())
-
-
 # --- entries of the tables ---------------------------------------------------------------------------------
 
 
