@@ -124,7 +124,8 @@ class Engine:
         is_given[waiting] = False
         same = distinct.repeated(waiting)
         which, waiting = same[which], waiting[same[waiting] == waiting]
-        self._repeats.give(self._state, distinct, stored, is_given, self._charges)
+        if is_given.any():
+            self._repeats.give(self._state, distinct, stored, is_given, self._charges)
         ready = batches = done = 0
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)

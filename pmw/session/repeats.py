@@ -173,7 +173,9 @@ class Repeats:
             self._find_keyed(found, requests)
             rest = np.flatnonzero(~found.are_keyed)
         for places, part in requests.questions.take(rest).parts() if rest.size else ():
-            found.fill(rest[places], self._store.answers.find(part.texts()), part)
+            newest = self._store.answers.find(part.texts())
+            if newest.parts:
+                found.fill(rest[places], newest, part)
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:
@@ -218,8 +220,6 @@ class Repeats:
         """
         candidates = given & ~stored.are_keyed
         places = np.flatnonzero(candidates)
-        if not places.size:
-            return
         due = self._looks.are_due(stored.numbers[places], stored.versions[places], state.version)
         if requests.fresh.any():
             due |= requests.fresh[places] & np.isnan(stored.answers(places).widths)
