@@ -19,7 +19,7 @@ from pmw.public.answers import KINDS, SOURCES, Answers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same
-from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
+from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
 from queries.questions import Places, Questions
 
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
@@ -102,18 +102,11 @@ class Stored:
         self.are_keyed[places] = are_keyed
         self._columns["aligned"][places] = questions.aligned()
         for columns, asked, own in found.parts:
-            at, sources = places[asked], columns.sources[own]
-            values: dict[str, Any] = {
-                "count": np.where(sources == _REFUSED, math.nan, columns.counts[own]),
-                "interval": columns.ends[own],
-                "typical": columns.typical[own],
-                "source": sources,
-                "version": columns.version,
-                "share": columns.share,
-                "kind": columns.kinds[own],
-            }
-            for name, value in values.items():
-                self._columns[name][at] = value
+            at = places[asked]
+            for name in DIFFERING:
+                self._columns[name][at] = getattr(columns, name)[own]
+            self._columns["count"][at[columns.source[own] == _REFUSED]] = math.nan
+            self._columns["version"][at], self._columns["share"][at] = columns.version, columns.share
             self.analysts[at] = columns.analyst
             self.were_settled[at] = columns.settled[own] != UNSETTLED
 
@@ -323,19 +316,17 @@ def columns_of(
         alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
         for at in _runs(alike):
             run = slice(at[0], at[-1] + 1)
+            some = {name: getattr(own, name)[run] for name in DIFFERING}
+            some["count"] = np.where(own.source[run] == _REFUSED, 0.0, own.count[run])
             columns = AnswerColumns(
                 part.texts()[run],
-                np.where(own.source[run] == _REFUSED, 0.0, own.count[run]),
-                own.interval[run],
-                own.typical[run],
-                own.source[run],
-                own.kind[run],
-                marks[places[run]],
-                analyst,
-                own.confidence,
-                float(own.share[run.start]),
-                int(own.version[run.start]),
-                keys[run],
+                **some,
+                settled=marks[places[run]],
+                analyst=analyst,
+                confidence=own.confidence,
+                share=float(own.share[run.start]),
+                version=int(own.version[run.start]),
+                request_ids=keys[run],
             )
             found.append(columns)
     return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pmw.session.store.answers import Found
-from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
+from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     FORMAT_VERSION,
@@ -26,6 +26,7 @@ __all__ = [
     "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
+    "DIFFERING",
     "FIRST",
     "FORMAT_VERSION",
     "Found",

@@ -423,10 +423,10 @@ class StoredAnswers:
         """
         found: dict[QuestionKind, list[_Reaches]] = {}
         for start, columns in self._first("AND kinds > 0"):
-            for code in np.unique(columns.kinds).tolist():
+            for code in np.unique(columns.kind).tolist():
                 if kind := KINDS[code]:
-                    own = np.flatnonzero((columns.settled == FIRST) & (columns.kinds == code))
-                    reaches = columns.ends[own, 1] - columns.counts[own]
+                    own = np.flatnonzero((columns.settled == FIRST) & (columns.kind == code))
+                    reaches = columns.interval[own, 1] - columns.count[own]
                     found.setdefault(kind, []).append((start + own, reaches))
         return {
             kind: (np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts]))

@@ -12,7 +12,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -36,6 +36,7 @@ _ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first
 _NUMBERS = 7  # columns of 8 bytes
 _CODES = 3  # columns of 1 byte
 _FLOATS = 5  # counts, and two pairs of ends
+DIFFERING = ("count", "interval", "typical", "source", "kind")  # columns, as answers have them
 _COMMON = attrgetter("analyst", "confidence", "share", "version")  # what all answers of a block share
 _SOURCE_CODES = {source.value: np.uint8(code) for code, source in enumerate(SOURCES)}
 _SOURCE_NAMES = tuple(_SOURCE_CODES)
@@ -69,11 +70,11 @@ class AnswerColumns:
 
     Args:
         texts: of the questions.
-        counts: float64, shape (n,), records.
-        ends: float64, shape (n, 2), the ends of the intervals; NaN where nothing is promised.
+        count: float64, shape (n,), records; 0 where a question is refused.
+        interval: float64, shape (n, 2), the ends in records; NaN where nothing is promised.
         typical: float64, shape (n, 2), the same of typical errors.
-        sources: uint8, shape (n,), what the answers rest on: places in ``SOURCES``.
-        kinds: uint8, shape (n,), of the questions: places in ``KINDS``.
+        source: uint8, shape (n,), what the answers rest on: places in ``SOURCES``.
+        kind: uint8, shape (n,), of the questions: places in ``KINDS``.
         settled: uint8, shape (n,): ``UNSETTLED``, ``FIRST`` or ``AGAIN``.
         analyst: who asked.
         confidence: of the intervals.
@@ -83,11 +84,11 @@ class AnswerColumns:
     """
 
     texts: Sequence[str]
-    counts: NDArray[np.float64]
-    ends: NDArray[np.float64]
+    count: NDArray[np.float64]
+    interval: NDArray[np.float64]
     typical: NDArray[np.float64]
-    sources: NDArray[np.uint8]
-    kinds: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
     settled: NDArray[np.uint8]
     analyst: str
     confidence: float
@@ -107,11 +108,11 @@ class AnswerColumns:
 
     def drawn_count(self) -> int:
         """Return how many of them drew noise of their own."""
-        return self.sources.tobytes().count(_DRAWN)
+        return self.source.tobytes().count(_DRAWN)
 
     def kind_count(self) -> int:
         """Return how many of them have a kind: their errors are looked at."""
-        return len(self) - self.kinds.tobytes().count(_KINDLESS)
+        return len(self) - self.kind.tobytes().count(_KINDLESS)
 
     def first_count(self) -> int:
         """Return how many of them settle their questions first."""
@@ -125,13 +126,13 @@ class AnswerColumns:
         """Return one answer."""
         return StoredAnswer(
             query=self.texts[place],
-            count=float(self.counts[place]),
-            interval=_pair(self.ends[place]),
+            count=float(self.count[place]),
+            interval=_pair(self.interval[place]),
             confidence=self.confidence,
-            source=_SOURCE_NAMES[self.sources[place]],
+            source=_SOURCE_NAMES[self.source[place]],
             version=self.version,
             share=self.share,
-            kind=_KIND_NAMES[self.kinds[place]],
+            kind=_KIND_NAMES[self.kind[place]],
             typical=_pair(self.typical[place]),
             analyst=self.analyst,
             settled=int(self.settled[place]),
@@ -150,18 +151,12 @@ def _joined(parts: Sequence[AnswerColumns]) -> AnswerColumns:
     whole: Sequence[str] = [text for one in texts for text in one]
     if len(ranges) == len(texts) and len({one.names for one in ranges}) == 1:
         whole = RangeTexts(ranges[0].names, np.concatenate([one.ends for one in ranges], axis=2))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in parts]) for name in (*DIFFERING, "settled")
+    }
     ids = [one.request_ids or (None,) * len(one) for one in parts]
-    return AnswerColumns(
-        whole,
-        np.concatenate([one.counts for one in parts]),
-        np.concatenate([one.ends for one in parts]),
-        np.concatenate([one.typical for one in parts]),
-        np.concatenate([one.sources for one in parts]),
-        np.concatenate([one.kinds for one in parts]),
-        np.concatenate([one.settled for one in parts]),
-        *_COMMON(parts[0]),
-        request_ids=sum(ids, ()) if any(one.request_ids for one in parts) else (),
-    )
+    are_keyed = any(one.request_ids for one in parts)
+    return replace(parts[0], texts=whole, **columns, request_ids=sum(ids, ()) if are_keyed else ())
 
 
 def question_keys(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -190,8 +185,8 @@ def are_same(
 
 def packed(columns: AnswerColumns) -> bytes:
     """Return what differs between answers as bytes: compressed, but for the numbers of few."""
-    sources, source_codes = _present(columns.sources)
-    kinds, kind_codes = _present(columns.kinds)
+    sources, source_codes = _present(columns.source)
+    kinds, kind_codes = _present(columns.kind)
     named = [_SOURCE_NAMES[code] for code in source_codes], [_KIND_NAMES[code] for code in kind_codes]
     names: list[Any] = [*named, columns.request_ids]
     if isinstance(columns.texts, RangeTexts) and columns.texts.names:
@@ -201,7 +196,7 @@ def packed(columns: AnswerColumns) -> bytes:
         questions = ends.astype(kind).tobytes()
     else:
         questions = "\n".join(columns.texts).encode()
-    counts, low, high = columns.counts, *columns.ends.T
+    counts, low, high = columns.count, *columns.interval.T
     typical_low, typical_high = columns.typical.T
     width, reach = high - low, typical_high - counts
     numbers = (

@@ -66,7 +66,7 @@ class _Transcript:
         first = self._counts[_FORM] + 1
         self._look(_ORDER, first, lambda: self._order(columns))
         self._form(columns, first)
-        for own in np.flatnonzero(columns.sources == _MEASURED_CODE).tolist():
+        for own in np.flatnonzero(columns.source == _MEASURED_CODE).tolist():
             self._counts[_MEASURED] += 1
             row = columns.answer(own)
             self._look(_MEASURED, first + own, lambda row=row: self._measured(row))  # type: ignore[misc]
@@ -93,7 +93,7 @@ class _Transcript:
             self._look(_FORM, first + own, lambda: require(False, fault(columns.answer(own))))
 
     def _interval_rules(self, columns: AnswerColumns) -> list[_Rule]:
-        (low, high), count, held = columns.ends.T, columns.counts, ARE_HELD[columns.sources]
+        (low, high), count, held = columns.interval.T, columns.count, ARE_HELD[columns.source]
         has = ~np.isnan(low)
         inside = (low >= 0) & (low <= count) & (count <= high) & (high < math.inf)
         with np.errstate(invalid="ignore"):  # of what is no number another rule tells
@@ -121,18 +121,18 @@ class _Transcript:
 
         An answer that took the place of a wider one may come before or after a quantile that is due.
         """
-        kinded = columns.kinds != KINDS.index(None)
+        kinded = columns.kind != KINDS.index(None)
         fits = self._are_typical(columns, asked) | (is_newer & self._are_typical(columns, asked + 1))
         return [
-            (kinded & np.isnan(columns.ends[:, 0]), lambda _: "it has a kind, but no interval"),
+            (kinded & np.isnan(columns.interval[:, 0]), lambda _: "it has a kind, but no interval"),
             (~fits, lambda row: f"typical error: {row.typical} is not that of the quantiles before it"),
         ]
 
     def _are_typical(self, columns: AnswerColumns, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which typical errors follow from the quantiles after fewer answers: bool, shape (n,)."""
-        widths, count = np.full(len(columns), math.nan), columns.counts
+        widths, count = np.full(len(columns), math.nan), columns.count
         for one in self._quantiles:  # in order: the newest counts
-            own = columns.kinds == KINDS.index(one.kind)
+            own = columns.kind == KINDS.index(one.kind)
             widths[own & (one.asked < asked)] = one.half_width(self._confidence)
         wanted = np.stack([np.maximum(0.0, count - widths), count + widths], axis=1)
         same_ends = (wanted == columns.typical) | (np.isnan(wanted) & np.isnan(columns.typical))

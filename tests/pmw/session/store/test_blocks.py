@@ -85,7 +85,7 @@ def test_answers_come_back_to_the_last_bit(answers: list[StoredAnswer], ends: li
     columns = columns_of(answers)[0]
     again = unpacked(packed(columns), "", 0.95, 0.25, 3)
     assert [again.answer(place) for place in range(len(again))] == answers
-    assert again.counts.tobytes() == columns.counts.tobytes()
+    assert again.count.tobytes() == columns.count.tobytes()
 
 
 def test_ends_that_follow_from_others_take_few_bytes() -> None:
