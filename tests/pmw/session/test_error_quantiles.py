@@ -294,12 +294,12 @@ def test_later_questions_like_them_are_as_near(
 ) -> None:
     near = []
     asked = questions(whole_years, 700)
-    for seed in range(6):
+    for seed in range(4):
         mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
         with opened(seed=seed) as session:
             answers = list(session.ask_all(mixed))
         for answer, error in errors(frame, mixed, answers):
             if answer.typical is not None:
                 near.append(error <= answer.typical[1] - answer.count)
-    assert len(near) > 500
+    assert len(near) > 330
     assert np.mean(near) >= 0.95

@@ -96,7 +96,7 @@ def test_combined_bars_hold_as_often_as_they_say(
     opened: Opened, composition: Composition, frame: pd.DataFrame
 ) -> None:
     true, missed, asked = frame.groupby(["sex", "region"]).size(), 0, 0
-    for seed in range(30):
+    for seed in range(20):
         with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
             session.measure(["sex", "region"])
             session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
