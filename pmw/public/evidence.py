@@ -10,7 +10,7 @@ of evidence bounds such a sum by a few numbers of its weights (``WeightStats``),
 * the number of records, for one weight: |w| times its own half-width;
 * a tree's noise, which depends on where the weights are: by the weights themselves.
 
-Proofs are in ``docs/marginal-test.md`` and ``docs/aggregates.md``.
+Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

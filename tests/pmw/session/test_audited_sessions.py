@@ -356,7 +356,7 @@ def told_by_tests(composition: Composition, log_ratio: float) -> float:
 
 
 RELATIONS = list(NeighboringRelation)
-RECORDS = (0, 7, 1234)
+RECORDS = (0, 5, 7, 1234)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
