@@ -292,12 +292,6 @@ class Session(Dialogue):
         self._turn.pause(work)
         self._open_store()  # another thread may have closed the session
 
-    def _is_awaited(self) -> bool:
-        return self._turn.awaited
-
-    def _is_shared(self) -> bool:
-        return self._turn.is_shared
-
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:
             raise SessionError("a session cannot be used in a forked process; resume it there instead")
