@@ -167,6 +167,8 @@ def test_a_refusal_says_so_everywhere_and_hides_the_count() -> None:
         assert "the error bar would be wider" in answer.sentence()
         again = session.ask("a0 < 9 AND a1 < 9 AND a2 < 12")
         assert again.is_refused
+        keyed = [session.ask("a0 < 9 AND a1 < 9 AND a2 < 11", request_id="a") for _ in range(2)]
+        assert all(one.is_refused and math.isnan(one.count) for one in keyed)  # a retry gets the stored one
         groups = session.group_by("a0", "a1 < 9 AND a2 < 12")
         assert "refused" in groups.to_text()
         assert "nan" not in groups.to_text()
