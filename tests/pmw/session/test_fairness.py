@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +30,7 @@ from pmw.session.requests import Request, Requests
 from pmw.session.store import LedgerRow, Outcome, SessionStore
 from queries import LinearQuery
 from tests.pmw.session.stored import cut_off, execute, failed
-from tests.worlds import VISITS, marginal_plan
+from tests.worlds import VISITS, marginal_plan, repeat_noise
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -331,6 +332,37 @@ def test_a_readers_stream_leaves_the_ledger_as_it_was(opened: Opened, stream: li
         assert session.verify().holds
 
 
+@pytest.fixture(scope="module")
+def cut(
+    opened: Opened, stream: list[LinearQuery], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Parts]:
+    """Leave a session where what two analysts asked about is about to be measured, and who would pay."""
+    path = tmp_path_factory.mktemp("cut") / "s.pmw"
+    with pytest.MonkeyPatch.context() as patch:
+        repeat_noise(patch, 20)
+        with opened(path) as session:
+            ann, _ = ask_for_two(session, stream[:DUE])
+            booked: Parts = due_spare(session).booked
+            with cut_off():
+                ann.ask(stream[600])
+    assert len(booked) == 2
+    return path, booked
+
+
+@pytest.fixture
+def spare_parts(cut: tuple[Path, Parts]) -> Parts:
+    """Who pays for what is about to be measured."""
+    return cut[1]
+
+
+@pytest.fixture
+def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> Path:
+    """Return a copy of the session that was cut off."""
+    for file in cut[0].parent.iterdir():
+        shutil.copy2(file, tmp_path)
+    return tmp_path / "s.pmw"
+
+
 # --- the ledger ---------------------------------------------------------------------------------------------
 
 
@@ -365,27 +397,22 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(
         pmw.resume_session(path)
 
 
-def test_parts_are_told_backed_up_and_covered_by_the_chain(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path
-) -> None:
-    path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
-    with opened(path) as session:
-        ask_for_two(session, stream[: DUE + 4])
+def test_parts_are_told_backed_up_and_covered_by_the_chain(stopped: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pmw"
+    with pmw.resume_session(stopped, VISITS.frame) as session:
         ledger, booked = session.ledger(), session.bookings()
-        mixed = [line for line in ledger.lines if len(line.booked) > 1]
-        assert mixed
-        form = mixed[0].to_dict()["booked"]
-        assert [one["analyst"] for one in form] == ["ann", "bob"]
-        assert sum(Fraction(one["part"]) for one in form) == 1
-        text = ledger._repr_html_()
-        assert f"ann {float(mixed[0].booked[0][1]):.0%}, bob" in text
-    pmw.backup_session(path, copy)
+    (mixed,) = (line for line in ledger.lines if len(line.booked) > 1)
+    form = mixed.to_dict()["booked"]
+    assert [one["analyst"] for one in form] == ["ann", "bob"]
+    assert sum(Fraction(one["part"]) for one in form) == 1
+    assert f"ann {float(mixed.booked[0][1]):.0%}, bob" in ledger._repr_html_()
+    pmw.backup_session(stopped, copy)
     with pmw.resume_session(copy) as session:
         assert session.ledger().lines == ledger.lines
         assert session.bookings() == booked
     assert pmw.verify_session(copy).holds
-    execute(path, "UPDATE ledger SET booked = replace(booked, 'ann', 'eve') WHERE booked LIKE '%bob%'")
-    assert not pmw.verify_session(path).holds
+    execute(stopped, "UPDATE ledger SET booked = replace(booked, 'ann', 'eve') WHERE booked LIKE '%bob%'")
+    assert not pmw.verify_session(stopped).holds
 
 
 # --- faults -------------------------------------------------------------------------------------------------
@@ -393,23 +420,16 @@ def test_parts_are_told_backed_up_and_covered_by_the_chain(
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_stopped_in_the_middle_the_very_same_parts_are_booked(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path, abandoned: bool
+    stopped: Path, spare_parts: Parts, abandoned: bool
 ) -> None:
-    path = tmp_path / "s.pmw"
-    with opened(path) as session:
-        ann, _ = ask_for_two(session, stream[:DUE])
-        spare = due_spare(session)
-        assert len(spare.booked) == 2
-        with cut_off():
-            ann.ask(stream[600])
-    assert failed(path) == {}  # while it waits
+    assert failed(stopped) == {}  # while it waits
     if abandoned:
-        pmw.finalize_session(path, abandon=True)
-    with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
+        pmw.finalize_session(stopped, abandon=True)
+    with pmw.resume_session(stopped, VISITS.frame) as session:  # nobody's share is known here
         if abandoned:
-            assert session.ledger().lines[-1].booked == spare.booked
+            assert session.ledger().lines[-1].booked == spare_parts
         else:
-            assert requested(session) == [spare.booked]
+            assert requested(session) == [spare_parts]
         assert session.verify().holds
 
 
