@@ -49,9 +49,9 @@ class _Transcript:
         options, domain = contents.contract.options, contents.contract.domain
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
-        self._quantiles = [one for _, one in contents.quantiles()]
+        self._quantiles = [one for _, one in contents.quantiles]
         self._limit = math.inf if options.bar_limit is None else options.bar_limit
-        self._later = [one for _, one in contents.measured()]
+        self._later = [one for _, one in contents.measured]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
         runs = [(first, first + run.total()) for first, run in store.answers.newer_runs()]

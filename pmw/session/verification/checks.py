@@ -245,7 +245,7 @@ def _payments(contents: Contents) -> str:
         for intent, entry in zip(contents.chained.ledger_intents[opening:], contents.later, strict=True)
         if entry.event == Event.REQUESTED or any(vector.measures(entry) for vector in vectors)
     ]
-    measured = [(intent, *paid_for(one)) for intent, one in contents.measured()]
+    measured = [(intent, *paid_for(one)) for intent, one in contents.measured]
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:

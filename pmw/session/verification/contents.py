@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
 from pmw.model import Coarsening, MarginalMeasurement
@@ -70,7 +71,7 @@ class VectorLedger:
         return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)  # no slots: what is read of the rows is kept
 class Contents:
     """What a session file holds besides answers and snapshots.
 
@@ -99,7 +100,7 @@ class Contents:
         """Whether the opening was never finished."""
         return self.pending is not None and self.pending.kind == OPENING
 
-    @property
+    @cached_property
     def vectors(self) -> tuple[VectorLedger, ...]:
         """The sparse vectors that were planned, one of each tier."""
         composition = self.cap.composition
@@ -114,49 +115,51 @@ class Contents:
             for place, tier in enumerate(self.test)
         )
 
-    @property
+    @cached_property
     def opening_charges(self) -> tuple[LedgerEntry, ...]:
         """What opening charges."""
         return opening_entries(self.opening, self.contract.options)
 
-    @property
+    @cached_property
     def later(self) -> tuple[LedgerEntry, ...]:
         """The charges after those of opening."""
         return self.entries[len(self.opening_charges) :]
 
-    @property
+    @cached_property
     def ledger(self) -> Ledger:
         """The charges with their shares of the cap, whether or not they fit under it."""
         return ledger_of(self.contract.budget, self.cap, self.entries)
 
-    @property
+    @cached_property
     def coarsening(self) -> Coarsening:
         """The bins that marginals are tested and measured on, from what opening released."""
         return choose_bins(self.contract, self.opening, self.draws, self.test)
 
-    @property
+    @cached_property
     def draws(self) -> OpeningDraws:
         """What opening released."""
         return read_opening(self.contract, self.chained.measurements)
 
-    @property
+    @cached_property
     def untested(self) -> dict[int, list[LedgerEntry]]:
         """What each batch charges that no test decides, recomputed from its noises."""
         options = self.contract.options
         found: dict[int, list[LedgerEntry]] = {}
-        for intent, one in self.measured():
+        for intent, one in self.measured:
             if isinstance(one, MarginalMeasurement) and one.requested:
                 found[intent] = [requested_entry(one.scope, one.noise, options)]
-        for intent, quantile in self.quantiles():
+        for intent, quantile in self.quantiles:
             found.setdefault(intent, []).append(quantile_entry(quantile.kind, quantile.noise, options))
         return found
 
+    @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
-        """Return the error quantiles, each with its batch."""
+        """The error quantiles, each with its batch."""
         return [(intent, read_quantile(row)) for intent, row in self._rows((QUANTILES,))]
 
+    @cached_property
     def measured(self) -> list[tuple[int, LaterMeasurement]]:
-        """Return what was measured since opening, each with its intent."""
+        """What was measured since opening, each with its batch."""
         coarsening = self.coarsening
         return [(intent, read_measured(coarsening, row)) for intent, row in self._rows(LATER)]
 

@@ -102,7 +102,7 @@ def _scopes(contents: Contents) -> None:
     if plan is None:
         return
     most = max(plan.most_cells, plan.free_cells)
-    for number, (_, one) in enumerate(contents.measured(), start=1):
+    for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
             grid = domain if plan.is_fine(domain, one.scope) else coarse
@@ -118,7 +118,7 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
     Raises:
         SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
     """
-    measured = [one for _, one in contents.measured()]
+    measured = [one for _, one in contents.measured]
     coarsening = contents.coarsening
     certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
@@ -209,7 +209,7 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     Raises:
         SessionCorruptError: it is not so.
     """
-    found, cap = contents.quantiles(), contents.cap
+    found, cap = contents.quantiles, contents.cap
     options, answers = contents.contract.options, store.answers.count()
     settled = [store.answers.settled_count(one.asked) for _, one in found]
     entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
