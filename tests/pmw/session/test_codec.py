@@ -271,7 +271,7 @@ def _may_be(key: Any, found: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_form_that_was_changed_is_refused(kind: type, data: st.DataObject) -> None:
     form = written(data.draw(VALUES[kind]))

@@ -63,7 +63,7 @@ main()
 @pytest.fixture(params=["questions", "marginals"])
 def study(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
     """Open a session on a file and return its path; questions lie beside it."""
-    options = pmw.Options(test=TestKind.QUERY, threshold=12.0, update_limit=12)
+    options = pmw.Options(test=TestKind.QUERY, threshold=12.0, update_limit=8)
     if request.param == "marginals":
         frame["member"] = frame["age"] > 40  # far from any model of single attributes
         domain = YEARS.domain  # its table is too large to be measured at opening

@@ -78,7 +78,7 @@ def stream(study: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(
-    ("processes", "questions", "turns"), [(4, 200, 2), pytest.param(8, 500, 5, marks=pytest.mark.slow)]
+    ("processes", "questions", "turns"), [(3, 200, 2), pytest.param(8, 500, 5, marks=pytest.mark.slow)]
 )
 def test_processes_that_take_turns_get_every_answer(
     study: Path, processes: int, questions: int, turns: int
