@@ -15,6 +15,7 @@ import pytest
 from pmw.errors import SessionCorruptError
 from pmw.session.store import (
     AnswerColumns,
+    CertificateRow,
     LedgerRow,
     MeasurementRow,
     Outcome,
@@ -231,6 +232,36 @@ def test_damage_is_refused_by_who_takes_over_and_by_every_reader(path: Path, dam
         uses.append(lambda: store.copy_public(copy, copy))
         for use in uses:
             with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
+                use()
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("meta", "value = '0' WHERE key = 'asked'"),
+        ("secrets", "value = x'00'"),
+        ("requests", "answer = answer + 1"),
+        ("repeats", "analyst = 'bob'"),
+        ("certificates", "threshold = 8"),
+    ],
+)
+def test_a_row_that_no_link_covers_is_compared_with_its_checksum(path: Path, table: str, change: str) -> None:
+    with closing(SessionStore.open(path)) as store:
+        store.take_over()
+        given = Outcome(
+            certificates=[CertificateRow("x", 1, 7, b"")],
+            secrets={"threshold": b"1"},
+            idempotency_keys={"key": "{2}"},
+            repeats=[("eve", "{2}")],
+        )
+        store.finish(None, given)
+        execute(path, f"UPDATE {table} SET {change}")
+        copy = path.with_name("copy")
+        uses: list[Callable[[], object]] = [store.is_whole, lambda: store.copy_public(copy, copy)]
+        if table != "requests":  # there are as many as answers: one is compared when it is looked up
+            uses.append(store.take_over)
+        for use in uses:
+            with pytest.raises(SessionCorruptError, match=f"{DAMAGED}a row of its {table} was altered"):
                 use()
 
 

@@ -52,6 +52,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
     "a damaged row": lambda study: execute(study, "UPDATE measurements SET units = x'00' WHERE sequence = 2"),
     "a batch that waits": wait_for_an_end,
     "another kind of file": lambda study: study.write_text("my thesis" * 1000),
+    "another kind of database": lambda study: execute(study, "PRAGMA application_id = 7"),
 }
 
 
