@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ import pandas as pd
 import pmw
 from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
-from pmw.session.store import SessionStore, columns_of
-from pmw.session.store.answers import StoredAnswers, block_hash
-from pmw.session.store.chain import Chain, as_written
-from pmw.session.store.rows import CHAINED, COLUMNS, SEALED
+from pmw.session.store import SessionStore
+from pmw.session.store.answers import block_hash
+from pmw.session.store.chain import Chain
+from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, as_written
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 STATES = ("closed", "killed", "killed while read", "with a batch that waits")
@@ -117,7 +117,7 @@ def _study(folder: Path, state: str) -> Study:
     with closing(SessionStore.open(path)) as reader:
         if state == STATES[2]:  # old pages are being read: charges stay in the log
             with reader.reading():
-                reader.ledger()
+                reader.charge_count()
                 answers = _ask(session)
                 files = _bytes_of(path)
         else:
@@ -220,24 +220,6 @@ def _fault(study: Study, files: dict[str, bytes], session: pmw.Session) -> str |
     for where in _LATER:
         session.ask(where, fresh=True)
     return None if session.state.ledger.spent >= spent else "the share falls"
-
-
-def alter(connection: sqlite3.Connection, number: int, **changes: object) -> None:
-    """Change what a session file holds of one answer, as whoever can write to the file could; see ``reseal``.
-
-    Args:
-        connection: to the file, inside a transaction.
-        number: of the answer.
-        changes: fields of ``StoredAnswer``.
-    """
-    answers = StoredAnswers(connection, "forged")
-    first, columns = answers._block_of(number)
-    rows = list(columns.answers())
-    rows[number - first] = replace(rows[number - first], **changes)  # type: ignore[arg-type]
-    connection.execute("DELETE FROM blocks WHERE sequence = ?", (first,))
-    for part in columns_of(rows, columns.request_ids):
-        answers._insert(first, part)
-        first += len(part)
 
 
 def reseal(connection: sqlite3.Connection) -> None:

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.service.client import RemoteSession, connect
     from pmw.session.accounts import Activity, Booked
-    from pmw.session.backup import backup_session
     from pmw.session.dialogue import Analyst
-    from pmw.session.maintenance import finalize_session, verify_session
+    from pmw.session.maintenance import backup_session, finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
     from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
@@ -147,9 +146,8 @@ _HOMES = {
     "pmw.research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "pmw.service.client": ("RemoteSession", "connect"),
     "pmw.session.accounts": ("Activity", "Booked"),
-    "pmw.session.backup": ("backup_session",),
     "pmw.session.dialogue": ("Analyst",),
-    "pmw.session.maintenance": ("finalize_session", "verify_session"),
+    "pmw.session.maintenance": ("backup_session", "finalize_session", "verify_session"),
     "pmw.session.opening": ("open_session", "resume_session"),
     "pmw.session.public_model": ("PublicModel", "load_model"),
     "pmw.session.session": ("Session",),

@@ -348,11 +348,12 @@ def fillings_of_frozen_values(name: str, module: Module) -> Iterator[str]:
         for inner in ast.walk(node)
     }
     for node in module.nodes:
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "object.__setattr__":
-            if id(node) not in making:
-                yield f"{name}:{node.lineno} fills a frozen value"
-        elif isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("cached_property"):
-            yield f"{name}:{node.lineno}: slots and cached_property do not mix"
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node) == "object.__setattr__"
+            and id(node) not in making
+        ):
+            yield f"{name}:{node.lineno} fills a frozen value"
 
 
 def fillings_and_caches(name: str, module: Module) -> Iterator[str]:
@@ -361,6 +362,10 @@ def fillings_and_caches(name: str, module: Module) -> Iterator[str]:
         for part in value.body:
             if isinstance(part, ast.FunctionDef) and part.name != "__post_init__" and list(fillings(part)):
                 yield f"{name}: {value.name}.{part.name} fills a frozen value"
+            if isinstance(part, ast.FunctionDef) and "cached_property" in map(
+                ast.unparse, part.decorator_list
+            ):
+                yield f"{name}: {value.name}.{part.name} keeps a cache"
             if isinstance(part, ast.AnnAssign):
                 kind = ast.unparse(part.annotation)
                 if any(word in kind for word in ("OrderedDict", "_Memo", "Lock")):

@@ -5,14 +5,17 @@ A test takes a table that has what it is about, and says nothing more of it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import pmw
+from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -56,6 +59,12 @@ def opened(
     """Open a session over a table of a test's own."""
     chosen = pmw.Options(**options)
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
+
+
+def repeat_noise(patch: pytest.MonkeyPatch, seed: int) -> None:
+    """Make the noise of sessions in files the same in every run; a session itself refuses to."""
+    numbers = itertools.count()
+    patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
 
 
 def marginal_plan(state: PublicState) -> MarginalTestPlan:
@@ -121,6 +130,11 @@ PEOPLE = World(_people_by(IntegerAttribute("age", 20, 59, 4)), _people())
 
 # The same people by single years: too many cells to measure the whole table.
 YEARS = World(_people_by(IntegerAttribute("age", 20, 59)), PEOPLE.frame)
+
+# The same with a cell for every record, as replace-one needs it.
+WHOLE_YEARS = World(
+    Domain(tuple(replace(one, missing=True, other=True) for one in YEARS.domain), name="people"), PEOPLE.frame
+)
 
 # A long ordered attribute, which is measured as a hierarchical histogram; few of its cells have most records.
 INCOMES = World(

@@ -200,7 +200,7 @@ def report(session: Path, output: Path, force: bool) -> None:
     and costs nothing.
     """
     from pmw.cli.texts import say
-    from pmw.session.reporting import save_report
+    from pmw.session.maintenance import save_report
 
     refuse_session_files(output, session, "the report")
     if force:

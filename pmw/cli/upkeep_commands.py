@@ -52,7 +52,7 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
     """
     from pmw.cli.texts import say, status_json
     from pmw.display.texts import counted
-    from pmw.session.backup import backup_session
+    from pmw.session.maintenance import backup_session
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)

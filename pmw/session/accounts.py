@@ -21,12 +21,13 @@ from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
-from pmw.session.loading import load_entries
+from pmw.session.loading import read_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
 _LONGEST_NAME = 100  # characters
-_ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])  # by code
+# Of each source, by its code, whether its answers have an interval.
+ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Account:
         """
         if self.share is None:
             return np.ones(len(answers), dtype=np.bool_)
-        return _ARE_HELD[answers.source] & self.may_pay(limited)
+        return ARE_HELD[answers.source] & self.may_pay(limited)
 
     def told(self, state: PublicState, answers: Answers) -> Answers:
         """Return answers that no test decided, as they are told to this analyst.
@@ -192,7 +193,7 @@ class Bookings:
         """Return what was charged for an analyst, in the unit of the session's ledger as it is now."""
         if self._spent != ledger.spent:
             sums = dict[str, Fraction]()
-            for entry in load_entries(self._store):
+            for entry in read_entries(self._store.chained().ledger):
                 for name, part in entry.booked:
                     sums[name] = sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
             self._sums, self._spent = sums, ledger.spent

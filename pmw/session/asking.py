@@ -224,11 +224,12 @@ class Asking(ABC):
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""
         self._pause(1)
-        return Request(self._own_query(query), query.to_json(), request_id, fresh)
+        self._require_own(query.domain)
+        return Request(query, query.to_json(), request_id, fresh)
 
     def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
         if isinstance(question, Request):
-            self._own_query(question.query)
+            self._require_own(question.query.domain)
             return question
         if isinstance(question, Question):
             request_id = question.request_id or request_id
@@ -242,11 +243,11 @@ class Asking(ABC):
             query = question
         else:
             query = self.reader.where(question)
-        return Request(self._own_query(query), self.reader.text_of(query), request_id, fresh)
+        self._require_own(query.domain)
+        return Request(query, self.reader.text_of(query), request_id, fresh)
 
-    def _own_query(self, query: LinearQuery) -> LinearQuery:
-        if query.domain is not self._alike:  # to compare them takes as long as an answer
-            if query.domain != self.domain:
+    def _require_own(self, domain: Domain) -> None:
+        if domain is not self._alike:  # to compare them takes as long as an answer
+            if domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
-            self._alike = query.domain
-        return query
+            self._alike = domain

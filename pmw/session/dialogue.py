@@ -21,9 +21,8 @@ from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
 from pmw.session.requests import Answering, Deliver, Requests
-from pmw.session.turns import TURN_WORK
+from pmw.session.turns import TURN_WORK, Turns
 from queries.boxes import Boxes
-from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
 from queries.statements import Statement
@@ -34,6 +33,8 @@ class Dialogue(Asking):
     """Questions and measurements on behalf of one account."""
 
     _account: Account = SESSION
+    _turn: Turns  # of the threads that share the session
+    _stop: Callable[[], None] | None = None  # is called at the beginning of each turn, and within it
 
     @abstractmethod
     def _engaged(self) -> AbstractContextManager[Engine]:
@@ -61,17 +62,10 @@ class Dialogue(Asking):
                 engine.require_keys(Requests.of([self._request(question)]), self._account)
                 self._pause(1)
 
-    @abstractmethod
-    def _is_awaited(self) -> bool:
-        """Tell whether another thread waits for the engine."""
-
-    @abstractmethod
-    def _is_shared(self) -> bool:
-        """Tell whether more than one thread has used the engine."""
-
     def _answer(self, engine: Engine, requests: Requests, deliver: Deliver | None) -> Answers:
         """Answer questions in order, where threads share the session some in each turn: others go between."""
-        size = TURN_WORK if self._is_shared() else max(1, len(requests))
+        is_shared = self._turn.is_shared or self._stop is not None
+        size = TURN_WORK if is_shared else max(1, len(requests))
         for start in range(0, len(requests), size) if len(requests) > size else ():
             some = requests.between(start, start + size)
             if some.request_ids:  # before anything is asked
@@ -80,7 +74,7 @@ class Dialogue(Asking):
         parts, done = list[Answers](), 0
         while done < len(requests) or not parts:
             some = requests.between(done, done + size)
-            parts.append(engine.answer(some, deliver, self._account, self._is_awaited))
+            parts.append(engine.answer(some, deliver, self._account, lambda: self._turn.awaited))
             done += len(parts[-1])
             if done < len(requests):
                 self._pause()
@@ -93,16 +87,11 @@ class Dialogue(Asking):
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
         with self._asking() as answer:
-            parts = [
-                answer(Requests.of_questions(self._own(boxes), fresh=fresh), deliver)
-                for boxes in questions.boxes()
-            ]
+            parts = list[Answers]()
+            for boxes in questions.boxes():
+                self._require_own(boxes.domain)
+                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
         return concatenated(parts, questions)
-
-    def _own(self, boxes: Boxes) -> Boxes:
-        if boxes.domain != self.domain:
-            raise QueryError("the query was made for another domain", code="bad_request")
-        return boxes
 
     def answer_arrays(
         self,
@@ -238,7 +227,7 @@ class Analyst(Dialogue):
     """
 
     def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
-        self._session = session
+        self._session, self._turn = session, session._turn
         self._account = account
         self._stop = stop
 
@@ -278,12 +267,6 @@ class Analyst(Dialogue):
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
         self._look()
-
-    def _is_awaited(self) -> bool:
-        return self._session._is_awaited()
-
-    def _is_shared(self) -> bool:
-        return self._stop is not None or self._session._is_shared()
 
     def _look(self) -> None:
         if self._stop is not None:

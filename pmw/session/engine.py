@@ -7,7 +7,8 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,17 +34,17 @@ from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.charges import Parts, charged
+from pmw.public.charges import LedgerEntry, Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session import accounts, journal, loading, proposals, releases
+from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.repeats import Repeats, Stored, columns_of, settled_marks
+from pmw.session.released import duals_of
+from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests
-from pmw.session.snapshots import duals_of
-from pmw.session.store import IntentRow, Outcome, SessionStore
+from pmw.session.store import OPENING, TESTS, AnswerColumns, IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
@@ -124,7 +125,8 @@ class Engine:
         is_given[waiting] = False
         same = distinct.repeated(waiting)
         which, waiting = same[which], waiting[same[waiting] == waiting]
-        self._repeats.give(self._state, distinct, stored, is_given, self._charges)
+        if is_given.any():
+            self._repeats.give(self._state, distinct, stored, is_given, self._charges)
         ready = batches = done = 0
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
@@ -176,7 +178,7 @@ class Engine:
 
     def _were_settled(self, requests: Requests) -> NDArray[np.bool_]:
         """Tell which questions were settled, by single requests: bool, shape (n,)."""
-        return np.array(self._store.answers.are_settled(requests.questions.texts()), dtype=np.bool_)
+        return self._store.answers.are_settled(requests.questions.texts())
 
     def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
         """Return how many of the next questions are answered before releases can come due."""
@@ -258,9 +260,7 @@ class Engine:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
         requests = Requests.of([request])
-        answers = self._free.answers(self._state, requests.questions)
-        self._commit_free(requests, self._were_settled(requests), answers, account)
-        return answers[0]
+        return self._answer_free(requests, self._were_settled(requests), account)[0]
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -275,20 +275,11 @@ class Engine:
                 if not free:
                     raise
         if free:
-            requests = requests.between(0, free)
-            answers = self._free.answers(self._state, requests.questions)
-            later = replace(self._state, asked=self._state.asked + free)
-            answers = account.told(later, answers)
-            self._commit_free(requests, were_settled[:free], answers, account)
-            return answers
+            return self._answer_free(requests.between(0, free), were_settled[:free], account)
         requests = requests.between(0, len(proposal.queries))  # the others ask another tier for a test
-        self._intents += 1
-        seed = journal.next_seed(self._state.contract.options, self._intents)
-        self._interrupted = True
         marks = requests.request_ids or (None,) * len(requests)
-        recorded = proposals.Recorded(proposal, proposal.reserved, account.whole, marks)
-        intent = self._store.begin("tests", proposals.recorded_text(recorded), seed)
-        return self._carry_out(intent, recorded, requests, were_settled, seed)
+        recorded = journal.Recorded(proposal, proposal.reserved, account.whole, marks)
+        return self._carry_out(*self._begin(TESTS, recorded), recorded, requests, were_settled)
 
     def _free_first(self, questions: Questions, account: Account, size: int) -> tuple[int, Proposal]:
         """Return how many of the first questions draw no noise, and the batch after them.
@@ -311,29 +302,32 @@ class Engine:
             free += len(some)
         return free, Proposal.untested(())
 
-    def _commit_free(
-        self,
-        requests: Requests,
-        were_settled: NDArray[np.bool_],
-        answers: Answers,
-        account: Account,
-    ) -> None:
-        """Make answers that draw no noise durable, and go on from the state after them."""
+    def _answer_free(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
+        """Answer questions from the model, without noise: durably, in one commit."""
+        state, count = self._state, len(requests)
+        answers = self._free.answers(state, requests.questions)
+        answers = account.told(replace(state, asked=state.asked + count), answers)
         settle = account.settled_by(self.limited(account), answers)
-        marks = settled_marks(requests, were_settled, settle)
-        columns = columns_of(requests, answers, marks, account.name)
-        rows = Outcome(columns=columns, asked=len(answers), charged_before=self._charges)
-        self._store.finish(None, rows)
-        state = self._state
-        self._state = replace(state, asked=state.asked + len(answers), settled=state.settled + rows.settled)
+        columns = columns_of(requests, answers, were_settled, settle, account.name)
+        outcome = Outcome(columns=columns, asked=count, charged_before=self._charges)
+        self._store.finish(None, outcome)
+        self._state = replace(state, asked=state.asked + count, settled=state.settled + outcome.settled)
+        return answers
+
+    def _begin(self, kind: str, recorded: journal.Recorded) -> tuple[int, BitSource]:
+        """Record a batch durably before anything is drawn, and return its number and what its noise is of."""
+        self._intents += 1
+        seed = journal.next_seed(self._state.contract.options, self._intents)
+        self._interrupted = True
+        return self._store.begin(kind, journal.recorded_text(recorded), seed), BitSource(seed)
 
     def _carry_out(
         self,
         intent: int,
-        recorded: proposals.Recorded,
+        bits: BitSource,
+        recorded: journal.Recorded,
         requests: Requests,
         were_settled: NDArray[np.bool_],
-        seed: bytes,
     ) -> Answers:
         """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen.
 
@@ -343,55 +337,62 @@ class Engine:
         if not isinstance(proposal, Proposal) or proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source, coarse = self._tables()
-        draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
+        draws, secret = draw_tests(proposal, state.plan, self._secret, source, bits, coarse)
         entries = accounts.booked_to(recorded.booked, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
         answers = Answers.of(state, settled.answers)
         requests = requests.between(0, len(answers))  # they end at a positive
-        marks = settled_marks(requests, were_settled[: len(answers)], np.ones(len(answers), dtype=np.bool_))
+        settle_all = np.ones(len(answers), dtype=np.bool_)
+        analyst = recorded.booked[0][0]
+        columns = columns_of(requests, answers, were_settled[: len(answers)], settle_all, analyst)
+        self._end(intent, entries, settled.state, secret, columns)
+        if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
+            self.save_snapshot()
+        return answers
+
+    def _end(
+        self,
+        intent: int,
+        entries: Sequence[LedgerEntry],
+        after: PublicState,
+        secret: SecretState,
+        columns: Sequence[AnswerColumns] = (),
+    ) -> None:
+        """Make what a batch came to durable, and only then go on from the state after it."""
+        before = self._state
         outcome = replace(
-            journal.batch_outcome(entries, state, settled.state),
-            columns=columns_of(requests, answers, marks, recorded.booked[0][0]),
-            asked=len(answers),
+            journal.batch_outcome(entries, before, after),
+            columns=columns,
+            asked=sum(map(len, columns)),
             secrets=journal.secret_facts(secret, self._secret),
             charged_before=self._charges,
         )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
-        self._state = replace(settled.state, settled=state.settled + outcome.settled)
+        self._state = replace(after, settled=before.settled + outcome.settled)
         self._interrupted = False
-        if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
-            self.save_snapshot()
-        return answers
 
     # --- releases that no test decides ----------------------------------------------------------------------
 
     def _release_due(self, account: Account) -> None:
-        """Release what is due, once for each number of settled questions, for whoever could have a test."""
+        """Release what is due, once for each number of settled questions, for whoever could have a test.
+
+        That is what tests do not need the price of, and error quantiles. Where the table cannot be read,
+        nothing is released: what is free is answered all the same.
+        """
         settled = self._state.settled
-        if settled != self._looked_at and account.may_pay(self.limited(account)):
-            self._looked_at = settled
-            self._release_spare()
-            self._release_quantiles()
-
-    def _release_spare(self) -> None:
-        """Measure what tests do not need the price of; nothing where the table cannot be read."""
-        payers = self.bookings.payers
-        while spare := releases.due_marginal(self._store, self._state, payers(self._state.ledger)):
-            try:
+        if settled == self._looked_at or not account.may_pay(self.limited(account)):
+            return
+        self._looked_at = settled
+        with contextlib.suppress(DataError):
+            while spare := releases.due_marginal(
+                self._store, self._state, self.bookings.payers(self._state.ledger)
+            ):
                 self._release(*spare)
-            except DataError:  # what is free is answered all the same
-                return
-
-    def _release_quantiles(self) -> None:
-        """Release the error quantiles that are due; none where the table cannot be read."""
-        release = releases.due_quantiles(self._store, self._state)
-        if release is not None:
-            try:
-                self._release(release, SESSION.whole)
-            except DataError:  # what is free is answered all the same
-                return
+            quantiles = releases.due_quantiles(self._store, self._state)
+            if quantiles is not None:
+                self._release(quantiles, SESSION.whole)
 
     def _release(self, release: releases.Release, booked: Parts) -> None:
         """Count what will be released, record it durably, then draw it.
@@ -399,26 +400,22 @@ class Engine:
         Raises:
             DataError: the table cannot be read or counted, or differs; nothing is recorded or spent.
         """
-        options = self._state.contract.options
         drawing = release.counted(self._state, self._tables())
-        self._intents += 1
-        seed = journal.next_seed(options, self._intents)
-        self._interrupted = True
-        text = proposals.recorded_text(releases.recorded(release, options, booked))
-        intent = self._store.begin(release.kind, text, seed)
-        self._carry_out_release(intent, release, drawing, seed, booked)
+        recorded = releases.recorded(release, self._state.contract.options, booked)
+        self._carry_out_release(*self._begin(release.kind, recorded), release, drawing, booked)
 
     def _carry_out_release(
-        self, intent: int, release: releases.Release, drawing: releases.Drawing, seed: bytes, booked: Parts
+        self,
+        intent: int,
+        bits: BitSource,
+        release: releases.Release,
+        drawing: releases.Drawing,
+        booked: Parts,
     ) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
         state = self._state
         entries = accounts.booked_to(booked, release.entries(state.contract.options))
-        after = drawing(BitSource(seed), charged(state.ledger, entries))
-        outcome = journal.batch_outcome(entries, state, after)
-        self._store.finish(intent, replace(outcome, charged_before=self._charges))
-        self._charges += len(entries)
-        self._state, self._interrupted = after, False
+        self._end(intent, entries, drawing(bits, charged(state.ledger, entries)), self._secret)
 
     # --- loading and recovery -------------------------------------------------------------------------------
 
@@ -426,7 +423,7 @@ class Engine:
         """Read the state from the file, finishing first what was interrupted."""
         self._interrupted = True
         intent = self._store.pending()
-        opening = intent is not None and intent.kind == "opening"
+        opening = intent is not None and intent.kind == OPENING
         if intent is not None:
             self._store.begin_again(intent)
         if intent is not None and opening:
@@ -444,16 +441,15 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        recorded = proposals.read_recorded(self._state.coarsening, intent)
-        batch, booked = recorded.batch, recorded.booked
-        accounts.require_named(booked)
-        release = releases.release_of(self._store, self._state.domain, batch)
+        recorded, bits = journal.read_recorded(self._state.coarsening, intent), BitSource(intent.seed)
+        accounts.require_named(recorded.booked)
+        release = releases.release_of(self._store, self._state.domain, recorded.batch)
         if release is not None:
             drawing = release.counted(self._state, self._tables())
-            self._carry_out_release(intent.id, release, drawing, intent.seed, booked)
+            self._carry_out_release(intent.id, bits, release, drawing, recorded.booked)
         else:
             requests = recorded.requests
-            self._carry_out(intent.id, recorded, requests, self._were_settled(requests), intent.seed)
+            self._carry_out(intent.id, bits, recorded, requests, self._were_settled(requests))
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)
@@ -468,12 +464,7 @@ class Engine:
 
     def _tables(self) -> tuple[CountSource, CountSource | None]:
         """Return the count sources over the declared cells, and over bins where there are any."""
-        return self._table(self._state.contract), self._coarse_table()
-
-    def _coarse_table(self) -> CountSource | None:
-        """Return the count source over bins; None where nothing is binned."""
-        coarsening = self._state.coarsening
+        source, coarsening = self._table(self._state.contract), self._state.coarsening
         if self._coarse_source is None and not coarsening.is_identity:
-            source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
-        return self._coarse_source
+        return source, self._coarse_source

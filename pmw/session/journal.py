@@ -1,42 +1,167 @@
-"""The journal: what a session's states look like as rows of its file."""
+"""The journal: what a session's batches, and what comes of them, look like as rows of its file.
+
+A batch is recorded before any of its noise is drawn: as a text, enough to draw and settle it again. Its
+outcome is what it charged, measured and certified.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from pmw.loop import OpeningDraws
+from pmw.errors import SessionCorruptError
+from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
 from pmw.loop.secret import SecretState
+from pmw.model import Coarsening
+from pmw.planning.error_quantiles import QuantileRequest
+from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
-from pmw.public.answer import Answer, Source, Spent
-from pmw.public.charges import LedgerEntry, abandoned_entry
-from pmw.public.codec import dumps, form_of, kind_text, read_kind
+from pmw.public.charges import LedgerEntry, Parts, abandoned_entry
+from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
-from pmw.session.damage import damage_is_one_error
 from pmw.session.measurement_rows import (
     certificate_row,
     measured_row,
     one_way_row,
     quantile_row,
+    require_cells,
     total_row,
 )
-from pmw.session.proposals import read_reserved
-from pmw.session.store import (
-    REQUESTED,
-    IntentRow,
-    LedgerRow,
-    Outcome,
-    StoredAnswer,
-)
+from pmw.session.requests import Request, Requests
+from pmw.session.store import QUANTILES, REQUESTED, TESTS, IntentRow, LedgerRow, Outcome
 from pmw.sparse_vector import NoisyThreshold
-from queries.linear import LinearQuery
 
-_ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
+
+Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
+_BATCHES = {TESTS: Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
+_ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
+
+# What a damaged text makes of its readers.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+@contextmanager
+def damage_is_one_error() -> Iterator[None]:
+    """Say of whatever cannot be read that the session file is damaged.
+
+    Raises:
+        SessionCorruptError: what is done meanwhile fails, for what it reads is not as it was written.
+    """
+    try:
+        yield
+    except FormError as error:  # it names fields of ours, and no value
+        raise SessionCorruptError(f"the session file is damaged: {error}") from None
+    except UNREADABLE as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+# --- batches ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A batch as it is recorded before any of its noise is drawn.
+
+    Args:
+        batch: what will be drawn.
+        reserved: the most that it can charge.
+        booked: whom its charges are booked to.
+        request_ids: of a batch of tests, the mark of each question's request.
+    """
+
+    batch: Batch
+    reserved: Charge | None
+    booked: Parts
+    request_ids: tuple[str | None, ...] = ()
+
+    @property
+    def requests(self) -> Requests:
+        """The requests of a batch of tests."""
+        queries = self.batch.queries if isinstance(self.batch, Proposal) else ()
+        pairs = zip(queries, self.request_ids, strict=True)
+        return Requests.of([Request(query, query.to_json(), key) for query, key in pairs])
+
+
+register(
+    {
+        Proposal: {},
+        QueryRequest: {"tests": "question"},
+        MarginalRequest: {"tests": "marginal"},
+        RequestedMarginal: {},
+        QuantileRequest: {},
+        Recorded: {},
+    }
+)
+
+
+def recorded_text(recorded: Recorded) -> str:
+    """Return the text that a batch is recorded by."""
+    apart = ("reserved",) if isinstance(recorded.batch, Proposal) else ()  # it stands beside the batch
+    form = form_of(recorded, without=("batch",))
+    batch = recorded.batch
+    return dumps({**form, "batch": form_of(batch, without=apart) if apart else form_of(batch)})
+
+
+def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
+    """Return a recorded batch.
+
+    Args:
+        coarsening: the declared attributes, and the groups that marginals may be over.
+        intent: its row.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    with damage_is_one_error():
+        recorded, form = _read_head(intent.proposal)
+        given = {"reserved": recorded.reserved} if intent.kind == TESTS else None
+        if intent.kind not in _BATCHES:
+            raise FormError("a batch is of a kind that is not known")
+        batch: Batch = read(_BATCHES[intent.kind], form, domain=coarsening.fine, given=given)
+        _check(coarsening, batch)
+        found = replace(recorded, batch=batch)
+        found.requests  # noqa: B018 - of each question one mark
+        return found
+
+
+def read_reserved(intent: IntentRow) -> tuple[Charge, Parts]:
+    """Return the most that a recorded batch can charge, and whom that is booked to.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    with damage_is_one_error():
+        recorded, _ = _read_head(intent.proposal)
+        if recorded.reserved is None:
+            raise FormError("a recorded batch has nothing reserved")
+        return recorded.reserved, recorded.booked
+
+
+def _read_head(text: str) -> tuple[Recorded, Any]:
+    """Return what is recorded of any batch, and the form of the batch."""
+    form = loads(text)
+    if not isinstance(form, dict) or "batch" not in form:
+        raise FormError("a recorded batch lacks its requests")
+    batch = form.pop("batch")
+    return read(Recorded, form, given={"batch": ()}), batch
+
+
+def _check(coarsening: Coarsening, batch: Batch) -> None:
+    """Refuse scopes out of their order, and marginals that have other cells than their scopes."""
+    requests = batch.requests if isinstance(batch, Proposal) else ()
+    for request in requests:
+        if isinstance(request, MarginalRequest):
+            require_cells(coarsening, request.scope, request.model_units)
+    if isinstance(batch, RequestedMarginal) and coarsening.fine.scope(batch.scope) != batch.scope:
+        raise FormError("a marginal's attributes are not in declared order")
+
+
+# --- outcomes --------------------------------------------------------------------------------------------
 
 
 def next_seed(options: Options, number: int) -> bytes:
@@ -126,40 +251,3 @@ def threshold_name(tier: int) -> str:
 
 def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
     return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
-
-
-def answer_row(answer: Answer, text: str, analyst: str, settled: int) -> StoredAnswer:
-    """Return an answer as a row, with its query's canonical text, who asked, and whether it settles it."""
-    return StoredAnswer(
-        query=text,
-        count=0.0 if answer.is_refused else answer.count,
-        interval=answer.interval,
-        confidence=answer.confidence,
-        source=answer.source.value,
-        version=answer.version,
-        share=answer.spent.share,
-        kind=None if answer.kind is None else kind_text(answer.kind),
-        typical=answer.typical,
-        analyst=analyst,
-        settled=settled,
-    )
-
-
-def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> Answer:
-    """Return the answer of a row, as it was released."""
-    budget = state.contract.budget
-    count = math.nan if row.source == Source.REFUSED.value else row.count
-    return Answer(
-        count=count,
-        fraction=count / state.total.value,
-        interval=row.interval,
-        confidence=row.confidence,
-        source=Source(row.source),
-        aligned=query.aligned,
-        version=row.version,
-        spent=Spent(row.share, float(budget.epsilon), float(budget.delta)),
-        seeded=state.contract.seeded,
-        kept=state.contract.records_kept,
-        kind=None if row.kind is None else read_kind(row.kind),
-        typical=row.typical,
-    )

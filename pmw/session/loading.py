@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import check_model_size, choose_filter
+from pmw.planning.opening import check_model_size
 from pmw.privacy.budget import Charge
-from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
 from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
-from pmw.public.status import History, Status, status_of
+from pmw.public.status import History, status_of
 from pmw.session import measurement_rows
-from pmw.session.damage import damage_is_one_error
-from pmw.session.journal import threshold_name
-from pmw.session.released import KeptModel, Released, found_snapshot, state_of
-from pmw.session.snapshots import duals_of
+from pmw.session.journal import damage_is_one_error, threshold_name
+from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
 from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
 from queries.linear import LinearQuery
+
+if TYPE_CHECKING:
+    from pmw.public.report import Facts
 
 _MOST_POINTS = 2000  # of a history
 _RUNS = re.compile(r"\[\d+,\d+,\d+\],?")  # of cells, with their weights
@@ -64,46 +65,25 @@ def load_ledger(store: SessionStore) -> Ledger:
         SessionCorruptError: a charge cannot be read.
     """
     contract, _ = load_contract(store)
-    empty = choose_filter(contract.domain, contract.budget, contract.options)
+    empty = empty_ledger(contract)
     with damage_is_one_error():
         kind = contract.options.chosen_sparse_vector(empty.composition)
-        return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
-
-
-def load_entries(store: SessionStore) -> list[LedgerEntry]:
-    """Return every charge.
-
-    Raises:
-        SessionCorruptError: one cannot be read.
-    """
-    with damage_is_one_error():
-        return read_entries(store.ledger())
+        return ledger_of(contract.budget, empty, read_entries(store.chained().ledger), kind)
 
 
 def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
     """Return the charges of rows.
 
     Raises:
-        ValueError: a number cannot be read, or the parts are not those of a whole.
-        ZeroDivisionError: a fraction has no value.
+        SessionCorruptError: a number cannot be read, or the parts are not those of a whole.
     """
-    return [
-        LedgerEntry(
-            row.event,
-            row.label,
-            charge_of(row),
-            read(Parts, loads(row.booked)),
-        )
-        for row in rows
-    ]
+    with damage_is_one_error():
+        return [
+            LedgerEntry(row.event, row.label, _charge(row), read(Parts, loads(row.booked))) for row in rows
+        ]
 
 
-def charge_of(row: LedgerRow) -> Charge:
-    """Return the charge of a row.
-
-    Raises:
-        FormError: a price is no fraction.
-    """
+def _charge(row: LedgerRow) -> Charge:
     charge: Charge = read(Charge, {name: getattr(row, name) for name in ("epsilon", "rho", "mu_squared")})
     return charge
 
@@ -111,16 +91,33 @@ def charge_of(row: LedgerRow) -> Charge:
 def load_history(store: SessionStore) -> History:
     """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
     contract, plan = load_contract(store)
-    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    ledger = empty_ledger(contract)
     for entry in opening_entries(plan, contract.options):
         ledger = ledger.charge(entry.charge)
     answers, shares = zip((0, ledger.share), *store.answers.shares(_MOST_POINTS), strict=True)
     return History(np.array(answers), np.array(shares))
 
 
-def load_status(store: SessionStore, state: PublicState) -> Status:
-    """Return where a session stands."""
-    return status_of(state, store.asked())
+def load_facts(store: SessionStore, state: PublicState) -> Facts:
+    """Return what a report on a session is made of.
+
+    Args:
+        store: of the session.
+        state: what may be published of it.
+
+    Raises:
+        SessionCorruptError: a charge, an answer or its question cannot be read.
+    """
+    from pmw.public.report import AnsweredQuestion, Facts  # late: its charts take a while to load
+
+    first: dict[str, AnsweredQuestion] = {}
+    for row in store.answers.each():
+        if row.query not in first:
+            low, high = row.interval or (math.nan, math.nan)
+            reach = max(row.count - low, high - row.count)
+            first[row.query] = AnsweredQuestion(read_question(row.query, state.domain).scope, reach)
+    status, asked = status_of(state, store.asked()), tuple(first.values())
+    return Facts(state, status, load_history(store), load_ledger(store), asked)
 
 
 def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ...]:
@@ -183,9 +180,11 @@ def load_released(store: SessionStore) -> Released:
     chained = store.chained()
     if not chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
+    ledger = empty_ledger(contract)
     try:
         with damage_is_one_error():
-            ledger = _read_ledger(chained.ledger, contract)
+            for entry in read_entries(chained.ledger):
+                ledger = ledger.charge(entry.charge)
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     test, snapshot = load_plan(store), store.snapshot()
@@ -247,10 +246,3 @@ def _fact(store: SessionStore, key: str, kind: Any) -> Any:
         return read(kind, loads(text))
     except FormError as error:
         raise SessionCorruptError(f"the session file is damaged: {error}") from None
-
-
-def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:
-    ledger = choose_filter(contract.domain, contract.budget, contract.options)
-    for entry in read_entries(rows):
-        ledger = ledger.charge(entry.charge)
-    return ledger

@@ -1,33 +1,35 @@
-"""Maintenance: a session file that is read while others may be using it, verified, or closed permanently.
+"""Maintenance: a session file that is read while others may be using it, verified, copied, or closed.
 
-Reading and verifying take no lock, so they work while the session is in use.
+Reading, verifying and copying take no lock, so they work while the session is in use.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pmw.data import Place, Table, require_table
-from pmw.errors import DataError, SessionError
-from pmw.planning.opening import choose_filter
+from pmw.disk import synchronise
+from pmw.errors import DataError, SessionError, SessionExistsError, StoreError
+from pmw.public.export import require_file
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
-from pmw.public.status import History, Status
+from pmw.public.status import History, Status, status_of
 from pmw.session.engine import Engine
-from pmw.session.journal import closing_outcome
+from pmw.session.journal import closing_outcome, read_reserved
 from pmw.session.loading import (
-    charge_of,
     load_contract,
+    load_facts,
     load_history,
     load_ledger,
     load_state,
-    load_status,
     newest_released,
 )
 from pmw.session.model_file import export_model
-from pmw.session.store import IntentRow, SessionStore, writing
+from pmw.session.released import empty_ledger
+from pmw.session.store import OPENING, IntentRow, SessionFiles, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
@@ -40,7 +42,7 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
-        return state, load_status(store, state)
+        return state, status_of(state, store.asked())
 
 
 def read_history(path: str | Path) -> History:
@@ -68,6 +70,26 @@ def save_model(path: str | Path, output: str | Path, *, force: bool = False) -> 
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         released = newest_released(store, load_state(store))
     return export_model(released, Path(output), force=force)
+
+
+def save_report(path: str | Path, output: str | Path, *, force: bool = False) -> None:
+    """Write a report on a session in a file, while others may be using it.
+
+    Args:
+        path: the session file.
+        output: the HTML file to write.
+        force: overwrite an existing file.
+
+    Raises:
+        SessionCorruptError: the file is no session, damaged, or its opening was never finished.
+        ReleaseError: the output exists and ``force`` is not given, or it cannot be written.
+    """
+    from pmw.public.report import write_report  # late: its charts take a while to load
+
+    require_file(Path(output), force=force)
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        facts = load_facts(store, load_state(store))
+    write_report(facts, Path(output), force=force)
 
 
 def remembered_table(path: str | Path) -> Place | None:
@@ -150,7 +172,7 @@ def finalize_session(
         store.take_over()
         engine = _engine_to_finalize(store, table)
         engine.finalize()
-        return load_status(store, engine.state)
+        return status_of(engine.state, store.asked())
 
 
 def _abandon(store: SessionStore) -> None:
@@ -164,7 +186,7 @@ def _abandon(store: SessionStore) -> None:
         StoreError: the session could not be closed.
     """
     intent = store.pending()
-    if intent is not None and intent.kind == "opening":
+    if intent is not None and intent.kind == OPENING:
         raise SessionError(
             "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
             "give the table, or delete the session file: nothing was ever released from it"
@@ -185,7 +207,7 @@ def _table_to_finish(
         return session_table(store, data, load_contract(store)[0].domain)
     except DataError as error:
         fault = str(error)
-    if waiting.kind != "opening" and not may_abandon:
+    if waiting.kind != OPENING and not may_abandon:
         share = _reserved(store, waiting)
         raise SessionError(
             f"{path}: a batch that was begun waits to be finished, and cannot be: {fault}. Nothing was "
@@ -197,13 +219,89 @@ def _table_to_finish(
 
 def _reserved(store: SessionStore, waiting: IntentRow) -> float:
     """Return the share of the budget that is charged where a batch is abandoned."""
-    contract, _ = load_contract(store)
-    whole = choose_filter(contract.domain, contract.budget, contract.options)
-    (row,) = closing_outcome(waiting).ledger
-    return float(whole.price(charge_of(row)) / whole.cap)
+    whole = empty_ledger(load_contract(store)[0])
+    return float(whole.price(read_reserved(waiting)[0]) / whole.cap)
 
 
 def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:
     if table is None and store.pending() is not None:
         _abandon(store)
     return Engine(store, table)
+
+
+# --- backups ---------------------------------------------------------------------------------------------
+#
+# Two copies of one session that both spend would spend its budget twice, and neither can know of the other.
+# So a backup is closed while it is made: it keeps all that was released, answers and exports from it, and has
+# no secret and no budget left. What the original has spent since then, no copy can spend again.
+
+
+def backup_session(path: str | Path, output: str | Path) -> Status:
+    """Write a closed copy of a session, while others may be using it, and return where the copy stands.
+
+    The copy is of one state of the session. A batch that is just being answered is charged in it, and
+    nothing is ever released from it there. A copy of a copy is a copy: so a backup is put back.
+
+    Args:
+        path: the session file.
+        output: the file to make, which must not be there; mode 0600.
+
+    Raises:
+        SessionCorruptError: the session is damaged.
+        SessionError: its opening is not finished.
+        SessionExistsError: the file exists, or a log of that name holds something.
+        StoreError: the copy cannot be written.
+
+    Privacy: free; the copy holds what was released, and what was asked. It is to be kept as the session is.
+    """
+    target = Path(output)
+    _require_free(target)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        _forget(part)
+        with closing(SessionStore.open(Path(path))) as store:
+            pending = store.pending()
+            if pending is not None and pending.kind == OPENING:
+                raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
+            store.copy_public(part, target)
+            pending = store.pending()  # of the state that was copied, or begun since
+        with closing(SessionStore.open(part)) as copy:
+            copy.take_over()
+            if copy.meta("closed") is None:
+                if pending is not None and pending.id != copy.last_intent() + 1:
+                    pending = None
+                copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
+            copy.scrub()
+            state = load_state(copy)
+            status = status_of(state, copy.asked())
+        _put(part, target)
+        return status
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{target}: the backup cannot be written: {error.strerror}") from None
+    finally:
+        _forget(part)
+
+
+def _require_free(target: Path) -> None:
+    if target.exists():
+        raise SessionExistsError(f"{target} exists; choose another name")
+    log = SessionFiles(target).log
+    if log.exists() and log.stat().st_size:  # charges may lie in it alone, and it would be read into the copy
+        raise SessionExistsError(f"{log} holds changes of another session; choose another name")
+
+
+def _put(part: Path, target: Path) -> None:
+    """Give a finished copy its name, durably; a file that came meanwhile is kept."""
+    _require_free(target)
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise SessionExistsError(f"{target} exists; choose another name") from None
+    synchronise(target.parent)
+
+
+def _forget(part: Path) -> None:
+    for file in (*SessionFiles(part).all, part.with_name(f"{part.name}-journal")):
+        file.unlink(missing_ok=True)

@@ -76,7 +76,7 @@ def open_session(
         source, place = as_source(data, domain, secrets.get(PERSON_KEY)), as_place(data)
         secrets["fingerprint"] = source.fingerprint(secrets["fingerprint_key"])
         facts = first_facts(contract, plan, secrets, None if place is None else place.to_dict())
-        created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
+        created = SessionStore.create(target, next_seed(chosen, 0), facts)
         store = undone.enter_context(closing(created))
         return Session(store, source, undone)
 

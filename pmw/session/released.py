@@ -1,15 +1,29 @@
-"""What a session has released, and the public state that it adds up to."""
+"""What a session has released, and the public state that it adds up to.
+
+A model is kept as its dual numbers, a cache: measurements give the same model again.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, correct, released_total, settle_opening
-from pmw.model import Coarsening
+from pmw.loop import OpeningDraws, correct, model_of_terms, released_total, settle_opening
+from pmw.model import (
+    Coarsening,
+    MarginalTerm,
+    OneWayMeasurement,
+    QueryMeasurement,
+    QueryTerm,
+    SyntheticDistribution,
+    Term,
+    dual_numbers,
+)
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.codec import register
@@ -17,7 +31,6 @@ from pmw.public.contract import Contract, UpdateRule
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
-from pmw.session.snapshots import Snapshot, SnapshotTerms, read_snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,28 +80,13 @@ class Released:
     settled: int
     coarsening: Coarsening
 
-    @property
-    def ledger(self) -> PrivacyFilter:
-        """The filter with what was charged."""
-        contract = self.contract
-        ledger = choose_filter(contract.domain, contract.budget, contract.options)
-        return replace(ledger, spent=self.spent)
-
 
 register({OpeningDraws: {}, KeptModel: {}, Released: {}})
 
 
-def found_snapshot(released: Released) -> Snapshot | None:
-    """Return the model that was kept; None where there is none, or it is not of these numbers.
-
-    Single steps are taken again: to the last bit, their model depends on their order.
-    """
-    kept, contract = released.distribution, released.contract
-    if kept is None or contract.options.update is UpdateRule.STEP:
-        return None
-    total = released_total(released.opening_plan, released.draws).value
-    terms = SnapshotTerms(released.coarsening, released.draws.marginals, released.measured, total)
-    return read_snapshot(kept.version, kept.duals, contract, terms)
+def empty_ledger(contract: Contract) -> PrivacyFilter:
+    """Return the filter of a contract with nothing spent."""
+    return choose_filter(contract.domain, contract.budget, contract.options)
 
 
 def state_of(released: Released, found: Snapshot | None) -> PublicState:
@@ -101,12 +99,13 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
         released: by the session.
         found: the model that was kept.
     """
-    measured, contract, plan = released.measured, released.contract, released.opening_plan
+    contract, plan, draws = released.contract, released.opening_plan, released.draws
+    ledger = replace(empty_ledger(contract), spent=released.spent)
     fitted = None if found is None else (found.model, found.step_size)
-    state = settle_opening(contract, plan, released.draws, released.ledger, released.test_plan, fitted)
+    state = settle_opening(contract, plan, draws, ledger, released.test_plan, fitted)
     if found is not None:
-        state = replace(state, measured=measured[: found.version], beside=found.beside)
-    for measurement in measured[len(state.measured) :]:
+        state = replace(state, measured=released.measured[: found.version], beside=found.beside)
+    for measurement in released.measured[len(state.measured) :]:
         state = correct(state, measurement)
     return replace(
         state,
@@ -116,3 +115,86 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
         settled=released.settled,
         quantiles=released.quantiles,
     )
+
+
+# --- snapshots -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A model that was kept, made again.
+
+    Args:
+        model: the model.
+        step_size: of the descent that fitted it.
+        version: how many measurements after opening it has seen.
+        beside: positions, among these, of those that it does not take in.
+    """
+
+    model: SyntheticDistribution
+    step_size: float
+    version: int
+    beside: tuple[int, ...]
+
+
+def duals_of(state: PublicState) -> NDArray[np.float64]:
+    """Return the model's dual numbers in the order of its terms, for a snapshot: float64, shape (k,).
+
+    The positions of what is kept beside the model follow, their number and the step size of the descent.
+    """
+    return np.concatenate(
+        [dual_numbers(state.model.terms), [*state.beside, len(state.beside), state.step_size]]
+    )
+
+
+def found_snapshot(released: Released) -> Snapshot | None:
+    """Return the model that was kept; None where there is none, or it is not of these numbers.
+
+    Single steps are taken again: to the last bit, their model depends on their order.
+    """
+    kept, contract, coarsening = released.distribution, released.contract, released.coarsening
+    if kept is None or contract.options.update is UpdateRule.STEP:
+        return None
+    version, measured = kept.version, released.measured
+    tail = _read_tail(kept.duals, version) if 0 <= version <= len(measured) else None
+    if tail is None:
+        return None
+    beside, step_size = tail
+    fitted = [one for place, one in enumerate(measured[:version]) if place not in beside]
+    duals = kept.duals[: len(kept.duals) - 2 - len(beside)]
+    terms = _terms(coarsening, (*released.draws.marginals, *fitted), duals)
+    if terms is None:
+        return None
+    total = released_total(released.opening_plan, released.draws).value
+    return Snapshot(model_of_terms(contract, coarsening, total, terms), step_size, version, beside)
+
+
+def _read_tail(duals: NDArray[np.float64], version: int) -> tuple[tuple[int, ...], float] | None:
+    """Return the positions of what is kept beside the model, and the step size; None where they are none."""
+    if len(duals) < 2 or not 0 <= duals[-2] <= min(version, len(duals) - 2):
+        return None
+    kept, step_size = int(duals[-2]), float(duals[-1])
+    places = duals[len(duals) - 2 - kept : -2]
+    known = set(range(version))  # numpy's own test loads its masked arrays first
+    if not (0 < step_size < math.inf and known.issuperset(places.tolist())):
+        return None
+    return tuple(int(place) for place in places), step_size
+
+
+def _terms(
+    coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | LaterMeasurement], duals: NDArray[np.float64]
+) -> list[Term] | None:
+    """Return the terms of dual numbers, or None where there are too few or too many."""
+    terms: list[Term] = []
+    for one in fitted:
+        shape = () if isinstance(one, QueryMeasurement) else coarsening.coarse.scope_shape(one.scope)
+        size = math.prod(shape)
+        if len(duals) < size:
+            return None
+        own, duals = duals[:size], duals[size:]
+        if isinstance(one, QueryMeasurement):
+            query = one.query if coarsening.is_identity else coarsening.inner(one.query)
+            terms.append(QueryTerm(query, float(own[0])))
+        else:
+            terms.append(MarginalTerm(one.scope, own.reshape(shape)))
+    return None if len(duals) else terms

@@ -31,13 +31,11 @@ from pmw.planning.opening import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts
-from pmw.public.codec import read_kind
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import opening_outcome
+from pmw.session.journal import Batch, Recorded, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.proposals import Batch, Recorded
 from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
@@ -160,8 +158,7 @@ def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | 
     last = state.quantiles[-1].asked if state.quantiles else 0
     if not is_due(state.settled) or store.answers.settled_count(last) == state.settled:
         return None
-    first = store.answers.first_answers()
-    asked = {read_kind(kind): AnsweredQuestions(*found) for kind, found in first.items()}
+    asked = {kind: AnsweredQuestions(*found) for kind, found in store.answers.first_answers().items()}
     requests = plan_quantiles(state, asked)
     return QuantileRelease(requests, _first_answers(store, state.domain)) if requests else None
 

@@ -7,8 +7,7 @@ narrower by a tenth. To look at the model's bar touches no record and charges no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,18 +16,15 @@ from numpy.typing import NDArray
 
 from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
-from pmw.public.codec import kind_text
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same
-from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
+from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
 from queries.questions import Places, Questions
 
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
 _REFUSED, _MEASURED, _SYNTHETIC = map(SOURCES.index, (Source.REFUSED, Source.MEASURED, Source.SYNTHETIC))
 _ARE_UNTESTED = np.array([one in (Source.EXHAUSTED, Source.UNVERIFIED) for one in SOURCES])  # by code
-_SOURCE_NAMES = [source.value for source in SOURCES]
-_KIND_NAMES = [None if kind is None else kind_text(kind) for kind in KINDS]
 _ARE_TESTED = np.array([kind is not None and kind.basis is Basis.TESTED for kind in KINDS])  # by code
 
 
@@ -106,18 +102,11 @@ class Stored:
         self.are_keyed[places] = are_keyed
         self._columns["aligned"][places] = questions.aligned()
         for columns, asked, own in found.parts:
-            at, sources = places[asked], _source_codes(columns.source_names)[columns.sources[own]]
-            values: dict[str, Any] = {
-                "count": np.where(sources == _REFUSED, math.nan, columns.counts[own]),
-                "interval": columns.ends[own],
-                "typical": columns.typical[own],
-                "source": sources,
-                "version": columns.version,
-                "share": columns.share,
-                "kind": _kind_codes(columns.kind_names)[columns.kinds[own]],
-            }
-            for name, value in values.items():
-                self._columns[name][at] = value
+            at = places[asked]
+            for name in DIFFERING:
+                self._columns[name][at] = getattr(columns, name)[own]
+            self._columns["count"][at[columns.source[own] == _REFUSED]] = math.nan
+            self._columns["version"][at], self._columns["share"][at] = columns.version, columns.share
             self.analysts[at] = columns.analyst
             self.were_settled[at] = columns.settled[own] != UNSETTLED
 
@@ -177,7 +166,9 @@ class Repeats:
             self._find_keyed(found, requests)
             rest = np.flatnonzero(~found.are_keyed)
         for places, part in requests.questions.take(rest).parts() if rest.size else ():
-            found.fill(rest[places], self._store.answers.find(part.texts()), part)
+            newest = self._store.answers.find(part.texts())
+            if newest.parts:
+                found.fill(rest[places], newest, part)
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:
@@ -222,8 +213,6 @@ class Repeats:
         """
         candidates = given & ~stored.are_keyed
         places = np.flatnonzero(candidates)
-        if not places.size:
-            return
         due = self._looks.are_due(stored.numbers[places], stored.versions[places], state.version)
         if requests.fresh.any():
             due |= requests.fresh[places] & np.isnan(stored.answers(places).widths)
@@ -236,27 +225,20 @@ class Repeats:
             self._looks.note(numbers, state.version)
             if better.size:
                 places, now = places[better], now.take(better)
-                self._keep(state, requests.take(places), now, stored, places, charges)
+                self._keep(requests.take(places), now, stored, places, charges)
                 self._put(stored, candidates, places, now)
         self._tie_keys(requests, given & ~stored.are_keyed)
 
     def _keep(
-        self,
-        state: PublicState,
-        requests: Requests,
-        answers: Answers,
-        stored: Stored,
-        places: Places,
-        charges: int,
+        self, requests: Requests, answers: Answers, stored: Stored, places: Places, charges: int
     ) -> None:
-        """Store answers that are better than stored ones; who asked first stays the same."""
-        marks = np.where(stored.were_settled[places], AGAIN, UNSETTLED).astype(np.uint8)  # settles nothing
+        """Store answers that are better than stored ones; they settle nothing, and who asked first stays."""
         analysts, columns = stored.analysts[places], list[AnswerColumns]()
-        ends = [0, *(np.flatnonzero(analysts[1:] != analysts[:-1]) + 1).tolist(), len(places)]
+        were_settled, settle = stored.were_settled[places], np.zeros(len(places), dtype=np.bool_)
         unkeyed = Requests(requests.questions, requests.fresh)
-        for start, stop in pairwise(ends):
-            own = np.arange(start, stop)
-            columns += columns_of(unkeyed.take(own), answers.take(own), marks[own], analysts[start])
+        for own in _runs(analysts[1:] == analysts[:-1]):
+            some, analyst = unkeyed.take(own), analysts[own[0]]
+            columns += columns_of(some, answers.take(own), were_settled[own], settle[own], analyst)
         self._store.finish(None, Outcome(columns=tuple(columns), are_newer=True, charged_before=charges))
 
     def _put(self, stored: Stored, candidates: NDArray[np.bool_], places: Places, answers: Answers) -> None:
@@ -312,16 +294,48 @@ class Looks:
             self._versions = np.concatenate([self._versions, more])
 
 
-def settled_marks(
-    requests: Requests, were_settled: NDArray[np.bool_], settle: NDArray[np.bool_]
-) -> NDArray[np.uint8]:
-    """Return of answers whether each settles its question: uint8, shape (n,), as they are stored.
+def columns_of(
+    requests: Requests,
+    answers: Answers,
+    were_settled: NDArray[np.bool_],
+    settle: NDArray[np.bool_],
+    analyst: str,
+) -> tuple[AnswerColumns, ...]:
+    """Return answers as they are stored.
 
     Args:
-        requests: distinct ones, in order.
+        requests: what was asked: distinct ones, in order.
+        answers: to them.
         were_settled: bool, shape (n,), whether a stored answer settled the question.
         settle: bool, shape (n,), whether this one does, if it is the first.
+        analyst: who asked.
     """
+    found, marks = list[AnswerColumns](), _marks(requests, were_settled, settle)
+    for places, part in requests.questions.parts():
+        own, keys = answers.take(places), requests.take(places).request_ids
+        alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
+        for at in _runs(alike):
+            run = slice(at[0], at[-1] + 1)
+            some = {name: getattr(own, name)[run] for name in DIFFERING}
+            some["count"] = np.where(own.source[run] == _REFUSED, 0.0, own.count[run])
+            columns = AnswerColumns(
+                part.texts()[run],
+                **some,
+                settled=marks[places[run]],
+                analyst=analyst,
+                confidence=own.confidence,
+                share=float(own.share[run.start]),
+                version=int(own.version[run.start]),
+                request_ids=keys[run],
+            )
+            found.append(columns)
+    return tuple(found)
+
+
+def _marks(
+    requests: Requests, were_settled: NDArray[np.bool_], settle: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    """Return of answers whether each settles its question: uint8, shape (n,), as they are stored."""
     marks = np.where(were_settled, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
     if requests.request_ids:  # one question may be asked under several
         seen = set[str]()
@@ -333,61 +347,11 @@ def settled_marks(
     return marks
 
 
-def columns_of(
-    requests: Requests, answers: Answers, marks: NDArray[np.uint8], analyst: str
-) -> tuple[AnswerColumns, ...]:
-    """Return answers as they are stored.
+def _runs(alike: NDArray[np.bool_]) -> Iterator[Places]:
+    """Yield the places of each run of neighbours that are alike.
 
     Args:
-        requests: what was asked.
-        answers: to them.
-        marks: uint8, shape (n,), whether each settles its question.
-        analyst: who asked.
+        alike: bool, shape (n - 1,), whether each but the first is like the one before it.
     """
-    found = list[AnswerColumns]()
-    for places, part in requests.questions.parts():
-        own, keys = answers.take(places), requests.take(places).request_ids
-        alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
-        ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(own)]
-        for start, stop in pairwise(ends):
-            run = slice(start, stop)
-            sources, source_places = _present(own.source[run])
-            kinds, kind_places = _present(own.kind[run])
-            count = own.count[run]
-            found.append(
-                AnswerColumns(
-                    part.texts()[run],
-                    np.where(np.isnan(count), 0.0, count),
-                    own.interval[run],
-                    own.typical[run],
-                    sources,
-                    kinds,
-                    marks[places[run]],
-                    tuple(_SOURCE_NAMES[place] for place in source_places),
-                    tuple(_KIND_NAMES[place] for place in kind_places),
-                    analyst,
-                    own.confidence,
-                    float(own.share[start]),
-                    int(own.version[start]),
-                    keys[run],
-                )
-            )
-    return tuple(found)
-
-
-def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
-    """Return codes as places in a list of those that occur, and that list."""
-    if (codes == codes[0]).all():
-        return np.zeros_like(codes), [int(codes[0])]
-    occurs = np.bincount(codes) > 0
-    return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
-
-
-@lru_cache(maxsize=256)
-def _source_codes(names: tuple[str, ...]) -> NDArray[np.uint8]:
-    return np.array([_SOURCE_NAMES.index(name) for name in names], dtype=np.uint8)
-
-
-@lru_cache(maxsize=256)
-def _kind_codes(names: tuple[str | None, ...]) -> NDArray[np.uint8]:
-    return np.array([_KIND_NAMES.index(name) for name in names], dtype=np.uint8)
+    ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(alike) + 1]
+    return (np.arange(start, stop) for start, stop in pairwise(ends))

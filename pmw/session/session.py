@@ -17,11 +17,11 @@ from pmw.data import Table
 from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
-from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
+from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, require_file, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_rows
+from pmw.public.status import Status, status_of, status_rows
 from pmw.session import loading, verification
 from pmw.session.accounts import Account, Activity, Booked, load_activity
 from pmw.session.dialogue import Analyst, Dialogue
@@ -101,7 +101,7 @@ class Session(Dialogue):
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
-            return loading.load_status(self._open_store(), self.state)
+            return status_of(self.state, self._open_store().asked())
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order."""
@@ -206,10 +206,11 @@ class Session(Dialogue):
         Raises:
             ReleaseError: the file exists and ``force`` is not given, or it cannot be written.
         """
-        from pmw.session import reporting
+        from pmw.public.report import write_report  # late: its charts take a while to load
 
+        require_file(Path(path), force=force)
         with self._turn:
-            reporting.write_session_report(self._open_store(), self.state, Path(path), force=force)
+            write_report(loading.load_facts(self._open_store(), self.state), Path(path), force=force)
 
     def synthetic_records(
         self,
@@ -299,12 +300,6 @@ class Session(Dialogue):
     def _pause(self, work: int = TURN_WORK) -> None:
         self._turn.pause(work)
         self._open_store()  # another thread may have closed the session
-
-    def _is_awaited(self) -> bool:
-        return self._turn.awaited
-
-    def _is_shared(self) -> bool:
-        return self._turn.is_shared
 
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.privacy.random_bits import repeatable_seed
 from queries import Domain
 from tests import worlds
 
@@ -50,9 +48,8 @@ def long_frame() -> pd.DataFrame:
 
 @pytest.fixture
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the noise of sessions in files the same in every run; a session itself refuses to."""
-    numbers = itertools.count()
-    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+    """Make the noise of sessions in files the same in every run."""
+    worlds.repeat_noise(monkeypatch, 20)
 
 
 def _require_independent(draws: NDArray[np.int64]) -> None:

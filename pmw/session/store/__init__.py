@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pmw.session.store.answers import Found
-from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, AnswerColumns, StoredAnswer, columns_of
+from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     FORMAT_VERSION,
     LATER,
+    OPENING,
     QUANTILES,
     REQUESTED,
+    TESTS,
     CertificateRow,
     ChainedRows,
     IntentRow,
@@ -24,7 +26,7 @@ __all__ = [
     "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
-    "columns_of",
+    "DIFFERING",
     "FIRST",
     "FORMAT_VERSION",
     "Found",
@@ -33,12 +35,14 @@ __all__ = [
     "LATER",
     "LedgerRow",
     "MeasurementRow",
+    "OPENING",
     "Outcome",
     "QUANTILES",
     "REQUESTED",
     "SessionFiles",
     "SessionStore",
     "StoredAnswer",
+    "TESTS",
     "UNSETTLED",
     "writing",
 ]

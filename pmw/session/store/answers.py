@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError, StoreError
-from pmw.session.store.chain import as_written, insertion, read_fact, require_checksum, sealed
+from pmw.public.answer import QuestionKind
+from pmw.public.answers import KINDS
 from pmw.session.store.columns import (
     FIRST,
     UNSETTLED,
@@ -38,7 +40,7 @@ from pmw.session.store.columns import (
     unpacked,
 )
 from pmw.session.store.connection import guarded
-from pmw.session.store.rows import Outcome
+from pmw.session.store.rows import Outcome, add_rows, as_written, read_fact, sealed_rows
 
 ANSWERS = "answers"  # the fact that holds how many answers are stored
 _MANY = 256  # answers of a block that is joined with no other, and of blocks that no link covers
@@ -73,21 +75,6 @@ class Found:
 
     numbers: _Numbers
     parts: list[tuple[AnswerColumns, _Numbers, _Numbers]]
-
-    def rows(self) -> list[StoredAnswer | None]:
-        """Return the answers one by one, None where there is none."""
-        found: list[StoredAnswer | None] = [None] * self.numbers.size
-        for columns, asked, own in self.parts:
-            for place, at in zip(asked.tolist(), own.tolist(), strict=True):
-                found[place] = columns.answer(at)
-        return found
-
-    def are_settled(self) -> NDArray[np.bool_]:
-        """Tell which questions were settled: bool, shape (n,)."""
-        found = np.zeros(self.numbers.size, dtype=bool)
-        for columns, asked, own in self.parts:
-            found[asked] = columns.settled[own] != UNSETTLED
-        return found
 
 
 class StoredAnswers:
@@ -145,14 +132,15 @@ class StoredAnswers:
             for start in range(0, len(ids), _MOST_IDS):
                 part = ids[start : start + _MOST_IDS]
                 which = f"WHERE request IN ({', '.join('?' * len(part))})"
-                for row in self._connection.execute(f"SELECT * FROM requests {which}", part):
-                    request, number = require_checksum("requests", row, self._name)
-                    found[request] = number
+                found.update(sealed_rows(self._connection, "requests", self._name, which, part))
         return np.array([found.get(one, 0) for one in ids], dtype=np.int64)
 
-    def are_settled(self, texts: Sequence[str]) -> list[bool]:
-        """Tell which questions were settled, by their canonical texts."""
-        return [bool(one) for one in self.find(texts).are_settled()]
+    def are_settled(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell which questions were settled, by their canonical texts: bool, shape (n,)."""
+        found = np.zeros(len(texts), dtype=np.bool_)
+        for columns, asked, own in self.find(texts).parts:
+            found[asked] = columns.settled[own] != UNSETTLED
+        return found
 
     def _newest(self, texts: Sequence[str]) -> _Numbers:
         """Return the numbers of the newest answers to some questions, 0 where there is none."""
@@ -274,7 +262,7 @@ class StoredAnswers:
         """Return the columns of a block's row, compared with its hash."""
         _, size, analyst, confidence, share, version, *_, found, answers = row
         if block_hash(*row[:-2], answers) == found:
-            with contextlib.suppress(ValueError, TypeError):
+            with contextlib.suppress(ValueError, LookupError, TypeError, zlib.error):
                 columns = unpacked(answers, analyst, confidence, share, version)
                 if len(columns) == size:
                     return columns
@@ -335,8 +323,8 @@ class StoredAnswers:
         """Add a block; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, float(columns.confidence), float(columns.share), int(columns.version)
-        kinds = sum(columns.kinds.tobytes().count(code) for code in columns.named_kinds())
-        head = (first, len(columns), *shared, columns.drawn(), kinds, columns.first_count(), keys)
+        counts = columns.drawn_count(), columns.kind_count(), columns.first_count()
+        head = (first, len(columns), *shared, *counts, keys)
         row = (*head, block_hash(*head, answers), answers)
         self._connection.execute(f"INSERT INTO blocks ({_COLUMNS}) VALUES ({_PLACES})", row)
         self._kept(first, columns)
@@ -356,7 +344,7 @@ class StoredAnswers:
         between = "SELECT analyst, answer FROM repeats WHERE answer BETWEEN ? AND ?"
         noted = self._connection.execute(between, (min(older), max(older))).fetchall()
         pairs = [(name, number) for name, number in noted if number in moved]
-        rows = [(*sealed("repeats", (name, moved[number]))[1:], name, number) for name, number in pairs]
+        rows = [(*as_written("repeats", (name, moved[number]))[1:], name, number) for name, number in pairs]
         move = "UPDATE repeats SET answer = ?, checksum = ? WHERE analyst = ? AND answer = ?"
         self._connection.executemany(move, rows)
 
@@ -368,8 +356,7 @@ class StoredAnswers:
         return [int(one) for one in numbers]
 
     def _add(self, table: str, rows: Sequence[Sequence[object]], verb: str = "INSERT") -> None:
-        if rows:
-            self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
+        add_rows(self._connection, table, rows, verb)
 
     # --- counting -------------------------------------------------------------------------------------------
 
@@ -386,12 +373,9 @@ class StoredAnswers:
         Returns:
             Of each run the number of its first answer, and how many each analyst asked first; in order.
         """
-        facts = "SELECT key, value, checksum FROM meta WHERE key >= ? AND key < ?"
+        which, ends = "WHERE key >= ? AND key < ?", (_NEWER, _NEWER_END)
         with guarded(self._name):
-            rows = [
-                require_checksum("meta", row, self._name)
-                for row in self._connection.execute(facts, (_NEWER, _NEWER_END))
-            ]
+            rows = list(sealed_rows(self._connection, "meta", self._name, which, ends))
         runs = ((int(key.removeprefix(_NEWER)), Counter(json.loads(value))) for key, value in rows)
         return sorted(runs, key=itemgetter(0))
 
@@ -430,19 +414,20 @@ class StoredAnswers:
                     counts[""] += count
         return counts
 
-    def first_answers(self) -> dict[str, _Reaches]:
+    def first_answers(self) -> dict[QuestionKind, _Reaches]:
         """Return the first settled answer of each question that has a kind, by kinds.
 
         Returns:
             Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
             how far their intervals reach above them, in records.
         """
-        found: dict[str, list[_Reaches]] = {}
+        found: dict[QuestionKind, list[_Reaches]] = {}
         for start, columns in self._first("AND kinds > 0"):
-            for code in columns.named_kinds():
-                own = np.flatnonzero((columns.settled == FIRST) & (columns.kinds == code))
-                reaches = columns.ends[own, 1] - columns.counts[own]
-                found.setdefault(str(columns.kind_names[code]), []).append((start + own, reaches))
+            for code in np.unique(columns.kind).tolist():
+                if kind := KINDS[code]:
+                    own = np.flatnonzero((columns.settled == FIRST) & (columns.kind == code))
+                    reaches = columns.interval[own, 1] - columns.count[own]
+                    found.setdefault(kind, []).append((start + own, reaches))
         return {
             kind: (np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts]))
             for kind, parts in found.items()

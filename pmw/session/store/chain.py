@@ -1,4 +1,4 @@
-"""The chain: one running hash over all rows that were charged, measured or answered; and checksums of others.
+"""The chain: one running hash over all rows that were charged, measured or answered.
 
 Each outcome that charged or measured anything adds a link, and so does one after which many answers stand in
 no link yet: a hash of the link before it and of the rows. The first link goes on from the session's own bytes
@@ -7,8 +7,8 @@ are missed, for the newest one is kept as a fact too. So the newest link stands 
 of answers that a link covers are never written again; the newest ones, which none covers yet, have their own
 hashes alone.
 
-A checksum stands in the last column of a row that no link covers. Both find damage, not forgery: whoever can
-write to the file can compute them, and only a link that is known from elsewhere tells that.
+Links find damage, not forgery: whoever can write to the file can compute them, and only a link that is known
+from elsewhere tells that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.rows import CHAINED, COLUMNS, SEALED
+from pmw.session.store.rows import CHAINED, COLUMNS, add_rows, read_fact
 
-_PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
-_LONG = 256  # bytes
-_CHECKSUM_SIZE = 16  # bytes of a checksum: no damage passes one by chance
 _SIZE = 32  # bytes of a link: nobody finds other rows with the same one
 _HEAD = "link"  # the fact that holds the newest link
 _LINKS = f"SELECT link, sequence, {', '.join(CHAINED)} FROM chain"
@@ -94,8 +91,7 @@ class Chain:
 
     def last_block(self) -> int:
         """Return the number of the last block that a link covers; 0 where there is none."""
-        row = self._connection.execute("SELECT blocks FROM chain ORDER BY sequence DESC LIMIT 1").fetchone()
-        return 0 if row is None else int(row[0])
+        return self._newest().places[-1]
 
     def extend(self) -> None:
         """Add a link over the rows that none covers yet. Call it inside the transaction that adds them."""
@@ -107,13 +103,11 @@ class Chain:
     def _add(self, link: Link) -> None:
         columns = ", ".join("?" * (1 + len(link.places)))
         self._connection.execute(f"INSERT INTO chain VALUES ({columns})", (*link.places, link.hash))
-        head = sealed("meta", (_HEAD, _quoted(link)))
-        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), head)
+        add_rows(self._connection, "meta", [(_HEAD, _quoted(link))], "INSERT OR REPLACE")
 
-    def _newest(self, number: int | None = None) -> Link:
-        """Return the newest link, or the one of a number, as it is stored and without its rows."""
-        which = "ORDER BY sequence DESC LIMIT 1" if number is None else "WHERE sequence = ?"
-        row = self._connection.execute(f"{_LINKS} {which}", () if number is None else (number,)).fetchone()
+    def _newest(self) -> Link:
+        """Return the newest link, as it is stored and without its rows."""
+        row = self._connection.execute(f"{_LINKS} ORDER BY sequence DESC LIMIT 1").fetchone()
         return Link(self.origin(), _START, ()) if row is None else Link(row[0], tuple(row[1:]), ())
 
     def _parts(self, table: str, ends: Sequence[int]) -> list[list[Any]]:
@@ -161,62 +155,3 @@ def _hash(before: bytes, content: Sequence[object]) -> bytes:
     """
     text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
     return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()
-
-
-# --- checksums -------------------------------------------------------------------------------------------
-
-
-def _checksum(table: str, values: Sequence[object]) -> bytes:
-    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns.
-
-    Different values of the types that the database reads back have different ASCII texts, in every version.
-    """
-    plain = [value if type(value) in _PLAIN else _plain(value) for value in values]
-    return hashlib.blake2b(ascii((table, plain)).encode(), digest_size=_CHECKSUM_SIZE).digest()
-
-
-def _plain(value: object) -> object:
-    """Return a value as it is read back, a long one as its hash."""
-    if isinstance(value, float):
-        return float(value) + 0.0  # the database keeps no minus of a zero
-    if isinstance(value, bytes):
-        return value if len(value) <= _LONG else (len(value), hashlib.blake2b(value).digest())
-    return str(value) if isinstance(value, str) else int(str(value))
-
-
-def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:
-    """Return a row as its table holds it: with its checksum, or without one where the chain covers it."""
-    return sealed(table, values) if table in SEALED else tuple(values)
-
-
-def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
-    """Return a row with its checksum."""
-    return (*values, _checksum(table, values))
-
-
-def insertion(table: str, verb: str = "INSERT") -> str:
-    """Return the statement that adds a row to a table, sealed where the table has checksums."""
-    columns = (*COLUMNS[table], "checksum") if table in SEALED else COLUMNS[table]
-    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
-def require_checksum(table: str, row: Sequence[Any], name: str) -> tuple[Any, ...]:
-    """Return a sealed row without its checksum.
-
-    Raises:
-        SessionCorruptError: the checksum is not that of the row.
-    """
-    *values, found = row
-    if _checksum(table, values) != found:
-        raise SessionCorruptError(f"{name}: the session file is damaged: a row of its {table} was altered")
-    return tuple(values)
-
-
-def read_fact(connection: sqlite3.Connection, key: str, name: str) -> str | None:
-    """Return a public fact, as JSON text; None where there is none.
-
-    Raises:
-        SessionCorruptError: it was altered.
-    """
-    row = connection.execute("SELECT key, value, checksum FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(require_checksum("meta", row, name)[1])

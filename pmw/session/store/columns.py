@@ -12,17 +12,18 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.public.answer import Source
+from pmw.public.answers import KINDS, SOURCES
+from pmw.public.codec import kind_text, read_kind
 from queries.boxes import RangeTexts
-
-MEASURED = "measured"  # the source of an answer that drew noise of its own
 
 # Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
 UNSETTLED, FIRST, AGAIN = 0, 1, 2
@@ -35,7 +36,13 @@ _ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first
 _NUMBERS = 7  # columns of 8 bytes
 _CODES = 3  # columns of 1 byte
 _FLOATS = 5  # counts, and two pairs of ends
+DIFFERING = ("count", "interval", "typical", "source", "kind")  # columns, as answers have them
 _COMMON = attrgetter("analyst", "confidence", "share", "version")  # what all answers of a block share
+_SOURCE_CODES = {source.value: np.uint8(code) for code, source in enumerate(SOURCES)}
+_SOURCE_NAMES = tuple(_SOURCE_CODES)
+_KIND_NAMES = tuple(None if kind is None else kind_text(kind) for kind in KINDS)
+_DRAWN = SOURCES.index(Source.MEASURED)  # an answer that drew noise of its own
+_KINDLESS = KINDS.index(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +70,12 @@ class AnswerColumns:
 
     Args:
         texts: of the questions.
-        counts: float64, shape (n,), records.
-        ends: float64, shape (n, 2), the ends of the intervals; NaN where nothing is promised.
+        count: float64, shape (n,), records; 0 where a question is refused.
+        interval: float64, shape (n, 2), the ends in records; NaN where nothing is promised.
         typical: float64, shape (n, 2), the same of typical errors.
-        sources: uint8, shape (n,), places in ``source_names``.
-        kinds: uint8, shape (n,), places in ``kind_names``.
-        source_names: what the answers rest on.
+        source: uint8, shape (n,), what the answers rest on: places in ``SOURCES``.
+        kind: uint8, shape (n,), of the questions: places in ``KINDS``.
         settled: uint8, shape (n,): ``UNSETTLED``, ``FIRST`` or ``AGAIN``.
-        kind_names: of the questions; None where their errors are not looked at.
         analyst: who asked.
         confidence: of the intervals.
         share: of the cap that the session had spent.
@@ -79,42 +84,17 @@ class AnswerColumns:
     """
 
     texts: Sequence[str]
-    counts: NDArray[np.float64]
-    ends: NDArray[np.float64]
+    count: NDArray[np.float64]
+    interval: NDArray[np.float64]
     typical: NDArray[np.float64]
-    sources: NDArray[np.uint8]
-    kinds: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
     settled: NDArray[np.uint8]
-    source_names: tuple[str, ...]
-    kind_names: tuple[str | None, ...]
     analyst: str
     confidence: float
     share: float
     version: int
     request_ids: tuple[str | None, ...] = ()
-
-    @classmethod
-    def of(cls, answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()) -> AnswerColumns:
-        """Return the columns of answers that have analyst, confidence, share and version in common."""
-        sources, source_names = _coded([one.source for one in answers])
-        kinds, kind_names = _coded([one.kind for one in answers])
-        first = answers[0]
-        return cls(
-            [one.query for one in answers],
-            np.array([one.count for one in answers], dtype=np.float64),
-            _pairs([one.interval for one in answers]),
-            _pairs([one.typical for one in answers]),
-            sources,
-            kinds,
-            np.array([one.settled for one in answers], dtype=np.uint8),
-            source_names,
-            kind_names,
-            first.analyst,
-            first.confidence,
-            first.share,
-            first.version,
-            tuple(request_ids) if any(request_ids) else (),
-        )
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -126,14 +106,13 @@ class AnswerColumns:
         ends = texts.ends.nbytes if isinstance(texts, RangeTexts) else sum(map(sys.getsizeof, texts))
         return ends + (8 * _FLOATS + _CODES) * len(texts)
 
-    def named_kinds(self) -> list[int]:
-        """Return the places of the kinds whose errors are looked at."""
-        return [code for code, name in enumerate(self.kind_names) if name is not None]
-
-    def drawn(self) -> int:
+    def drawn_count(self) -> int:
         """Return how many of them drew noise of their own."""
-        codes = [code for code, name in enumerate(self.source_names) if name == MEASURED]
-        return sum(self.sources.tobytes().count(code) for code in codes)
+        return self.source.tobytes().count(_DRAWN)
+
+    def kind_count(self) -> int:
+        """Return how many of them have a kind: their errors are looked at."""
+        return len(self) - self.kind.tobytes().count(_KINDLESS)
 
     def first_count(self) -> int:
         """Return how many of them settle their questions first."""
@@ -147,34 +126,17 @@ class AnswerColumns:
         """Return one answer."""
         return StoredAnswer(
             query=self.texts[place],
-            count=float(self.counts[place]),
-            interval=_pair(self.ends[place]),
+            count=float(self.count[place]),
+            interval=_pair(self.interval[place]),
             confidence=self.confidence,
-            source=self.source_names[self.sources[place]],
+            source=_SOURCE_NAMES[self.source[place]],
             version=self.version,
             share=self.share,
-            kind=self.kind_names[self.kinds[place]],
+            kind=_KIND_NAMES[self.kind[place]],
             typical=_pair(self.typical[place]),
             analyst=self.analyst,
             settled=int(self.settled[place]),
         )
-
-
-def columns_of(
-    answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()
-) -> tuple[AnswerColumns, ...]:
-    """Return answers in order as columns, one for each run of answers given at one time.
-
-    Args:
-        answers: one or more.
-        request_ids: of their requests; empty where none has one.
-    """
-    found, start = list[AnswerColumns](), 0
-    for _, alike in groupby(answers, _COMMON):
-        run = list(alike)
-        found.append(AnswerColumns.of(run, request_ids[start : start + len(run)]))
-        start += len(run)
-    return tuple(found)
 
 
 def joined(parts: Sequence[AnswerColumns]) -> tuple[AnswerColumns, ...]:
@@ -189,22 +151,12 @@ def _joined(parts: Sequence[AnswerColumns]) -> AnswerColumns:
     whole: Sequence[str] = [text for one in texts for text in one]
     if len(ranges) == len(texts) and len({one.names for one in ranges}) == 1:
         whole = RangeTexts(ranges[0].names, np.concatenate([one.ends for one in ranges], axis=2))
-    sources, source_names = _recoded([(one.sources, one.source_names) for one in parts])
-    kinds, kind_names = _recoded([(one.kinds, one.kind_names) for one in parts])
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in parts]) for name in (*DIFFERING, "settled")
+    }
     ids = [one.request_ids or (None,) * len(one) for one in parts]
-    return AnswerColumns(
-        whole,
-        np.concatenate([one.counts for one in parts]),
-        np.concatenate([one.ends for one in parts]),
-        np.concatenate([one.typical for one in parts]),
-        sources,
-        kinds,
-        np.concatenate([one.settled for one in parts]),
-        source_names,
-        kind_names,
-        *_COMMON(parts[0]),
-        request_ids=sum(ids, ()) if any(one.request_ids for one in parts) else (),
-    )
+    are_keyed = any(one.request_ids for one in parts)
+    return replace(parts[0], texts=whole, **columns, request_ids=sum(ids, ()) if are_keyed else ())
 
 
 def question_keys(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -233,7 +185,10 @@ def are_same(
 
 def packed(columns: AnswerColumns) -> bytes:
     """Return what differs between answers as bytes: compressed, but for the numbers of few."""
-    names: list[Any] = [columns.source_names, columns.kind_names, columns.request_ids]
+    sources, source_codes = _present(columns.source)
+    kinds, kind_codes = _present(columns.kind)
+    named = [_SOURCE_NAMES[code] for code in source_codes], [_KIND_NAMES[code] for code in kind_codes]
+    names: list[Any] = [*named, columns.request_ids]
     if isinstance(columns.texts, RangeTexts) and columns.texts.names:
         ends = columns.texts.ends
         kind = next(kind for kind in _ENDS if ends.max(initial=0) <= np.iinfo(kind).max)
@@ -241,7 +196,7 @@ def packed(columns: AnswerColumns) -> bytes:
         questions = ends.astype(kind).tobytes()
     else:
         questions = "\n".join(columns.texts).encode()
-    counts, low, high = columns.counts, *columns.ends.T
+    counts, low, high = columns.count, *columns.interval.T
     typical_low, typical_high = columns.typical.T
     width, reach = high - low, typical_high - counts
     numbers = (
@@ -254,7 +209,7 @@ def packed(columns: AnswerColumns) -> bytes:
         _off(typical_low, np.maximum(0.0, counts - reach)),
     )
     asked = zlib.compress(json.dumps(names).encode() + b"\n" + questions, _TEXT_LEVEL)
-    parts = [columns.sources.tobytes(), columns.kinds.tobytes(), columns.settled.tobytes()]
+    parts = [sources.tobytes(), kinds.tobytes(), columns.settled.tobytes()]
     parts += [column.astype("<u8").tobytes() for column in numbers]
     plain = b"".join(parts)
     if len(columns) < _FEW:
@@ -266,21 +221,20 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
     """Return the answers of compressed bytes.
 
     Raises:
-        ValueError: the bytes are none.
+        ValueError: the bytes are none; LookupError, TypeError and zlib's error too.
     """
     length = int.from_bytes(raw[:4], "little")
     end = 4 + length % _PLAIN
-    try:
-        asked = zlib.decompress(raw[4:end])
-        plain = raw[end:] if length & _PLAIN else zlib.decompress(raw[end:])
-    except zlib.error:
-        raise ValueError("expected compressed answers") from None
+    asked = zlib.decompress(raw[4:end])
+    plain = raw[end:] if length & _PLAIN else zlib.decompress(raw[end:])
     head, _, questions = asked.partition(b"\n")
     source_names, kind_names, request_ids, *ranges = json.loads(head)
     texts = _ranges(questions, *ranges) if ranges else questions.decode().split("\n")
     count = len(texts)
     codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count).reshape(_CODES, count)
     numbers = np.frombuffer(plain, dtype="<u8", count=_NUMBERS * count, offset=codes.size)
+    sources = np.array([_SOURCE_CODES[name] for name in source_names])[codes[0]]
+    kinds = np.array([_kind_code(name) for name in kind_names], dtype=np.uint8)[codes[1]]
     bits = [column.astype(np.uint64) for column in numbers.reshape(_NUMBERS, count)]
     counts, low, width, reach = (bits[place].view(np.float64) for place in (0, 1, 2, 4))
     high = _put(low + width, bits[3])
@@ -291,11 +245,9 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         counts,
         np.stack([low, high], axis=1),
         np.stack([typical_low, typical_high], axis=1),
-        codes[0],
-        codes[1],
+        sources,
+        kinds,
         codes[2],
-        tuple(source_names),
-        tuple(kind_names),
         analyst,
         confidence,
         share,
@@ -318,26 +270,16 @@ def _put(near: NDArray[np.float64], off: NDArray[np.uint64]) -> NDArray[np.float
     return (near.view(np.uint64) + off).view(np.float64)
 
 
-_Name = TypeVar("_Name", str, str | None)
+def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
+    """Return codes as places in a list of those that occur, and that list."""
+    if (codes == codes[0]).all():
+        return np.zeros_like(codes), [int(codes[0])]
+    occurs = np.bincount(codes) > 0
+    return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
 
 
-def _coded(names: Sequence[_Name]) -> tuple[NDArray[np.uint8], tuple[_Name, ...]]:
-    """Return names as places in a list of the distinct ones."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return np.array([places[name] for name in names], dtype=np.uint8), tuple(places)
-
-
-def _recoded(
-    parts: Sequence[tuple[NDArray[np.uint8], tuple[_Name, ...]]],
-) -> tuple[NDArray[np.uint8], tuple[_Name, ...]]:
-    """Return codes of several lists of names as places in one list."""
-    names = tuple(dict.fromkeys(name for _, own in parts for name in own))
-    codes = [np.array([names.index(name) for name in own], dtype=np.uint8)[code] for code, own in parts]
-    return np.concatenate(codes), names
-
-
-def _pairs(pairs: Sequence[tuple[float, float] | None]) -> NDArray[np.float64]:
-    return np.array([(math.nan, math.nan) if pair is None else pair for pair in pairs], dtype=np.float64)
+def _kind_code(name: str | None) -> int:
+    return _KINDLESS if name is None else KINDS.index(read_kind(name))
 
 
 def _pair(ends: NDArray[np.float64]) -> tuple[float, float] | None:

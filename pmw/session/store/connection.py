@@ -9,11 +9,10 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.chain import insertion, sealed
+from pmw.session.store.rows import add_rows
 
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
@@ -218,35 +217,18 @@ def guarded(name: str) -> Iterator[None]:
         raise own_error(error, name) from None
 
 
-class Transaction:
-    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
-
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
-        self._name = name
-
-    def __enter__(self) -> None:
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, name: str) -> Iterator[None]:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails; see ``guarded``."""
+    with guarded(name):
+        connection.execute("BEGIN IMMEDIATE")
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise own_error(error, self._name) from None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._connection.execute("COMMIT")
-                return
-        except sqlite3.Error as failure:
-            error = failure
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
-            raise own_error(error, self._name) from None
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
 
 
 class Fence:
@@ -272,8 +254,7 @@ class Fence:
     def take(self) -> None:
         """Write a fresh token into the file. Call it inside a transaction."""
         self._holder = f'"{fresh_seed().hex()}"'
-        row = sealed("meta", ("holder", self._holder))
-        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), row)
+        add_rows(self._connection, "meta", [("holder", self._holder)], "INSERT OR REPLACE")
 
     def check(self) -> None:
         """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction.

@@ -1,22 +1,32 @@
 """Rows: the tables of a session file, and what one entry of each holds.
 
 Rows of ``meta``, ``secrets``, ``requests``, ``repeats`` and ``certificates`` end with a checksum of the
-columns before it. Charges and measurements have none: the chain covers them. Blocks of answers have a hash,
-and the chain covers all but the newest.
+columns before it: it finds damage, not forgery. Charges and measurements have none: the chain covers them.
+Blocks of answers have a hash, and the chain covers all but the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from pmw.errors import SessionCorruptError
 from pmw.session.store.columns import AnswerColumns
 
+OPENING = "opening"  # kind of the first batch
+TESTS = "tests"  # kind of a batch of tests
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
 FORMAT_VERSION = 14
+
+_PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
+_LONG = 256  # bytes
+_CHECKSUM_SIZE = 16  # bytes of a checksum: no damage passes one by chance
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -68,11 +78,6 @@ SEALED = ("meta", "secrets", "requests", "repeats", "certificates")  # have a ch
 CHAINED = ("ledger", "measurements", "blocks")
 
 
-def statements() -> tuple[str, ...]:
-    """Return the statements that make the tables of a session file."""
-    return tuple(TABLES.values())
-
-
 # --- entries of the tables ---------------------------------------------------------------------------------
 
 
@@ -82,7 +87,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``opening``, ``tests``, ``requested`` or ``error quantiles``.
+        kind: ``OPENING``, ``TESTS``, ``REQUESTED`` or ``QUANTILES``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
@@ -201,3 +206,72 @@ class Outcome:
     def settled(self) -> int:
         """How many questions its answers settle first."""
         return sum(one.first_count() for one in self.columns)
+
+
+# --- rows as they lie in the file --------------------------------------------------------------------------
+
+
+def add_rows(
+    connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT"
+) -> None:
+    """Add rows to a table, with their checksums where it has them. Call it inside a transaction."""
+    columns = (*COLUMNS[table], "checksum") if table in SEALED else COLUMNS[table]
+    statement = f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    connection.executemany(statement, [as_written(table, row) for row in rows])
+
+
+def sealed_rows(
+    connection: sqlite3.Connection, table: str, name: str, which: str = "", values: Sequence[object] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of a table, without the checksums that they are compared with.
+
+    Args:
+        connection: to the file.
+        table: one that has checksums.
+        name: what messages call the session.
+        which: the end of the statement, with a place for each value.
+        values: of that.
+
+    Raises:
+        SessionCorruptError: a row was altered.
+    """
+    columns = ", ".join((*COLUMNS[table], "checksum"))
+    for *row, found in connection.execute(f"SELECT {columns} FROM {table} {which}", values):
+        if _checksum(table, row) != found:
+            raise SessionCorruptError(
+                f"{name}: the session file is damaged: a row of its {table} was altered"
+            )
+        yield tuple(row)
+
+
+def read_fact(connection: sqlite3.Connection, key: str, name: str) -> str | None:
+    """Return a public fact, as JSON text; None where there is none.
+
+    Raises:
+        SessionCorruptError: it was altered.
+    """
+    rows = list(sealed_rows(connection, "meta", name, "WHERE key = ?", (key,)))
+    return str(rows[0][1]) if rows else None
+
+
+def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:
+    """Return a row as its table holds it: with its checksum, or without one where the chain covers it."""
+    return (*values, _checksum(table, values)) if table in SEALED else tuple(values)
+
+
+def _checksum(table: str, values: Sequence[object]) -> bytes:
+    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns.
+
+    Different values of the types that the database reads back have different ASCII texts, in every version.
+    """
+    plain = [value if type(value) in _PLAIN else _plain(value) for value in values]
+    return hashlib.blake2b(ascii((table, plain)).encode(), digest_size=_CHECKSUM_SIZE).digest()
+
+
+def _plain(value: object) -> object:
+    """Return a value as it is read back, a long one as its hash."""
+    if isinstance(value, float):
+        return float(value) + 0.0  # the database keeps no minus of a zero
+    if isinstance(value, bytes):
+        return value if len(value) <= _LONG else (len(value), hashlib.blake2b(value).digest())
+    return str(value) if isinstance(value, str) else int(str(value))

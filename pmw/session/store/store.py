@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -25,36 +26,40 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.chain import Chain, as_written, insertion, read_fact, require_checksum
+from pmw.session.store.answers import ANSWERS, StoredAnswers
+from pmw.session.store.chain import Chain
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
     Fence,
     SessionFiles,
-    Transaction,
     claim,
     connect,
     empty_log,
     guarded,
     is_model_file,
     resolved,
+    transaction,
     write_ahead,
 )
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import (
-    COLUMNS,
     FORMAT_VERSION,
+    OPENING,
+    SEALED,
+    TABLES,
     CertificateRow,
     ChainedRows,
     IntentRow,
     LedgerRow,
     MeasurementRow,
     Outcome,
-    statements,
+    add_rows,
+    read_fact,
+    sealed_rows,
 )
-from pmw.session.store.wholeness import copy_public, require_all, require_tables, require_whole
 
+_FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
 
@@ -72,6 +77,7 @@ class SessionStore:
     def __init__(self, path: Path | None, name: str) -> None:
         self._connection = connect(":memory:" if path is None else str(path), name)
         self._name = name
+        self._damaged = f"{name}: the session file is damaged"
         self._chain = Chain(self._connection, name)
         self.answers = StoredAnswers(self._connection, name)
         self._fence = Fence(self._connection, path, name)
@@ -81,13 +87,16 @@ class SessionStore:
         self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
-    def create(
-        cls, path: Path | None, kind: str, proposal: str, seed: bytes, outcome: Outcome
-    ) -> SessionStore:
+    def create(cls, path: Path | None, seed: bytes, outcome: Outcome) -> SessionStore:
         """Return the store of a new session file (mode 0600), or one in memory for None.
 
         The opening's intent is in the companion file before the tables and the first facts are made in one
         transaction: a session exists with its intent or not at all.
+
+        Args:
+            path: the file.
+            seed: of the opening, 32 bytes.
+            outcome: the first facts.
 
         Raises:
             SessionError: the file has several names.
@@ -101,7 +110,7 @@ class SessionStore:
         store = cls(target, name)
         try:
             session = fresh_seed()[:SESSION_BYTES]
-            store._companion.create(session, IntentRow(1, kind, proposal, seed, 0))
+            store._companion.create(session, IntentRow(1, OPENING, "{}", seed, 0))
             store._recorded = 1
             with guarded(name):
                 write_ahead(store._connection)
@@ -115,10 +124,7 @@ class SessionStore:
         return store
 
     def _make_tables(self, session: bytes) -> None:
-        for statement in statements():
-            self._connection.execute(statement)
-        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        _make_tables(self._connection)
         self._add("meta", [("asked", "0"), ("intent", "0"), ("session", f'"{session.hex()}"')])
 
     @classmethod
@@ -158,7 +164,9 @@ class SessionStore:
                     f"{self._name}: a session of format {version}; this program reads format "
                     f"{FORMAT_VERSION} alone; use the version that made it"
                 )
-            require_tables(self._connection, self._name)
+            found = {row[0] for row in self._connection.execute("SELECT sql FROM sqlite_master")}
+            if not found.issuperset(TABLES.values()):
+                raise SessionCorruptError(f"{self._damaged}: its tables are not those of a session")
             newest = self._newest_batch()  # before the charges, which may grow meanwhile
             write_ahead(self._connection)
             if newest is not None:
@@ -173,8 +181,9 @@ class SessionStore:
 
     def secret(self, key: str) -> bytes | None:
         """Return a secret fact."""
-        row = self._one(f"SELECT {self._listed('secrets')} FROM secrets WHERE key = ?", key)
-        return None if row is None else bytes(self._checked("secrets", row)[1])
+        with guarded(self._name):
+            rows = list(sealed_rows(self._connection, "secrets", self._name, "WHERE key = ?", (key,)))
+        return bytes(rows[0][1]) if rows else None
 
     def chained(self) -> ChainedRows:
         """Return all that was charged and measured.
@@ -195,21 +204,11 @@ class SessionStore:
             links=tuple(link.hash for link in links),
         )
 
-    def ledger(self) -> list[LedgerRow]:
-        """Return all charges, in order."""
-        return list(self.chained().ledger)
-
-    def measurements(self) -> list[MeasurementRow]:
-        """Return all released measurements, in order."""
-        return list(self.chained().measurements)
-
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
         with guarded(self._name):
-            rows = self._connection.execute(
-                f"SELECT {self._listed('certificates')} FROM certificates ORDER BY sequence"
-            ).fetchall()
-        return [CertificateRow(*self._checked("certificates", row)) for row in rows]
+            rows = sealed_rows(self._connection, "certificates", self._name, "ORDER BY sequence")
+            return [CertificateRow(*row) for row in rows]
 
     def charge_count(self) -> int:
         """Return how many charges there are."""
@@ -240,18 +239,6 @@ class SessionStore:
         """Tell whether there is a snapshot, damaged or not."""
         return self._one("SELECT 1 FROM snapshots") is not None
 
-    def is_whole(self) -> bool:
-        """Tell whether the file's own structure holds together, and no row was altered or is gone.
-
-        Raises:
-            SessionCorruptError: a row was altered or is gone.
-        """
-        if self._one("PRAGMA integrity_check(1)")[0] != "ok":
-            return False
-        with guarded(self._name):
-            require_all(self._connection, self._name)
-        return True
-
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """See one state of the file throughout, whatever is written meanwhile; nothing may be written."""
@@ -275,6 +262,95 @@ class SessionStore:
         with guarded(self._name):
             return self._connection.execute(statement, values).fetchone()
 
+    # --- wholeness ------------------------------------------------------------------------------------------
+
+    def is_whole(self) -> bool:
+        """Tell whether the file's own structure holds together, and no row was altered or is gone.
+
+        Raises:
+            SessionCorruptError: a row was altered or is gone.
+        """
+        if self._one("PRAGMA integrity_check(1)")[0] != "ok":
+            return False
+        with guarded(self._name):
+            self._require_all()
+        return True
+
+    def _require_all(self) -> None:
+        """Check every row, the chain and the number of answers."""
+        self._require_answers()
+        self._require_rows(SEALED)
+        for _ in self.answers.blocks():
+            pass
+
+    def _require_whole(self) -> None:
+        """Check all but what drew no noise before the session is written to; of them their number.
+
+        A small file's pages are checked too: what lies in damaged ones could be written over.
+        """
+        is_small = self._one("PRAGMA page_count")[0] <= _FEW_PAGES
+        if is_small and self._one("PRAGMA integrity_check(1)")[0] != "ok":
+            raise SessionCorruptError(f"{self._damaged}: its pages contradict each other")
+        self._require_rows([table for table in SEALED if table != "requests"])  # as many as answers
+        self._require_answers()
+
+    def _require_rows(self, tables: Iterable[str]) -> None:
+        """Compare the rows of tables with their checksums."""
+        for table in tables:
+            for _ in sealed_rows(self._connection, table, self._name):
+                pass
+
+    def _require_answers(self) -> None:
+        """Follow the chain, look up what drew noise, and compare how many answers there are with what was."""
+        self._chain.follow()
+        spans, count = self.answers.spans(), int(self.meta(ANSWERS) or 0)
+        if [first for first, _ in spans] + [count + 1] != [1, *(end for _, end in spans)]:
+            raise SessionCorruptError(f"{self._damaged}: rows of its answers are not there")
+        self.answers.require_drawn()
+
+    def copy_public(self, path: Path, target: Path) -> None:
+        """Write one state to a new file (mode 0600), without secrets, nor where the table is.
+
+        Others may go on using the session meanwhile.
+
+        Args:
+            path: the file to make.
+            target: what it will be called, for messages.
+
+        Raises:
+            SessionCorruptError: a row was altered or is gone.
+            StoreError: the copy cannot be written.
+        """
+        execute = self._connection.execute
+        try:
+            with guarded(self._name):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+                with closing(sqlite3.connect(str(path), isolation_level=None)) as made:
+                    _make_tables(made)
+                execute("ATTACH DATABASE ? AS copy", (str(path),))
+                try:
+                    execute("PRAGMA copy.synchronous = FULL")
+                    self._copy()
+                finally:
+                    execute("DETACH DATABASE copy")
+        except OSError as error:
+            raise StoreError(f"{target}: the copy cannot be written: {error.strerror}") from None
+
+    def _copy(self) -> None:
+        """Copy one state into the attached database, once all of it was checked."""
+        execute = self._connection.execute
+        execute("BEGIN")
+        try:
+            self._require_all()
+            for table in TABLES:
+                if table != "secrets":
+                    execute(f"INSERT INTO copy.{table} SELECT * FROM main.{table}")
+            execute("DELETE FROM copy.meta WHERE key = 'data'")
+            execute("COMMIT")
+        except BaseException:
+            execute("ROLLBACK")
+            raise
+
     # --- the batch under way --------------------------------------------------------------------------------
 
     def _newest_batch(self) -> IntentRow | None:
@@ -294,7 +370,7 @@ class SessionStore:
     def take_over(self) -> None:
         """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
-            require_whole(self._connection, self._name)
+            self._require_whole()
             self._fence.take()
             last = self.last_intent()
         self._companion.wipe(last)  # as far as a kill or a power cut left a seed
@@ -406,23 +482,6 @@ class SessionStore:
                 "then close it again"
             )
 
-    def copy_public(self, path: Path, target: Path) -> None:
-        """Write a copy without secrets to a new file, while others may be using the session.
-
-        Args:
-            path: the file to make.
-            target: what it will be called, for messages.
-
-        Raises:
-            SessionCorruptError: a row was altered or is gone.
-            StoreError: the copy cannot be written.
-        """
-        try:
-            with guarded(self._name):
-                copy_public(self._connection, path, self._name)
-        except OSError as error:
-            raise StoreError(f"{target}: the copy cannot be written: {error.strerror}") from None
-
     def save_snapshot(self, version: int, duals: NDArray[np.float64]) -> None:
         """Keep the model's dual numbers as a cache; only the newest are kept."""
         raw = np.ascontiguousarray(duals, dtype="<f8").tobytes()
@@ -466,7 +525,7 @@ class SessionStore:
                 self._add("secrets", [(key, value)], "INSERT OR REPLACE")
 
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
-        self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
+        add_rows(self._connection, table, rows, verb)
 
     def _require_log(self, newest: IntentRow) -> None:
         """Compare the session file with its companion, which tells what the file must hold.
@@ -483,8 +542,8 @@ class SessionStore:
                 "put in its place"
             )
 
-    def _transaction(self) -> Transaction:
-        return Transaction(self._connection, self._name)
+    def _transaction(self) -> contextlib.AbstractContextManager[None]:
+        return transaction(self._connection, self._name)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -497,12 +556,6 @@ class SessionStore:
             self.answers.forget()
             raise
 
-    def _listed(self, table: str) -> str:
-        return ", ".join((*COLUMNS[table], "checksum"))
-
-    def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
-        return require_checksum(table, row, self._name)
-
     @contextlib.contextmanager
     def _one_state(self) -> Iterator[None]:
         """See one state of the file, whether or not a transaction is open already."""
@@ -511,6 +564,13 @@ class SessionStore:
             contextlib.nullcontext() if self._connection.in_transaction else self.reading(),
         ):
             yield
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in TABLES.values():
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
 def snapshot_checksum(version: int, raw: bytes) -> bytes:

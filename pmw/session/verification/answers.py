@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from pmw.display.texts import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
-from pmw.public.codec import read_kind
+from pmw.public.answers import KINDS, SOURCES
 from pmw.public.intervals import BAR_SLACK
+from pmw.session.accounts import ARE_HELD
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
-_HELD = (Source.SYNTHETIC, Source.MEASURED)  # whose answers have an interval
-_SOURCES = [source.value for source in Source]
+_MEASURED_CODE = SOURCES.index(Source.MEASURED)
 _MEASURED = "measured answers are the stored measurements"
 _FORM = "every answer has the form that its source promises"
 _ORDER = "the share in answers never falls and never exceeds 1"
@@ -49,9 +49,9 @@ class _Transcript:
         options, domain = contents.contract.options, contents.contract.domain
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
-        self._quantiles = [one for _, one in contents.quantiles()]
+        self._quantiles = [one for _, one in contents.quantiles]
         self._limit = math.inf if options.bar_limit is None else options.bar_limit
-        self._later = [one for _, one in contents.measured()]
+        self._later = [one for _, one in contents.measured]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
         runs = [(first, first + run.total()) for first, run in store.answers.newer_runs()]
@@ -66,7 +66,7 @@ class _Transcript:
         first = self._counts[_FORM] + 1
         self._look(_ORDER, first, lambda: self._order(columns))
         self._form(columns, first)
-        for own in np.flatnonzero(_are_of(columns, [Source.MEASURED.value])).tolist():
+        for own in np.flatnonzero(columns.source == _MEASURED_CODE).tolist():
             self._counts[_MEASURED] += 1
             row = columns.answer(own)
             self._look(_MEASURED, first + own, lambda row=row: self._measured(row))  # type: ignore[misc]
@@ -86,19 +86,14 @@ class _Transcript:
         is_newer = (which >= 0) & (numbers < self._newer[which, 1]) if len(self._newer) else which >= 0
         asked = self._asked + np.cumsum(~is_newer)
         self._asked = int(asked[-1])
-        readable = [name for name in columns.source_names if name in _SOURCES]
-        held = _are_of(columns, [name for name in readable if Source(name) in _HELD])
-        rules = [*self._interval_rules(columns, held), *self._typical_rules(columns, asked, is_newer)]
-        if len(readable) < len(columns.source_names):
-            unread = ~_are_of(columns, readable)
-            rules.insert(1, (unread, lambda _: "it cannot be read (ValueError)"))
+        rules = [*self._interval_rules(columns), *self._typical_rules(columns, asked, is_newer)]
         found = [(int(np.argmax(rule)), fault) for rule, fault in rules if rule.any()]
         if found:
             own, fault = min(found, key=lambda one: one[0])
             self._look(_FORM, first + own, lambda: require(False, fault(columns.answer(own))))
 
-    def _interval_rules(self, columns: AnswerColumns, held: NDArray[np.bool_]) -> list[_Rule]:
-        (low, high), count = columns.ends.T, columns.counts
+    def _interval_rules(self, columns: AnswerColumns) -> list[_Rule]:
+        (low, high), count, held = columns.interval.T, columns.count, ARE_HELD[columns.source]
         has = ~np.isnan(low)
         inside = (low >= 0) & (low <= count) & (count <= high) & (high < math.inf)
         with np.errstate(invalid="ignore"):  # of what is no number another rule tells
@@ -126,21 +121,19 @@ class _Transcript:
 
         An answer that took the place of a wider one may come before or after a quantile that is due.
         """
-        kinded = np.isin(columns.kinds, columns.named_kinds())
+        kinded = columns.kind != KINDS.index(None)
         fits = self._are_typical(columns, asked) | (is_newer & self._are_typical(columns, asked + 1))
         return [
-            (kinded & np.isnan(columns.ends[:, 0]), lambda _: "it has a kind, but no interval"),
+            (kinded & np.isnan(columns.interval[:, 0]), lambda _: "it has a kind, but no interval"),
             (~fits, lambda row: f"typical error: {row.typical} is not that of the quantiles before it"),
         ]
 
     def _are_typical(self, columns: AnswerColumns, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which typical errors follow from the quantiles after fewer answers: bool, shape (n,)."""
-        widths, count = np.full(len(columns), math.nan), columns.counts
-        for code in columns.named_kinds():
-            own, kind = columns.kinds == code, read_kind(str(columns.kind_names[code]))
-            for one in self._quantiles:  # in order: the newest counts
-                if one.kind == kind:
-                    widths[own & (one.asked < asked)] = one.half_width(self._confidence)
+        widths, count = np.full(len(columns), math.nan), columns.count
+        for one in self._quantiles:  # in order: the newest counts
+            own = columns.kind == KINDS.index(one.kind)
+            widths[own & (one.asked < asked)] = one.half_width(self._confidence)
         wanted = np.stack([np.maximum(0.0, count - widths), count + widths], axis=1)
         same_ends = (wanted == columns.typical) | (np.isnan(wanted) & np.isnan(columns.typical))
         return np.asarray(same_ends.all(axis=1))
@@ -185,13 +178,6 @@ class _Transcript:
         require(own[1] >= version, f"the model version falls from {version} to {own[1]}")
         require(own[1] <= len(self._later), f"there is no model version {own[1]}")
         require(own[0] in self._shares, f"the share {own[0]:g} is none that the ledger ever had")
-
-
-def _are_of(columns: AnswerColumns, names: list[str]) -> NDArray[np.bool_]:
-    """Tell which answers have one of some sources: bool, shape (n,)."""
-    return np.isin(
-        columns.sources, [columns.source_names.index(one) for one in names if one in columns.source_names]
-    )
 
 
 def _told(row: StoredAnswer) -> str:

@@ -1,4 +1,4 @@
-"""Verification: every check, in order; those of charges, of what waits and of secrets are made here."""
+"""Verification: every check, in order; those of plans, charges, what waits and secrets are made here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pmw.display.texts import counted
 from pmw.loop import Proposal
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.error_quantiles import SHARE
-from pmw.privacy.budget import Charge
+from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
     WHOLE,
     Event,
@@ -20,17 +20,17 @@ from pmw.public.charges import (
     l1_sensitivity,
     marginal_charge,
     paid_for,
+    query_sensitivity,
 )
+from pmw.public.contract import Contract, Opening, Options
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan
 from pmw.session.accounts import require_named
-from pmw.session.journal import PERSON_KEY
-from pmw.session.proposals import read_recorded, read_reserved
+from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
 from pmw.session.store import QUANTILES, SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
-from pmw.session.verification.contents import Contents, read_contents
-from pmw.session.verification.measurements import measurements_fit, models_follow
-from pmw.session.verification.plans import VectorLedger, plans_fit
-from pmw.session.verification.quantiles import quantiles_fit
+from pmw.session.verification.contents import Contents, VectorLedger, read_contents
+from pmw.session.verification.measurements import measurements_fit, models_follow, quantiles_fit
 from pmw.session.verification.report import (
     FAULTS,
     Check,
@@ -42,6 +42,7 @@ from pmw.session.verification.report import (
     untold,
     words,
 )
+from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
 _UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
 
@@ -78,9 +79,7 @@ def _checks(store: SessionStore, told: Told) -> Iterator[Check]:
     except FAULTS as error:
         yield Check("contract, plans and charges can be read", False, words(error))
         return
-    yield check(
-        "the plans fit the contract", lambda: plans_fit(contents.contract, contents.opening, contents.test)
-    )
+    yield check("the plans fit the contract", lambda: _plans(contents))
     if contents.unborn:
         yield check("an opening that waits has measured nothing", lambda: _nothing_measured(contents, store))
         return
@@ -104,8 +103,60 @@ def _whole(store: SessionStore) -> str:
     return "its tables and indexes hold together"
 
 
+def _plans(contents: Contents) -> str:
+    """Check that plans are such as the contract asks for, and return its guarantee."""
+    contract, opening, test = contents.contract, contents.opening, contents.test
+    options = contract.options
+    _opening_fits(contract, opening)
+    if test:
+        same("what is tested", "marginals" if options.tests_marginals else "questions", test[0].tested)
+        if options.update_limit is not None:
+            same("positives", options.update_limit, test[0].update_limit)
+    for tier in test:
+        _tier_fits(tier, options)
+    return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
+
+
+def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
+    options = contract.options
+    measured = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
+    if opening.table_noise is not None:
+        require(
+            bool(measured) and options.tests_marginals,
+            "the whole table is measured only where one-way marginals would be, and marginals are tested",
+        )
+        measured = []
+    same("marginals planned", measured, list(opening.marginal_noise))
+    for name, tree in opening.trees.items():
+        attribute = contract.domain[name]
+        same(f"cells of the tree of {name}", (attribute.base_size, attribute.size), (tree.cells, tree.size))
+    require(
+        (opening.total_noise is None) == options.public_count,
+        "the number of records is public under replace-one without a column of ids, and only there",
+    )
+
+
+def _tier_fits(tier: TierPlan, options: Options) -> None:
+    monotone = tier.sparse.test.monotone
+    if isinstance(tier, MarginalTestPlan):
+        _tests_fit(tier.sparse, options, l1_sensitivity(options), Sides.ONE_SIDED)
+        require(not monotone, "distances of marginals move both ways between neighbours")
+    else:
+        _tests_fit(tier.sparse, options, query_sensitivity(options), options.chosen_sides)
+        require(not monotone or options.signs_agree, "tests count on all counts moving the same way")
+
+
+def _tests_fit(sparse: Sparse, options: Options, sensitivity: int, sides: Sides) -> None:
+    test, kind = sparse.test, options.chosen_sparse_vector(options.composition or Composition.PURE)
+    same("sensitivity of tests", sensitivity, test.sensitivity)
+    same("sides of tests", sides, test.sides)
+    same("whether tests are of sech^2", kind.is_sech2, isinstance(test, Sech2Test))
+    same("whether their noise is Laplace noise", kind.is_laplace, test.noise is NoiseKind.LAPLACE)
+    same("rounds of tests", kind.redraw, sparse.redraw)
+
+
 def _nothing_measured(contents: Contents, store: SessionStore) -> str:
-    require(not contents.entries and not contents.rows, "there are charges or measurements")
+    require(not contents.entries and not contents.chained.measurements, "there are charges or measurements")
     require(next(store.answers.blocks(), None) is None, "there are answers")
     return "no charge, no measurement, no answer"
 
@@ -118,7 +169,7 @@ def _charges(contents: Contents) -> str:
         if number <= len(expected):
             _same_entry(number, expected[number - 1], entry)
         elif entry.event in _UNTESTED:
-            wanted = next(untested.get(contents.intents[number - 1], iter(())), None)
+            wanted = next(untested.get(contents.chained.ledger_intents[number - 1], iter(())), None)
             require(wanted is not None, f"charge {number} ({entry.event}) has no measurement")
             _same_entry(number, wanted or entry, entry)
         elif not _is_abandoned(entry):  # which has a price of its own
@@ -150,7 +201,7 @@ def _rounds(contents: Contents) -> str:
     last, start, vectors = 0, len(contents.opening_charges), contents.vectors
     rounds, positives = [0] * len(vectors), [0] * len(vectors)
     for place, entry in enumerate(contents.later, start=start):
-        what, intent = f"charge {place + 1} ({entry.event})", contents.intents[place]
+        what, intent = f"charge {place + 1} ({entry.event})", contents.chained.ledger_intents[place]
         require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
         last = intent
         is_open = [vector.is_open(*of) for vector, *of in zip(vectors, rounds, positives, strict=True)]
@@ -191,10 +242,10 @@ def _payments(contents: Contents) -> str:
     opening, vectors = len(contents.opening_charges), contents.vectors
     paid = [
         (intent, entry.event, entry.label)
-        for intent, entry in zip(contents.intents[opening:], contents.later, strict=True)
+        for intent, entry in zip(contents.chained.ledger_intents[opening:], contents.later, strict=True)
         if entry.event == Event.REQUESTED or any(vector.measures(entry) for vector in vectors)
     ]
-    measured = [(intent, *paid_for(one)) for intent, one in contents.measured()]
+    measured = [(intent, *paid_for(one)) for intent, one in contents.measured]
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:

@@ -2,25 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
 from pmw.model import Coarsening, MarginalMeasurement
-from pmw.planning.opening import choose_filter
+from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, opening_entries, quantile_entry, requested_entry
+from pmw.public.charges import (
+    LedgerEntry,
+    opening_entries,
+    positive_entry,
+    quantile_entry,
+    requested_entry,
+    threshold_entry,
+)
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
+from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
-from pmw.session.store import LATER, QUANTILES, IntentRow, MeasurementRow, SessionStore
-from pmw.session.verification.plans import VectorLedger, vectors_of
+from pmw.session.released import empty_ledger
+from pmw.session.store import LATER, OPENING, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
+from pmw.sparse_vector import Sparse
 
 
 @dataclass(frozen=True, slots=True)
+class VectorLedger:
+    """What one sparse vector charges.
+
+    Args:
+        tested: what it tests, in a word.
+        threshold: what drawing threshold noise charges.
+        positive: what a positive charges with what it measures; its label is that of any.
+        secret: the name under which its threshold noise is kept.
+        sparse: its tests.
+    """
+
+    tested: str
+    threshold: LedgerEntry
+    positive: LedgerEntry
+    secret: str
+    sparse: Sparse
+
+    def draws(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for threshold noise of this vector."""
+        return (entry.event, entry.label) == (self.threshold.event, self.threshold.label)
+
+    def measures(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for a positive of this vector."""
+        return entry.event == self.positive.event
+
+    def paid(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
+        """Return how often threshold noise was paid for, and how many positives were."""
+        charged = tuple(entries)
+        return sum(map(self.draws, charged)), sum(map(self.measures, charged))
+
+    def is_open(self, rounds: int, positives: int) -> bool:
+        """Tell whether so many rounds and positives leave a round open."""
+        return rounds > (positives if self.sparse.redraw else 0) and positives < self.sparse.update_limit
+
+    def reserved(self, *, is_open: bool) -> Charge:
+        """Return the most that a batch of its tests can charge."""
+        return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
+
+
+@dataclass(eq=False)  # not frozen, without slots: what is read of the rows is kept
 class Contents:
     """What a session file holds besides answers and snapshots.
 
@@ -29,10 +80,8 @@ class Contents:
         opening: the noise of the opening measurements.
         test: the tiers of tests; none where nothing was left for any.
         cap: the session's filter with nothing spent.
+        chained: the rows of charges and measurements, with their batches.
         entries: the charges, in order.
-        intents: the batch that each charge belongs to.
-        rows: the measurements, in order.
-        row_intents: the batch that each measurement belongs to.
         pending: the batch that waits to be finished, or None.
         closed: the session was closed permanently.
     """
@@ -41,73 +90,82 @@ class Contents:
     opening: OpeningPlan
     test: TestPlan
     cap: PrivacyFilter
+    chained: ChainedRows
     entries: tuple[LedgerEntry, ...]
-    intents: tuple[int, ...]
-    rows: tuple[MeasurementRow, ...]
-    row_intents: tuple[int, ...]
     pending: IntentRow | None
     closed: bool
 
     @property
     def unborn(self) -> bool:
         """Whether the opening was never finished."""
-        return self.pending is not None and self.pending.kind == "opening"
+        return self.pending is not None and self.pending.kind == OPENING
 
-    @property
+    @cached_property
     def vectors(self) -> tuple[VectorLedger, ...]:
-        """The sparse vectors that were planned."""
-        return vectors_of(self.test, self.contract.options, self.cap.composition)
+        """The sparse vectors that were planned, one of each tier."""
+        composition = self.cap.composition
+        return tuple(
+            VectorLedger(
+                tier.tested,
+                threshold_entry(tier, place, composition),
+                positive_entry(tier, self.contract.options, composition, ""),
+                threshold_name(place),
+                tier.sparse,
+            )
+            for place, tier in enumerate(self.test)
+        )
 
-    @property
+    @cached_property
     def opening_charges(self) -> tuple[LedgerEntry, ...]:
         """What opening charges."""
         return opening_entries(self.opening, self.contract.options)
 
-    @property
+    @cached_property
     def later(self) -> tuple[LedgerEntry, ...]:
         """The charges after those of opening."""
         return self.entries[len(self.opening_charges) :]
 
-    @property
+    @cached_property
     def ledger(self) -> Ledger:
         """The charges with their shares of the cap, whether or not they fit under it."""
         return ledger_of(self.contract.budget, self.cap, self.entries)
 
-    @property
+    @cached_property
     def coarsening(self) -> Coarsening:
         """The bins that marginals are tested and measured on, from what opening released."""
         return choose_bins(self.contract, self.opening, self.draws, self.test)
 
-    @property
+    @cached_property
     def draws(self) -> OpeningDraws:
         """What opening released."""
-        return read_opening(self.contract, self.rows)
+        return read_opening(self.contract, self.chained.measurements)
 
-    @property
+    @cached_property
     def untested(self) -> dict[int, list[LedgerEntry]]:
         """What each batch charges that no test decides, recomputed from its noises."""
         options = self.contract.options
         found: dict[int, list[LedgerEntry]] = {}
-        for intent, one in self.measured():
+        for intent, one in self.measured:
             if isinstance(one, MarginalMeasurement) and one.requested:
                 found[intent] = [requested_entry(one.scope, one.noise, options)]
-        for intent, quantile in self.quantiles():
+        for intent, quantile in self.quantiles:
             found.setdefault(intent, []).append(quantile_entry(quantile.kind, quantile.noise, options))
         return found
 
+    @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
-        """Return the error quantiles, each with its batch."""
-        pairs = zip(self.row_intents, self.rows, strict=True)
-        return [(intent, read_quantile(row)) for intent, row in pairs if row.kind == QUANTILES]
+        """The error quantiles, each with its batch."""
+        return [(intent, read_quantile(row)) for intent, row in self._rows((QUANTILES,))]
 
+    @cached_property
     def measured(self) -> list[tuple[int, LaterMeasurement]]:
-        """Return what was measured since opening, each with its intent."""
+        """What was measured since opening, each with its batch."""
         coarsening = self.coarsening
-        return [
-            (intent, read_measured(coarsening, row))
-            for intent, row in zip(self.row_intents, self.rows, strict=True)
-            if row.kind in LATER
-        ]
+        return [(intent, read_measured(coarsening, row)) for intent, row in self._rows(LATER)]
+
+    def _rows(self, kinds: tuple[str, ...]) -> Iterator[tuple[int, MeasurementRow]]:
+        pairs = zip(self.chained.measurement_intents, self.chained.measurements, strict=True)
+        return (pair for pair in pairs if pair[1].kind in kinds)
 
 
 def read_contents(store: SessionStore) -> Contents:
@@ -119,16 +177,14 @@ def read_contents(store: SessionStore) -> Contents:
     """
     contract, opening = load_contract(store)
     pending, chained = store.pending(), store.chained()
-    unborn = pending is not None and pending.kind == "opening"
+    unborn = pending is not None and pending.kind == OPENING
     return Contents(
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
-        cap=choose_filter(contract.domain, contract.budget, contract.options),
+        cap=empty_ledger(contract),
+        chained=chained,
         entries=tuple(read_entries(chained.ledger)),
-        intents=chained.ledger_intents,
-        rows=chained.measurements,
-        row_intents=chained.measurement_intents,
         pending=pending,
         closed=store.meta("closed") is not None,
     )

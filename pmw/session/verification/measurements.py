@@ -17,14 +17,16 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
 )
+from pmw.planning.error_quantiles import SHARE, is_due
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
-from pmw.session.measurement_rows import read_certificate, read_noise, read_opening
-from pmw.session.snapshots import duals_of
+from pmw.session.measurement_rows import read_certificate, read_noise
+from pmw.session.released import duals_of
 from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
@@ -50,13 +52,13 @@ def measurements_fit(contents: Contents) -> str:
     wanted += [((name,), noise, plan.trees.get(name)) for name, noise in plan.marginal_noise.items()]
     if plan.table_noise is not None:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
-    kinds = {row.kind for row in contents.rows}
+    kinds = {row.kind for row in contents.chained.measurements}
     known = kinds <= {"total", "marginal", "hierarchical histogram", QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
-    (total,) = (row.noise for row in contents.rows if row.kind == "total")
+    (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
     same("noise of the opening", wanted, [found, *map(_measured, draws.marginals)])
-    later = [row for row in contents.rows if row.kind in LATER]
+    later = [row for row in contents.chained.measurements if row.kind in LATER]
     for number, row in enumerate(later, start=1):
         if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it
             same(f"noise of measurement {number}", _kind(contents), type(read_noise(row)))
@@ -69,7 +71,7 @@ def measurements_fit(contents: Contents) -> str:
 
 
 def _kind(contents: Contents) -> type[NoiseDistribution]:
-    """Return the distribution of the noise on a requested marginal."""
+    """Return the distribution of the noise on what no test decides."""
     return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
 
 
@@ -100,7 +102,7 @@ def _scopes(contents: Contents) -> None:
     if plan is None:
         return
     most = max(plan.most_cells, plan.free_cells)
-    for number, (_, one) in enumerate(contents.measured(), start=1):
+    for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
             grid = domain if plan.is_fine(domain, one.scope) else coarse
@@ -116,7 +118,7 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
     Raises:
         SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
     """
-    measured = [one for _, one in contents.measured()]
+    measured = [one for _, one in contents.measured]
     coarsening = contents.coarsening
     certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
@@ -125,8 +127,7 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
         "there are certificates of versions that do not follow one another",
     )
     snapshot = _snapshot(store, len(measured))
-    draws = read_opening(contents.contract, contents.rows)
-    state = settle_opening(contents.contract, contents.opening, draws, contents.cap, contents.test)
+    state = settle_opening(contents.contract, contents.opening, contents.draws, contents.cap, contents.test)
     for version in range(len(measured) + 1):
         if version:
             state = _corrected(state, measured[version - 1])
@@ -200,3 +201,33 @@ def _was_tested(state: PublicState, contents: Contents) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
     (vector,) = (vector for vector in contents.vectors if vector.tested == MarginalTestPlan.tested)
     return vector.paid(contents.later)[0] > (state.positives(0) if vector.sparse.redraw else 0)
+
+
+def quantiles_fit(contents: Contents, store: SessionStore) -> str:
+    """Check that each error quantile was due, was paid for once, and that all of them cost what they may.
+
+    Raises:
+        SessionCorruptError: it is not so.
+    """
+    found, cap = contents.quantiles, contents.cap
+    options, answers = contents.contract.options, store.answers.count()
+    settled = [store.answers.settled_count(one.asked) for _, one in found]
+    entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
+    paid = zip(contents.chained.ledger_intents[len(contents.opening_charges) :], contents.later, strict=True)
+    charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]
+    pairs = [(intent, entry.label) for (intent, _), entry in zip(found, entries, strict=True)]
+    same("charges for error quantiles", pairs, charged)
+    kind = _kind(contents)
+    last, seen = 0, set()
+    for number, (_, one) in enumerate(found, start=1):
+        what = f"error quantile {number}"
+        due = settled[number - 1]
+        require(is_due(due) and last <= one.asked <= answers, f"{what} was not due after {due} questions")
+        require((one.kind, due) not in seen, f"{what} is there twice")
+        require(0 < one.questions <= due, f"{what} is of {one.questions} of {due} questions")
+        same(f"noise of {what}", kind, type(one.noise))
+        last = one.asked
+        seen.add((one.kind, due))
+    cost = sum(cap.price(entry.charge) for entry in entries)
+    require(cost <= cap.cap * SHARE, f"error quantiles cost {float(cost / cap.cap):.1%} of the budget")
+    return counted(len(found), "error quantile")

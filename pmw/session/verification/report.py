@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.public.codec import FormError
+from pmw.session.journal import UNREADABLE
 from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 
 Told: TypeAlias = Callable[[int, int], None]
@@ -27,10 +28,7 @@ _NOT_PROVED_ANCHORED = (
 )
 
 # What a file that was damaged or altered makes of its readers.
-FAULTS = (
-    SessionCorruptError, BudgetExhaustedError, ValueError, KeyError, TypeError, IndexError,
-    AttributeError, ArithmeticError, RecursionError,
-)  # fmt: skip
+FAULTS = (SessionCorruptError, BudgetExhaustedError, *UNREADABLE)
 # Those of them whose own words say what is wrong with the file.
 _TOLD = (
     SessionCorruptError, BudgetExhaustedError, FormError, DomainError, QueryError, RecordsError, SchemaError,

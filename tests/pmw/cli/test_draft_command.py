@@ -142,10 +142,8 @@ def test_what_is_no_list_of_digests_is_one_error(run: Run, tmp_path: Path, given
     (tmp_path / "drafted.toml").write_text(f"drafted_from = {given}\n{attribute}")
     refused = opened(run, "people.csv")
     assert refused.exit_code == 1
-    expected = (
-        "line 1: drafted_from must be the list of digests that a draft wrote; copy it whole, or leave it out"
-    )
-    assert refused.stderr == f"Error: drafted.toml, {expected}\n"
+    expected = "drafted_from must be the list of digests that a draft wrote; copy it whole, or leave it out"
+    assert refused.stderr == f"Error: drafted.toml: {expected}\n"
 
 
 def test_a_draft_of_a_database_says_that_no_value_was_read(run: Run, tmp_path: Path) -> None:

@@ -55,35 +55,31 @@ def test_a_session_is_opened_on_people_by_the_schema(folder: Path, run: Run) -> 
 
 
 @pytest.mark.parametrize(
-    ("person", "line", "message"),
+    ("person", "message"),
     [
-        ("[person]\nrecords = 3\n", 1, "[person] needs the key 'column'"),
-        ("person = 3\n", 1, "[person] needs the key 'column'"),
-        ('[person]\ncolumn = "p"\nrecord = 3\n', 3, "got 'record'; did you mean 'records'?"),
-        ('[person]\ncolumn = "p"\nrecords = 0\n', 3, "[person] records: expected a whole number from 1"),
+        ("[person]\nrecords = 3\n", "[person] needs the key 'column'"),
+        ("person = 3\n", "[person] needs the key 'column'"),
+        ('[person]\ncolumn = "p"\nrecord = 3\n', "got 'record'; did you mean 'records'?"),
+        ('[person]\ncolumn = "p"\nrecords = 0\n', "[person] records: expected a whole number from 1"),
         (
             '[person]\ncolumn = "p"\nids = "number"\n',
-            3,
             "[person] ids: expected 'text' or 'integer', got 'number'",
         ),
-        ('[person]\ncolumn = "p"\nempty = ""\n', 3, "[person] empty: expected 'drop' or 'person', got ''"),
-        ('[person]\ncolumn = "ward"\n', 2, "[person] column: expected a column that is no attribute"),
+        ('[person]\ncolumn = "p"\nempty = ""\n', "[person] empty: expected 'drop' or 'person', got ''"),
+        ('[person]\ncolumn = "ward"\n', "[person] column: expected a column that is no attribute"),
         (
             '[person]\ncolumn = "p"\nconstant = ["sex"]\n',
-            3,
             "[person] constant: expected names of attributes",
         ),
-        ('[person]\ncolumn = "p"\nconstant = "ward"\n', 3, "[person] constant must be a list"),
-        ("[person]\ncolumn = 3\n", 2, "[person] column: expected a printable name of a column, got a int"),
+        ('[person]\ncolumn = "p"\nconstant = "ward"\n', "[person] constant must be a list"),
+        ("[person]\ncolumn = 3\n", "[person] column: expected a printable name of a column, got a int"),
     ],
 )
-def test_a_schema_tells_where_its_person_is_wrong(
-    folder: Path, run: Run, person: str, line: int, message: str
-) -> None:
+def test_a_schema_tells_where_its_person_is_wrong(folder: Path, run: Run, person: str, message: str) -> None:
     (folder / "t.toml").write_text(NAME + person + WARD)
     result = run(*CHECK)
     assert result.exit_code == 1
-    assert f"t.toml, line {line + 1}: " in result.stderr
+    assert result.stderr.startswith("Error: t.toml: ")
     assert message in result.stderr
 
 

@@ -157,7 +157,7 @@ def test_a_schema_fault_and_a_domain_too_large_are_named(people: Path, run: Run)
     Path("bad.toml").write_text('[[attributes]]\nname = "a"\nkind = "colour"\n')
     result = run(*PLAN, "--epsilon", "1", "--schema", "bad.toml")
     assert result.exit_code == 1
-    assert "bad.toml, line 3: attribute 'a': expected kind" in result.stderr
+    assert "bad.toml: attribute 'a': expected kind" in result.stderr
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 999) for name in "abc")), "large.toml")
     for choice in (("--test", "query"), ("--model", "dense")):
         result = run(*PLAN, "--epsilon", "1", "--schema", "large.toml", *choice)

@@ -21,8 +21,8 @@ from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
 from pmw.loop import RequestedMarginal, counted_requested, draw_requested
 from pmw.privacy.random_bits import BitSource
+from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
-from pmw.session.proposals import read_recorded
 from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, parse_where
 

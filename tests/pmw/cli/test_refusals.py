@@ -437,7 +437,9 @@ def test_options_that_cannot_be_or_contradict_each_other_are_refused(
 
 
 @pytest.mark.parametrize(("schema", "message"), SCHEMAS, ids=lambda value: value[-40:])
-def test_schemas_are_refused_by_line(refused: Callable[..., str], schema: str, message: str) -> None:
+def test_schemas_are_refused_by_attribute_and_key(
+    refused: Callable[..., str], schema: str, message: str
+) -> None:
     Path("bad.toml").write_text(schema)
     for command in (("open", "x.pmw", *TABLE[:2], *BUDGET), ("check", *TABLE[:2]), ("plan", *PLAN[3:])):
         assert refused(*command, "--schema", "bad.toml", code=1) == f"bad.toml{message}"
@@ -565,7 +567,7 @@ def test_missing_permissions_are_told(study: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "interrupted"),
     [
-        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.backup.backup_session"),
+        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.maintenance.backup_session"),
         (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask_all"),
         (("verify", "study.pmw"), "pmw.session.maintenance.verify_session"),
     ],

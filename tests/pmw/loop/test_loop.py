@@ -29,7 +29,7 @@ from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
 from pmw.public.contract import ModelKind
 from pmw.public.state import PublicState
-from pmw.session.proposals import Recorded, read_recorded, recorded_text
+from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.store import IntentRow
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.worlds import JOINED, marginal_plan, state_with

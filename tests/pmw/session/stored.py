@@ -1,23 +1,68 @@
-"""Stored answers one by one, as tests look at them."""
+"""Session files, as tests look into them, alter them, and cut their writing off."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest import mock
 
+import numpy as np
+import pytest
+
+import pmw
 from benchmarks.damage import reseal
-from pmw.session.store import SessionStore, StoredAnswer, columns_of
+from pmw.public.answer import Source
+from pmw.public.answers import KINDS, SOURCES
+from pmw.public.codec import read_kind
+from pmw.session.store import AnswerColumns, IntentRow, Outcome, SessionStore, StoredAnswer
 from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.chain import as_written
 from pmw.session.store.columns import question_keys
+from pmw.session.store.rows import as_written
+
+# --- looking -------------------------------------------------------------------------------------------
+
+
+def failed(path: Path) -> dict[str, str]:
+    """Return the checks of a session that do not hold, and why."""
+    return {check.name: check.detail for check in pmw.verify_session(path).checks if not check.holds}
+
+
+def secrets_of(path: Path) -> dict[str, bytes]:
+    """Return the secret facts of a session file."""
+    with closing(SessionStore.open(path)) as store:
+        return {name: store.secret(name) or b"" for name in store.secret_names()}
+
+
+def pending_of(path: Path) -> IntentRow | None:
+    """Return the batch that waits, or None."""
+    with closing(SessionStore.open(path)) as store:
+        return store.pending()
+
+
+def waiting_of(path: Path) -> IntentRow:
+    """Return the batch that waits."""
+    waiting = pending_of(path)
+    assert waiting is not None
+    return waiting
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return all that lies in a session's files."""
+    return b"|".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")))
 
 
 def newest_answers(store: SessionStore, texts: Sequence[str]) -> list[StoredAnswer | None]:
     """Return the newest answer to each of some questions, or None."""
-    return store.answers.find(texts).rows()
+    found: list[StoredAnswer | None] = [None] * len(texts)
+    for columns, asked, own in store.answers.find(texts).parts:
+        for place, at in zip(asked.tolist(), own.tolist(), strict=True):
+            found[place] = columns.answer(at)
+    return found
 
 
 def newest_answer(store: SessionStore, text: str) -> StoredAnswer | None:
@@ -38,6 +83,77 @@ def marked_answers(store: SessionStore) -> list[tuple[str | None, StoredAnswer]]
         for columns in store.answers.blocks()
         for mark, one in zip(columns.request_ids or (None,) * len(columns), columns.answers(), strict=True)
     ]
+
+
+def columns_of(
+    answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()
+) -> tuple[AnswerColumns, ...]:
+    """Return one answer or more as columns: those in order that were given at one time, together.
+
+    Args:
+        answers: as they are to be read back.
+        request_ids: of their requests; empty where none has one.
+    """
+    found, start = list[AnswerColumns](), 0
+    for common, alike in groupby(answers, attrgetter("analyst", "confidence", "share", "version")):
+        run = list(alike)
+        kinds = [KINDS.index(one.kind and read_kind(one.kind)) for one in run]
+        keys = tuple(request_ids[start : start + len(run)])
+        columns = AnswerColumns(
+            [one.query for one in run],
+            np.array([one.count for one in run], dtype=np.float64),
+            np.array([one.interval or (np.nan, np.nan) for one in run], dtype=np.float64),
+            np.array([one.typical or (np.nan, np.nan) for one in run], dtype=np.float64),
+            np.array([SOURCES.index(Source(one.source)) for one in run], dtype=np.uint8),
+            np.array(kinds, dtype=np.uint8),
+            np.array([one.settled for one in run], dtype=np.uint8),
+            *common,
+            request_ids=keys if any(keys) else (),
+        )
+        found.append(columns)
+        start += len(run)
+    return tuple(found)
+
+
+# --- altering ------------------------------------------------------------------------------------------
+
+
+def execute(path: Path, script: str) -> None:
+    """Run statements on a session file, and leave its hashes as they are."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def edit(path: Path, table: str, column: str, where: str, change: Callable[[Any], Any]) -> None:
+    """Replace a stored value by another, and make all hashes fit again."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        key, value = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {where}").fetchone()
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (change(value), key))
+        reseal(connection)
+
+
+@contextmanager
+def unwritable(path: Path, table: str, when: str = "") -> Iterator[None]:
+    """Let no row be added to a table of a session file, as on a full disk."""
+    execute(
+        path, f"CREATE TRIGGER full BEFORE INSERT ON {table} {when} BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
+    yield
+    execute(path, "DROP TRIGGER full")
+
+
+@contextmanager
+def cut_off(after: int = 0) -> Iterator[None]:
+    """End the process, as it were, before the outcome of a batch is written, after so many others."""
+    finish, left = SessionStore.finish, iter(range(after))
+
+    def ended(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if intent is not None and next(left, None) is None:
+            raise KeyboardInterrupt
+        finish(store, intent, outcome)
+
+    with mock.patch.object(SessionStore, "finish", ended), pytest.raises(KeyboardInterrupt):
+        yield
 
 
 _Row: TypeAlias = tuple[Any, ...]

@@ -23,7 +23,6 @@ from pmw.public.contract import Opening, TestKind
 from pmw.public.evidence import Evidence, WeightStats, is_whole_table
 from pmw.public.free_answers import FreeAnswers, answer_boxes, spent_in
 from pmw.public.state import Certificate
-from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
 from queries.questions import QuestionList
@@ -79,12 +78,13 @@ def same(answers: Answers, place: int, one: Answer) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("names", [("hours", "age"), ("sex", "income"), ("age",), ("age", "hours", "income")])
-def test_they_get_what_a_list_of_the_same_questions_gets(form: str, names: tuple[str, ...]) -> None:
+def test_they_get_what_a_list_of_the_same_questions_gets(form: str) -> None:
     options = dict(FORMS[form])
     is_closed = options.pop("closed", False)
+    scopes = [("hours", "age"), ("sex", "income"), ("age",), ("age", "hours", "income")]
     with opened(seed=7, **options) as one, opened(seed=7, **options) as other:
-        for number in range(3):  # new ones, others of the same attributes, and again
+        # New ones, others about the same attributes, and these again.
+        for number, names in itertools.product(range(3), scopes):
             first, last = ranges(names, 60, min(number, 1))
             boxes = Boxes.of(one.domain, names, first, last)
             given = one.ask_all([boxes.query(place) for place in range(len(boxes))])
@@ -93,7 +93,7 @@ def test_they_get_what_a_list_of_the_same_questions_gets(form: str, names: tuple
             np.testing.assert_array_equal(answers.count, [answer.count for answer in given])
             assert one.ledger().lines == other.ledger().lines
             assert (one.state.asked, one.state.settled) == (other.state.asked, other.state.settled)
-            if is_closed and not number:
+            if is_closed and not number and names == scopes[-1]:
                 one.finalize()
                 other.finalize()
         assert one.verify().holds
@@ -166,7 +166,8 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
         assert not session.state.coarsening.is_identity
         for requested in [("age", "pay"), ("age", "sex")] if options.get("epsilon") else []:
             session.measure(requested)
-        for names in [*itertools.combinations(BINNED.names, 2), ("age",), ("town",), ("age", "sex", "k")]:
+        pairs_of_names = list(itertools.combinations(BINNED.names, 2))[::2]
+        for names in [*pairs_of_names, ("town",), ("age", "sex", "k")]:
             pairs = [np.sort(generator.integers(0, BINNED[name].size, (60, 2)), axis=1) for name in names]
             for pair in pairs:
                 pair[:20, 1] = pair[:20, 0]
@@ -186,7 +187,7 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                         given = answer_boxes(state, found, part).each()
                         assert list(given) == [alone[place] for place in places]
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
-    assert together == 0 if "accuracy" in options else together > 15
+    assert together == 0 if "accuracy" in options else together > 7
     assert Basis.BINS in kinds
 
 
@@ -254,27 +255,6 @@ def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path
         np.testing.assert_array_equal(answers.count, again.count)
         assert session.status().queries_answered == 1400
         assert session.verify().holds
-
-
-def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    finish, told, free = SessionStore.finish, list[tuple[int | None, int]](), list[int]()
-
-    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        if outcome.columns:
-            free.extend([len(outcome.columns)] if intent is None else ())
-            told.append((outcome.charged_before, store.charge_count()))
-        finish(store, intent, outcome)
-
-    monkeypatch.setattr(SessionStore, "finish", noting)
-    names = ("age", "hours")
-    with opened(seed=4) as session:
-        session.answer_arrays(names, *ranges(names, 300))
-        session.finalize()
-        session.answer_arrays(names, *ranges(names, 300, 1))
-    assert free
-    assert all(before == found for before, found in told)
 
 
 def test_an_answer_that_cannot_be_kept_is_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

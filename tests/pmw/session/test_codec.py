@@ -37,7 +37,7 @@ from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.state import Certificate
-from pmw.session.proposals import Recorded, read_recorded, recorded_text
+from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
 from pmw.session.store import IntentRow
 from pmw.sparse_vector import (
@@ -271,7 +271,7 @@ def _may_be(key: Any, found: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_form_that_was_changed_is_refused(kind: type, data: st.DataObject) -> None:
     form = written(data.draw(VALUES[kind]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
+import shutil
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -21,37 +21,20 @@ from pmw.loop import Payer, may_test, plan_spare
 from pmw.loop.questions import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
-from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, requested_entry, reservation
 from pmw.public.codec import dumps, form_of
-from pmw.public.plans import marginal_tier
+from pmw.public.state import PublicState
 from pmw.session import releases
-from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
 from pmw.session.requests import Request, Requests
 from pmw.session.store import LedgerRow, Outcome, SessionStore
-from queries import (
-    Domain,
-    LinearQuery,
-    random_conjunctions,
-)
-from tests.worlds import VISITS
+from queries import LinearQuery
+from tests.pmw.session.stored import cut_off, execute, failed
+from tests.worlds import VISITS, marginal_plan, repeat_noise
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
 UNASKED = (Event.REQUESTED, Event.QUANTILE)
-
-
-@pytest.fixture(scope="module")
-def study() -> Domain:
-    return VISITS.domain
-
-
-@pytest.fixture(scope="module")
-def stream(study: Domain) -> list[LinearQuery]:
-    """Distinct questions."""
-    found = {one.to_json(): one for one in random_conjunctions(study, 4000, seed=9)}
-    return list(found.values())[:1100]
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +46,22 @@ def opened() -> Opened:
 
 
 @pytest.fixture(autouse=True)
-def repeatable_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def repeatable_files(repeatable: None) -> None:
     """Let sessions in files repeat their noise, too."""
-    numbers = itertools.count()
-    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+
+
+def ask_for_two(session: pmw.Session, questions: Sequence[LinearQuery]) -> tuple[pmw.Analyst, pmw.Analyst]:
+    """Ask in turns for two analysts, every fourth question for the second, and return them."""
+    ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
+    for place, question in enumerate(questions):
+        (bob if place % 4 == 0 else ann).ask(question)
+    return ann, bob
+
+
+def due_spare(session: pmw.Session) -> Any:
+    """Return what would be measured unasked now."""
+    payers = session._engine.bookings.payers(session.state.ledger)
+    return plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
 
 
 def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
@@ -196,13 +191,9 @@ def test_readers_bring_nothing_that_others_made_due(opened: Opened, stream: list
 
 def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
-        for place, question in enumerate(stream[:DUE]):
-            (bob if place % 4 == 0 else ann).ask(question)
+        ann, bob = ask_for_two(session, stream[:DUE])
         assert session.state.settled == DUE
-        payers = session._engine.bookings.payers(session.state.ledger)
-        expected = plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
-        assert expected is not None
+        expected = due_spare(session)
         session.ask(stream[600])
         assert requested(session)[0] == expected.booked
         assert dict(expected.booked).keys() == {"ann", "bob"}
@@ -232,8 +223,8 @@ def test_what_is_measured_unasked_stays_within_a_share(
 class Told:
     """One question of each of two analysts about every pair; of one of them ten times as many."""
 
-    def __init__(self, pairs: Sequence[tuple[str, ...]], version: int) -> None:
-        self.pairs, self.newest = pairs, version
+    def __init__(self, state: PublicState) -> None:
+        self.pairs, self.newest = list(itertools.combinations(state.domain.names, 2)), state.version
 
     def scopes(self) -> dict[str, dict[tuple[str, ...], int]]:
         return {"ann": dict.fromkeys(self.pairs, 30), "bob": dict.fromkeys(self.pairs, 3)}
@@ -242,14 +233,19 @@ class Told:
         return self.newest
 
 
-def test_whose_share_is_too_small_counts_for_nothing(opened: Opened, stream: list[LinearQuery]) -> None:
+@pytest.fixture(scope="module")
+def due(opened: Opened, stream: list[LinearQuery]) -> PublicState:
+    """The state of a session in which something is due."""
     with opened() as session:
         session.ask_all(stream[:DUE])
-        state = session.state
-    told, cap = Told(list(itertools.combinations(state.domain.names, 2)), state.version), state.ledger.cap
+        return session.state
+
+
+def test_whose_share_is_too_small_counts_for_nothing(due: PublicState) -> None:
+    told, cap = Told(due), due.ledger.cap
 
     def booked(**payers: Payer | None) -> Parts | None:
-        spare = plan_spare(state, told, payers)
+        spare = plan_spare(due, told, payers)
         return spare and spare.booked
 
     rich, none = Payer(Fraction(1), cap), Payer(Fraction(1, 5), Fraction(0))
@@ -262,23 +258,16 @@ def test_whose_share_is_too_small_counts_for_nothing(opened: Opened, stream: lis
     assert booked(ann=Payer(Fraction(0), Fraction(0))) is None
 
 
-def test_whoever_pays_keeps_the_price_of_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
-    with opened() as session:
-        session.ask_all(stream[:DUE])
-        state = session.state
-    told = Told(list(itertools.combinations(state.domain.names, 2)), state.version)
-    spare, plan, options = (
-        plan_spare(state, told, {"ann": None}),
-        marginal_tier(state.plan),
-        state.contract.options,
-    )
+def test_whoever_pays_keeps_the_price_of_a_test(due: PublicState) -> None:
+    told, options = Told(due), due.contract.options
+    spare = plan_spare(due, told, {"ann": None})
     assert spare is not None
-    assert plan is not None
-    price = state.ledger.price(requested_entry(spare.scope, spare.noise, options).charge)
-    test = state.ledger.price(reservation(plan, options, state.ledger.composition, round_open=False))
+    price = due.ledger.price(requested_entry(spare.scope, spare.noise, options).charge)
+    tier = marginal_plan(due)
+    test = due.ledger.price(reservation(tier, options, due.ledger.composition, round_open=False))
     little = Fraction(1, 10**6)  # of the cap: what is kept in proportion to it is less than a test
-    assert plan_spare(state, told, {"ann": Payer(little, price + test)}) == spare
-    assert plan_spare(state, told, {"ann": Payer(little, price + test * Fraction(99, 100))}) is None
+    assert plan_spare(due, told, {"ann": Payer(little, price + test)}) == spare
+    assert plan_spare(due, told, {"ann": Payer(little, price + test * Fraction(99, 100))}) is None
 
 
 FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
@@ -353,10 +342,41 @@ def read_much(session: pmw.Session, stream: list[LinearQuery], most: int) -> Non
 
 def test_a_readers_stream_leaves_the_ledger_as_it_was(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        read_much(session, stream, 20_000)
-        assert session.state.asked >= 20_000
+        read_much(session, stream, 6000)
+        assert session.state.asked >= 6000
         assert session.state.settled == 0
         assert session.verify().holds
+
+
+@pytest.fixture(scope="module")
+def cut(
+    opened: Opened, stream: list[LinearQuery], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Parts]:
+    """Leave a session where what two analysts asked about is about to be measured, and who would pay."""
+    path = tmp_path_factory.mktemp("cut") / "s.pmw"
+    with pytest.MonkeyPatch.context() as patch:
+        repeat_noise(patch, 20)
+        with opened(path) as session:
+            ann, _ = ask_for_two(session, stream[:DUE])
+            booked: Parts = due_spare(session).booked
+            with cut_off():
+                ann.ask(stream[600])
+    assert len(booked) == 2
+    return path, booked
+
+
+@pytest.fixture
+def spare_parts(cut: tuple[Path, Parts]) -> Parts:
+    """Who pays for what is about to be measured."""
+    return cut[1]
+
+
+@pytest.fixture
+def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> Path:
+    """Return a copy of the session that was cut off."""
+    for file in cut[0].parent.iterdir():
+        shutil.copy2(file, tmp_path)
+    return tmp_path / "s.pmw"
 
 
 # --- the ledger ---------------------------------------------------------------------------------------------
@@ -382,48 +402,33 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(
     opened(path).close()
     store = SessionStore.open(path)
     store.take_over()
-    row = store.ledger()[-1]
+    row = store.chained().ledger[-1]
     text = dumps(form_of(booked))
     store.finish(
         None, Outcome(ledger=[LedgerRow(row.event, row.label, "0", "0", "0", text)])
     )  # the chain holds
     store.close()
-    verification = pmw.verify_session(path)
-    assert not verification.holds
-    assert "contract, plans and charges can be read" in {
-        one.name for one in verification.checks if not one.holds
-    }
+    assert "contract, plans and charges can be read" in failed(path)
     with pytest.raises(SessionCorruptError, match="damaged"):
         pmw.resume_session(path)
 
 
-def test_parts_are_told_backed_up_and_covered_by_the_chain(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path
-) -> None:
-    path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
-    with opened(path) as session:
-        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
-        for place, question in enumerate(stream[: DUE + 4]):
-            (bob if place % 4 == 0 else ann).ask(question)
+def test_parts_are_told_backed_up_and_covered_by_the_chain(stopped: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pmw"
+    with pmw.resume_session(stopped, VISITS.frame) as session:
         ledger, booked = session.ledger(), session.bookings()
-        mixed = [line for line in ledger.lines if len(line.booked) > 1]
-        assert mixed
-        form = mixed[0].to_dict()["booked"]
-        assert [one["analyst"] for one in form] == ["ann", "bob"]
-        assert sum(Fraction(one["part"]) for one in form) == 1
-        text = ledger._repr_html_()
-        assert f"ann {float(mixed[0].booked[0][1]):.0%}, bob" in text
-    pmw.backup_session(path, copy)
+    (mixed,) = (line for line in ledger.lines if len(line.booked) > 1)
+    form = mixed.to_dict()["booked"]
+    assert [one["analyst"] for one in form] == ["ann", "bob"]
+    assert sum(Fraction(one["part"]) for one in form) == 1
+    assert f"ann {float(mixed.booked[0][1]):.0%}, bob" in ledger._repr_html_()
+    pmw.backup_session(stopped, copy)
     with pmw.resume_session(copy) as session:
         assert session.ledger().lines == ledger.lines
         assert session.bookings() == booked
     assert pmw.verify_session(copy).holds
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "UPDATE ledger SET booked = replace(booked, 'ann', 'eve') WHERE booked LIKE '%bob%'"
-        )
-    connection.close()
-    assert not pmw.verify_session(path).holds
+    execute(stopped, "UPDATE ledger SET booked = replace(booked, 'ann', 'eve') WHERE booked LIKE '%bob%'")
+    assert not pmw.verify_session(stopped).holds
 
 
 # --- faults -------------------------------------------------------------------------------------------------
@@ -431,65 +436,39 @@ def test_parts_are_told_backed_up_and_covered_by_the_chain(
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_stopped_in_the_middle_the_very_same_parts_are_booked(
-    opened: Opened,
-    stream: list[LinearQuery],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    abandoned: bool,
+    stopped: Path, spare_parts: Parts, abandoned: bool
 ) -> None:
-    def stop(self: Engine, *arguments: Any) -> None:
-        raise KeyboardInterrupt
-
-    path = tmp_path / "s.pmw"
-    with opened(path) as session:
-        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
-        for place, question in enumerate(stream[:DUE]):
-            (bob if place % 4 == 0 else ann).ask(question)
-        payers = session._engine.bookings.payers(session.state.ledger)
-        spare = plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
-        assert spare is not None
-        assert len(spare.booked) == 2
-        monkeypatch.setattr(Engine, "_carry_out_release", stop)
-        with pytest.raises(KeyboardInterrupt):
-            ann.ask(stream[600])
-        monkeypatch.undo()
-    assert pmw.verify_session(path).holds  # while it waits
+    assert failed(stopped) == {}  # while it waits
     if abandoned:
-        pmw.finalize_session(path, abandon=True)
-        assert pmw.verify_session(path).holds
-        with pmw.resume_session(path) as session:
-            assert session.ledger().lines[-1].booked == spare.booked
-    else:
-        with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
-            assert requested(session) == [spare.booked]
-            assert session.verify().holds
+        pmw.finalize_session(stopped, abandon=True)
+    with pmw.resume_session(stopped, VISITS.frame) as session:  # nobody's share is known here
+        if abandoned:
+            assert session.ledger().lines[-1].booked == spare_parts
+        else:
+            assert requested(session) == [spare_parts]
+        assert session.verify().holds
 
 
-@pytest.mark.parametrize("other", ["quantiles", "spare"])
+@pytest.mark.parametrize("other", ["due_quantiles", "due_marginal"])
 def test_what_is_measured_unasked_waits_for_nobody_where_counts_fail(
-    opened: Opened,
-    stream: list[LinearQuery],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    other: str,
+    opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     def fail(*_: object) -> None:
         raise DataError("the disk failed")
 
-    with opened(tmp_path / "s.pmw") as session:
-        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+    with opened() as session:
+        ann, reader, store = session.analyst("ann", 1), session.analyst("reader", 0), session._engine._store
         ann.ask_all(stream[:DUE])
         before = session.state.ledger
-        payers = session._engine.bookings.payers(before)
-        assert releases.due_marginal(session._engine._store, session.state, payers)
-        assert releases.due_quantiles(session._engine._store, session.state)
-        monkeypatch.setattr(Engine, f"_release_{other}", lambda _: None)
+        assert due_spare(session)
+        assert releases.due_quantiles(store, session.state)
+        monkeypatch.setattr(releases, other, lambda *_: None)
         monkeypatch.setattr(MemorySource, "counts", fail)
         assert ann.ask("age <= 33").interval is not None
         assert session.state.settled == DUE + 1
         assert reader.ask("age <= 35").interval is not None
         assert session.state.ledger == before
-        assert session._engine._store.pending() is None
+        assert store.pending() is None
         assert session.verify().holds
 
 

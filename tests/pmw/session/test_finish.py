@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,28 +18,19 @@ from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import marginal_charge, requested_entry
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
-from pmw.session.engine import Engine
 from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
+from tests.pmw.session.stored import cut_off
 
 Opened = Callable[..., pmw.Session]
-
-
-@pytest.fixture
-def opened(frame: pd.DataFrame, whole_years: Domain) -> Opened:
-    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
-        options = pmw.Options(**{"composition": Composition.ZCDP, **choices})
-        return pmw.open_session(frame, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
-
-    return open_
+ADD, REPLACE = NeighboringRelation
 
 
 def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
     return list(random_conjunctions(domain, size, seed=9))
 
 
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize(("relation", "persons"), [(ADD, 1), (ADD, 3), (REPLACE, 1), (REPLACE, 3)])
 @pytest.mark.parametrize("composition", list(Composition))
-@pytest.mark.parametrize("persons", [1, 3])
 def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
     opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation, persons: int
 ) -> None:
@@ -75,7 +65,7 @@ def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
 
 def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened, whole_years: Domain) -> None:
     often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
-    with opened(seed=1, epsilon=8) as session:
+    with opened(seed=1, epsilon=8, composition=Composition.ZCDP) as session:
         all_ = [*often, "sex = 'Male' AND member = true"]
         session.ask_all([*all_, *often[:3]])
         expected = [parse_where(text, whole_years) for text in all_]
@@ -90,7 +80,7 @@ def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(
 ) -> None:
     left_out = 0
     for seed in range(2, 6):
-        with opened(seed=seed, epsilon=4) as session:
+        with opened(seed=seed, epsilon=4, composition=Composition.ZCDP) as session:
             session.ask_all(questions(whole_years, 8))
             state = session.state
             plan = marginal_tier(state.plan)
@@ -105,7 +95,7 @@ def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(
 
 
 def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None:
-    with opened(seed=1) as session:
+    with opened(seed=1, composition=Composition.ZCDP) as session:
         spent = session.state.ledger.spent
         assert session.asked() == ()
         assert session.finish() == ()
@@ -114,7 +104,7 @@ def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None
 
 
 def test_where_nothing_is_left_nothing_is_measured(opened: Opened, whole_years: Domain) -> None:
-    with opened(seed=1) as session:
+    with opened(seed=1, composition=Composition.ZCDP) as session:
         session.ask_all(questions(whole_years))
         for pair in itertools.cycle(itertools.combinations(whole_years.names, 2)):
             if not session.measure(pair, dry_run=True).affordable:
@@ -124,10 +114,9 @@ def test_where_nothing_is_left_nothing_is_measured(opened: Opened, whole_years: 
         assert session.state.closed
 
 
-def test_sessions_that_measure_nothing_on_request_say_so(frame: pd.DataFrame, whole_years: Domain) -> None:
+def test_sessions_that_measure_nothing_on_request_say_so(opened: Opened) -> None:
     for choices in ({"test": pmw.TestKind.QUERY}, {"simultaneous": True}):
-        options = pmw.Options(**choices)
-        with pmw.open_session(frame, whole_years, epsilon=1, delta=1e-9, options=options) as session:
+        with opened(**choices) as session:
             with pytest.raises(pmw.SessionError, match=r"single questions|all questions"):
                 session.finish()
             assert not session.state.closed
@@ -135,46 +124,35 @@ def test_sessions_that_measure_nothing_on_request_say_so(frame: pd.DataFrame, wh
 
 @pytest.mark.usefixtures("repeatable")
 def test_stopped_in_the_middle_it_goes_on_and_charges_nothing_twice(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
 ) -> None:
-    path, made = tmp_path / "study.pmw", 0
-    real = Engine._carry_out_release
-
-    def stop(self: Engine, *arguments: Any) -> None:
-        nonlocal made
-        made += 1
-        if made == 2:
-            raise KeyboardInterrupt
-        real(self, *arguments)
-
-    with opened(path) as session:
+    path = tmp_path / "study.pmw"
+    with opened(path, composition=Composition.ZCDP) as session:
         session.ask_all(questions(whole_years))
         planned = session.finish(dry_run=True)
         assert len(planned) >= 2
-        monkeypatch.setattr(Engine, "_carry_out_release", stop)
-        with pytest.raises(KeyboardInterrupt):
+        with cut_off(after=1):
             session.finish()
-        monkeypatch.setattr(Engine, "_carry_out_release", real)
     with pmw.resume_session(path, frame) as session:
         measured = [one.scope for one in session.state.marginals if one.requested]
         assert measured == [one.scope for one in planned[:2]]  # the second was recorded: it is drawn now
         session.finish()
-        ledger = session.ledger()
-        assert sum(line.event == "requested" for line in ledger.lines) == sum(
-            one.requested for one in session.state.marginals
-        )
+        lines = session.ledger().lines
+        requested = [one for one in session.state.marginals if one.requested]
+        assert sum(line.event == "requested" for line in lines) == len(requested)
         assert session.state.ledger.spent <= session.state.ledger.cap
         assert session.verify().holds
 
 
-def test_errors_of_what_was_asked_become_smaller(frame: pd.DataFrame, whole_years: Domain) -> None:
+def test_errors_of_what_was_asked_become_smaller(
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain
+) -> None:
     asked = questions(whole_years, 60)
     source = MemorySource.from_frame(frame, whole_years)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in asked])
     gains = []
     for seed in range(12):
-        options = pmw.Options(seed=seed)
-        with pmw.open_session(frame, whole_years, epsilon=1, delta=1e-9, options=options) as session:
+        with opened(seed=seed) as session:
             session.ask_all(asked)
             before = np.abs([session.state.model.answer(query) for query in asked] - truth).mean()
             session.finish()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.damage import reseal
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.public.state import PublicState
@@ -23,6 +21,7 @@ from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, LinearQuery, random_conjunctions
+from tests.pmw.session.stored import edit, execute, tamper
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
@@ -51,61 +50,38 @@ def same_bits(first: PublicState, second: PublicState) -> bool:
     return first.version == second.version and same_answers and same_cells
 
 
-@pytest.fixture(params=pmw.UpdateRule)
-def states(
-    request: pytest.FixtureRequest, repeatable: None, frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> list[PublicState]:
-    """Ask until the model was corrected 25 times, and return the state after each question.
-
-    Its noise is the same in every run: after a large threshold, 2,000 questions may correct nothing.
-    """
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=request.param)
-    path = tmp_path / "study.pmw"
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("update", pmw.UpdateRule)
+def test_a_session_has_the_same_model_to_the_last_bit_with_and_without_its_snapshot(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, update: pmw.UpdateRule
+) -> None:
+    """Its noise is the same in every run: after a large threshold, 2,000 questions may correct nothing."""
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=update)
+    path, query = tmp_path / "study.pmw", questions(domain)[0]
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:
-        found = [session.state]
-        for query in itertools.islice(itertools.cycle(questions(domain)), 2000):
+        states = [session.state]
+        for asked in itertools.islice(itertools.cycle(questions(domain)), 2000):
             if session.state.version == 25:
                 break
-            session.ask(query, fresh=True)
-            found.append(session.state)
+            session.ask(asked, fresh=True)
+            states.append(session.state)
             if session.state.version % 7 == 0:
                 assert same_bits(read_session(path)[0], session.state)
-    model = session.state.model
-    assert session.state.version == 25
-    assert isinstance(model, DenseDistribution)
-    return found
-
-
-def test_a_resumed_session_has_the_same_model_to_the_last_bit(
-    states: list[PublicState], frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    first = cells(states[-1])  # made again from its terms, should the array be elsewhere
-    with pmw.resume_session(tmp_path / "study.pmw", frame) as session:
-        assert np.array_equal(cells(session.state), first)
-        assert same_bits(session.state, states[-1])
-        for query in questions(domain)[:5]:  # goes on
-            session.ask(query, fresh=True)
-        assert same_bits(read_session(tmp_path / "study.pmw")[0], session.state)
-
-
-def test_without_its_snapshot_a_session_has_the_same_model_to_the_last_bit(
-    states: list[PublicState], tmp_path: Path
-) -> None:
-    with sqlite3.connect(tmp_path / "study.pmw") as connection:
-        assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
-        connection.execute("DELETE FROM snapshots")
-    connection.close()
-    assert same_bits(read_session(tmp_path / "study.pmw")[0], states[-1])
-
-
-def test_earlier_states_still_answer_as_they_did(states: list[PublicState]) -> None:
-    query = questions(states[0].domain)[0]
-    answers = [state.model.answer(query) for state in states]
+    assert states[-1].version == 25
+    answers = [state.model.answer(query) for state in states]  # earlier states still answer as they did
     assert len(set(answers)) > 20
-    assert [state.model.marginal(()).item() for state in states] == pytest.approx(
-        [state.total.value for state in states]
-    )
+    totals = [state.model.marginal(()).item() for state in states]
+    assert totals == pytest.approx([state.total.value for state in states])
     assert [state.model.answer(query) for state in states] == answers
+    first = cells(states[-1])  # made again from its terms, should the array be elsewhere
+    for statement in ("", "DELETE FROM snapshots"):
+        execute(path, statement)
+        assert same_bits(read_session(path)[0], states[-1])
+    with pmw.resume_session(path, frame) as session:
+        assert np.array_equal(cells(session.state), first)
+        for asked in questions(domain)[:5]:  # goes on
+            session.ask(asked, fresh=True)
+        assert same_bits(read_session(path)[0], session.state)
 
 
 def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
@@ -141,10 +117,7 @@ def test_a_ledger_beyond_its_cap_is_a_damaged_file(
 ) -> None:
     path = tmp_path / "s.pmw"
     pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
-        reseal(connection)
-    connection.close()
+    tamper(path, "UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
     with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
         read_session(path)
 
@@ -170,9 +143,7 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
     assert np.array_equal(cells(again), first)
     for kept, made in zip(again.opening, state.opening, strict=True):
         assert np.array_equal(kept.units, made.units)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM snapshots")
-    connection.close()
+    execute(path, "DELETE FROM snapshots")
     assert np.array_equal(cells(read_session(path)[0]), first)
     with pmw.resume_session(path, long_frame) as session:
         assert session.verify().holds
@@ -181,7 +152,7 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
 def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
     rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
     states = [SecretState(pair) for pair in itertools.product(rounds, rounds)]
-    with closing(SessionStore.create(None, "opening", "{}", bytes(32), Outcome())) as store:
+    with closing(SessionStore.create(None, bytes(32), Outcome())) as store:
         for before, after in itertools.product(states, states):
             store.finish(None, Outcome(secrets={"threshold 0": None, "threshold 1": None}))
             store.finish(None, Outcome(secrets=secret_facts(before, SecretState.closed(2))))
@@ -192,17 +163,16 @@ def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_c
                 assert (f"threshold {tier}" in facts) == (now != then)
 
 
-@pytest.mark.parametrize("more", [',"more":1}', ',"budget":{}}', ',"options":NaN}', ""])
-@pytest.mark.parametrize("key", ["contract", "opening_plan"])
 def test_a_fact_that_is_no_form_of_its_type_is_damage(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, key: str, more: str
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.pmw"
     pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
-    with sqlite3.connect(path) as connection:
-        (text,) = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        connection.execute("UPDATE meta SET value = ? WHERE key = ?", (text[:-1] + more, key))
-        reseal(connection)
-    connection.close()
-    with pytest.raises(pmw.SessionCorruptError, match="the session file is damaged: "):
-        read_session(path)
+    whole = path.read_bytes()
+    for key, more in itertools.product(
+        ("contract", "opening_plan"), (',"more":1}', ',"budget":{}}', ',"options":NaN}', "")
+    ):
+        path.write_bytes(whole)
+        edit(path, "meta", "value", f"key = '{key}'", lambda text, more=more: text[:-1] + more)  # type: ignore[misc]
+        with pytest.raises(pmw.SessionCorruptError, match="the session file is damaged: "):
+            read_session(path)

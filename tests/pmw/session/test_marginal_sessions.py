@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,18 @@ import pytest
 
 import pmw
 from pmw.cli.texts import opening_text
+from pmw.data import MemorySource
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.export import measurements_form
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import CategoricalAttribute, Domain, all_marginals, random_conjunctions
+from queries import UNITS, CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
+from tests.pmw.session.stored import execute, secrets_of
+from tests.worlds import opened
 
-KINDS = list(TestKind)
+MODES = [(TestKind.MARGINAL, 0), (TestKind.MARGINAL, 1e-9), (TestKind.QUERY, 0)]
 
 
 def marginal(**choices: Any) -> pmw.Options:
@@ -41,8 +43,7 @@ def require_sane(answers: Sequence[pmw.Answer]) -> None:
 # --- hard inputs ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize(("kind", "delta"), MODES)
 @pytest.mark.parametrize("records", ["none", "one", "all dropped"])
 def test_tables_with_next_to_nothing_in_them_are_answered(
     frame: pd.DataFrame, years: Domain, records: str, delta: float, kind: TestKind
@@ -50,8 +51,7 @@ def test_tables_with_next_to_nothing_in_them_are_answered(
     table = frame.iloc[: {"none": 0, "one": 1, "all dropped": 50}[records]].copy()
     if records == "all dropped":
         table["sex"] = "undeclared"
-    options = pmw.Options(seed=4, test=kind)
-    with pmw.open_session(table, years, epsilon=1, delta=delta, options=options) as session:
+    with opened(table, years, epsilon=1, delta=delta, seed=4, test=kind) as session:
         answers = session.ask_all(list(random_conjunctions(years, 60, seed=1)))
         require_sane(answers)
         assert len(answers) == 60
@@ -61,25 +61,22 @@ def test_tables_with_next_to_nothing_in_them_are_answered(
         assert len(session.synthetic_records(3)) == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize(("kind", "delta"), MODES)
 @pytest.mark.parametrize("sizes", [(1,), (3,), (1, 1), (1, 3), (2, 1, 3)])
 def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
     sizes: tuple[int, ...], delta: float, kind: TestKind
 ) -> None:
-    domain = Domain(
-        tuple(CategoricalAttribute(f"a{place}", tuple("xyz"[:size])) for place, size in enumerate(sizes))
-    )
-    table = pd.DataFrame({f"a{place}": ["x"] * 40 for place in range(len(sizes))})
-    options = pmw.Options(seed=4, test=kind)
-    with pmw.open_session(table, domain, epsilon=1, delta=delta, options=options) as session:
-        answers = session.ask_all(list(all_marginals(domain, order=min(2, len(sizes)))))
-        require_sane(answers)
-        require_sane([session.ask(" AND ".join(f"{name} = 'x'" for name in domain.names))])
+    names = [f"a{place}" for place in range(len(sizes))]
+    values = [tuple("xyz"[:size]) for size in sizes]
+    domain = Domain(tuple(map(CategoricalAttribute, names, values)))
+    table = pd.DataFrame({name: ["x"] * 40 for name in names})
+    with opened(table, domain, epsilon=1, delta=delta, seed=4, test=kind) as session:
+        require_sane(session.ask_all(list(all_marginals(domain, order=min(2, len(sizes))))))
+        require_sane([session.ask(" AND ".join(f"{name} = 'x'" for name in names))])
         assert session.verify().holds
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TestKind)
 def test_a_budget_that_gives_only_noise_leaves_a_distribution(
     frame: pd.DataFrame, years: Domain, kind: TestKind
 ) -> None:
@@ -127,9 +124,9 @@ def dependent(frame: pd.DataFrame) -> pd.DataFrame:
 
 def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataFrame, years: Domain) -> None:
     options = marginal(seed=5, model=ModelKind.GRAPHICAL, max_cells=1, update_limit=3)
-    frame = dependent(frame)
+    frame, where = dependent(frame), "age >= 40 AND member = TRUE"
     with pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session:
-        answer = session.ask("age >= 40 AND member = TRUE")
+        answer = session.ask(where)
         state = session.state
         assert state.beside
         place = state.beside[0]
@@ -139,14 +136,9 @@ def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataF
         assert answer.source is pmw.Source.SYNTHETIC  # most of its bar is the bin of 40
         assert answer.interval is not None
         assert abs(answer.count - truth) < 400
-        assert abs(state.model.answer(session_query(years)) - truth) > 400  # the model alone knows nothing
+        alone = state.model.answer(parse_where(where, years))
+        assert abs(alone - truth) > 400  # the model alone knows nothing
         assert session.verify().holds
-
-
-def session_query(domain: Domain) -> Any:
-    from queries import parse_where
-
-    return parse_where("age >= 40 AND member = TRUE", domain)
 
 
 # --- order, repeats, progress -----------------------------------------------------------------------------
@@ -156,28 +148,19 @@ def test_answers_come_in_the_order_of_the_questions_and_repeats_give_the_same(
     frame: pd.DataFrame, years: Domain
 ) -> None:
     questions = list(random_conjunctions(years, 80, seed=7))
-    with pmw.open_session(frame, years, epsilon=2, delta=1e-9, options=marginal(seed=2)) as session:
+    source = MemorySource.from_frame(frame, years)
+    with opened(frame, years, epsilon=2, seed=2, test=TestKind.MARGINAL) as session:
         delivered: list[pmw.Answer] = list(session.ask_all(questions))
         spent = session.status().budget_share
         assert list(session.ask_all(questions)) == delivered
         assert list(session.ask_all(list(reversed(questions)))) == delivered[::-1]
         assert session.status().budget_share == spent
-        versions = [answer.version for answer in delivered if answer.source is pmw.Source.MEASURED]
-        assert len(versions) <= len(questions)
-        truth = [query_count(frame, years, query) for query in questions]
-        inside = [
-            answer.interval is None or answer.interval[0] - 1 <= count <= answer.interval[1] + 1
-            for answer, count in zip(delivered, truth, strict=True)
-        ]
-        assert np.mean(inside) > 0.9
-
-
-def query_count(frame: pd.DataFrame, domain: Domain, query: Any) -> float:
-    from pmw.data import MemorySource
-    from queries import UNITS
-
-    source = MemorySource.from_frame(frame, domain)
-    return float(query.answer(source.counts(query.scope))) / UNITS
+    inside = []
+    for query, answer in zip(questions, delivered, strict=True):
+        count = query.answer(source.counts(query.scope)) / UNITS
+        low, high = answer.interval or (count, count)
+        inside.append(low - 1 <= count <= high + 1)
+    assert np.mean(inside) > 0.9
 
 
 # --- resuming ---------------------------------------------------------------------------------------------
@@ -217,9 +200,7 @@ def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
         assert state.certificates
         assert same_bits(read_session(path)[0], state)
     for statement in ("", "DELETE FROM snapshots"):
-        with sqlite3.connect(path) as connection:
-            connection.executescript(statement)
-        connection.close()
+        execute(path, statement)
         with pmw.resume_session(path, frame) as session:
             assert same_bits(session.state, state)
             assert session.ask_all(questions) == answers
@@ -262,7 +243,7 @@ def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
     frame: pd.DataFrame, years: Domain, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    with pmw.open_session(frame, years, epsilon=2, delta=1e-9, path=path, options=marginal()) as session:
+    with opened(frame, years, path, test=TestKind.MARGINAL) as session:
         known = session.ask("age >= 40 AND member = TRUE")
         session.finalize()
         spent = session.status().budget_share
@@ -274,9 +255,7 @@ def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
         assert far.source is pmw.Source.EXHAUSTED
         assert session.status().budget_share == spent
         assert session.verify().holds
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM secrets").fetchone() == (0,)
-    connection.close()
+    assert secrets_of(path) == {}
 
 
 # --- what is told -----------------------------------------------------------------------------------------

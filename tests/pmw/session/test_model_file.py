@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
+from pmw.data import MemorySource
 from pmw.loop import BatchDraws, OpeningDraws, draw_opening, draw_tests
 from pmw.loop.secret import SecretState
 from pmw.privacy.random_bits import repeatable_seed
@@ -30,6 +31,7 @@ from pmw.session.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, QueryError
 from queries.factors import UNITS
+from tests.pmw.session.stored import secrets_of
 
 QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
 KINDS = {
@@ -108,8 +110,8 @@ def test_no_secret_of_a_session_is_in_its_model(
             session.ask(question, request_id=f"key of {question}")
         state = session.state
         session.export(target)
+    secrets = secrets_of(path)
     with closing(SessionStore.open(path)) as store:
-        secrets = {name: store.secret(name) or b"" for name in store.secret_names()}
         answers = [answer.query for answer in store.answers.each()]
     assert {"fingerprint", "fingerprint_key", "threshold 0"} <= set(secrets)
     text = target.read_bytes()
@@ -130,7 +132,7 @@ def test_no_secret_of_a_session_is_in_its_model(
     assert not any(json.dumps(answer).encode() in text for answer in answers)  # nor what was asked
     for one in state.measurements:  # no measured number is the true one
         if isinstance(one, pmw.model.MarginalMeasurement):
-            counts = _counts(frame, years, one.scope)
+            counts = MemorySource.from_frame(frame, years).counts(one.scope).counts
             if counts.shape == one.units.shape:
                 assert not (one.units == counts * UNITS).any()
 
@@ -198,12 +200,6 @@ def _arrays(form: Any) -> Iterator[str]:
             yield from _arrays(value)
 
 
-def _counts(frame: pd.DataFrame, domain: Domain, scope: tuple[str, ...]) -> Any:
-    from pmw.data import as_source
-
-    return as_source(frame, domain, None).counts(scope).counts
-
-
 # --- other files --------------------------------------------------------------------------------------------
 
 
@@ -249,10 +245,6 @@ def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, 
 # --- forms of anybody's making ------------------------------------------------------------------------------
 
 
-def _no_total(form: dict[str, Any]) -> None:
-    del form["draws"]["total_units"]
-
-
 def _array(values: Any) -> dict[str, Any]:
     array = np.asarray(values)
     raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
@@ -277,56 +269,39 @@ def _duals(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
     return _set("distribution", "duals", *place, to=to)
 
 
+def _noise(scale: str) -> Callable[[dict[str, Any]], None]:
+    return _set("opening_plan", "total_noise", to={"distribution": "discrete_laplace", "scale": scale})
+
+
 def _schema(entry: str, attributes: int = 1) -> Callable[[dict[str, Any]], None]:
     lines = (f"[[attributes]]\nname = 'a{number}'\n{entry}\n" for number in range(attributes))
     return _set("contract", "domain", to="".join(lines))
 
 
+# What the codec tells of a form, its own tests look at.
 WRONG: dict[str, Callable[[dict[str, Any]], None]] = {
-    "a noise of negative width": _set(
-        "opening_plan", "total_noise", to={"distribution": "discrete_laplace", "scale": "-3"}
-    ),
-    "a noise without width": _set(
-        "opening_plan", "total_noise", to={"distribution": "discrete_laplace", "scale": "0"}
-    ),
-    "a fraction with an exponent": _set("spent", to="1e999999999"),
+    "a noise of negative width": _noise("-3"),
+    "a noise without width": _noise("0"),
     "a share beyond the cap": _set("spent", to="10000"),
-    "no fraction": _set("contract", "budget", "epsilon", to="1/0"),
     "another confidence": _set("contract", "options", "confidence", to=1.5),
     "a confidence next to 1": _set("contract", "options", "confidence", to=1 - 2**-53),
-    "an option that is not known": _set("contract", "options", "code", to="import os"),
     "a key that is not known": _set("code", to="import os"),
     "a file to read": _schema('values_file = "/etc/passwd"'),
     "no schema": _set("contract", "domain", to="[[["),
     "a schema with too many cells": _schema('kind = "integer"\nmin = 0\nmax = 999999', 40),
-    "no total": _no_total,
-    "dimensions that lie": _duals("shape", to=[2**40]),
-    "negative dimensions": _duals("shape", to=[-1]),
     "other dimensions": _duals("shape", to=[1, 1]),
-    "another type of numbers": _duals("dtype", to="|O8"),
-    "no base64": _duals("base64", to="????????????"),
     "a number out of range": _set("draws", "total_units", to=2**62),
-    "a kind that is not known": _set("measured", to=[{"kind": "code"}]),
-    "NaN": _set("asked", to=float("nan")),
     "a negative number of questions": _set("asked", to=-1),
-    "a flag that is none": _set("closed", to=1),
-    "a text of half a letter": _set("guarantee", to="\ud800"),
-    "a list": _set("contract", to=[]),
 }
 
 
+@pytest.mark.parametrize("raw", ["marginals", "questions"], indirect=True)
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
 def test_a_form_that_cannot_be_is_refused(
     form: dict[str, Any], change: Callable[[dict[str, Any]], None], tmp_path: Path
 ) -> None:
     change(form)
     assert "damaged" in refusal(written(form), tmp_path / "a.model")
-
-
-def test_a_key_that_is_there_twice_is_refused(raw: bytes, tmp_path: Path) -> None:
-    model = raw.split(b'"model":', 1)[1][:-2].decode()
-    twice = model[:-1] + ',"closed":true}'
-    assert "twice" in refusal(sealed(twice), tmp_path / "a.model")
 
 
 @pytest.mark.parametrize(
@@ -412,7 +387,7 @@ def _changed(form: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 def test_whatever_a_file_says_it_is_refused_or_answers(form: dict[str, Any], tmp_path: Path) -> None:
     chance, path, refused = random.Random(11), tmp_path / "a.model", 0
-    for _ in range(400):
+    for _ in range(150):
         path.write_bytes(written(_changed(form, chance)))
         try:
             model = pmw.load_model(path)
@@ -427,7 +402,7 @@ def test_whatever_a_file_says_it_is_refused_or_answers(form: dict[str, Any], tmp
             assert np.isfinite(answer.count)
             assert answer.interval is None or np.isfinite(answer.interval).all()
         model.synthetic_records(5)
-    assert 200 <= refused < 400
+    assert 75 <= refused < 150
 
 
 # --- memory -------------------------------------------------------------------------------------------------
@@ -514,7 +489,7 @@ def test_what_is_made_of_a_file_is_bounded(raw: bytes, form: dict[str, Any], tmp
 def test_a_model_that_is_too_large_for_a_file_is_not_written(
     frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.session.model_state._MOST_TREE", 10)
+    monkeypatch.setattr("pmw.session.model_file._MOST_TREE", 10)
     options = pmw.Options(seed=5)
     with (
         pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session,

@@ -12,10 +12,10 @@ import pytest
 import pmw
 from pmw.data import as_source
 from pmw.errors import BudgetError, DataError
+from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import NeighboringRelation
-from pmw.public.charges import Event
+from pmw.public.charges import Event, opening_entries
 from pmw.public.contract import Contract, Options, agreed, guarantee
-from pmw.session.store import SessionStore
 from queries import (
     CategoricalAttribute,
     Domain,
@@ -27,6 +27,7 @@ from queries import (
 )
 from queries.factors import UNITS
 from queries.person import Person
+from tests.pmw.session.stored import execute, secrets_of
 
 ATTRIBUTES = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))
 RELATIONS = list(NeighboringRelation)
@@ -48,14 +49,6 @@ FRAME = table()
 DOMAIN = Domain(ATTRIBUTES, person=Person("patient", 2))
 
 
-def secrets(path: Path) -> dict[str, bytes]:
-    store = SessionStore.open(path)
-    try:
-        return {name: store.secret(name) or b"" for name in store.secret_names()}
-    finally:
-        store.close()
-
-
 def kept(session: pmw.Session) -> list[int]:
     source = session._engine._table(session.state.contract)
     return source.counts(DOMAIN.names).counts.ravel().tolist()
@@ -69,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_same_records_are_kept_after_every_reopening_and_move(path: Path) -> None:
-    key = secrets(path)["person_key"]
+    key = secrets_of(path)["person_key"]
     expected = as_source(FRAME, DOMAIN, key).counts(DOMAIN.names).counts.ravel().tolist()
     assert expected != as_source(FRAME, DOMAIN, bytes(32)).counts(DOMAIN.names).counts.ravel().tolist()
     for _ in range(2):
@@ -81,48 +74,43 @@ def test_the_same_records_are_kept_after_every_reopening_and_move(path: Path) ->
     with pmw.resume_session(path) as session:
         assert kept(session) == expected
         assert session.state.total.value == pytest.approx(sum(expected), abs=20)
-    assert secrets(path)["person_key"] == key
+    assert secrets_of(path)["person_key"] == key
 
 
 def test_opening_measures_what_is_kept_under_the_stored_key(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "t.csv", index=False)
     path = tmp_path / "s.pmw"
     with pmw.open_session(tmp_path / "t.csv", DOMAIN, epsilon=1000, path=path) as session:
-        expected = as_source(FRAME, DOMAIN, secrets(path)["person_key"]).counts(("visit",)).counts
+        expected = as_source(FRAME, DOMAIN, secrets_of(path)["person_key"]).counts(("visit",)).counts
         answers = [session.ask(f"visit = {visit}").count for visit in range(10)]
     assert np.abs(np.array(answers) - expected).max() < 1
     assert round(session.state.total.value) == expected.sum()
 
 
 def test_the_key_is_its_own(path: Path) -> None:
-    found = secrets(path)
+    found = secrets_of(path)
     assert {"person_key", "fingerprint_key", "fingerprint"} <= set(found)
     assert len({found["person_key"], found["fingerprint_key"], found["fingerprint"]}) == 3
     assert len(found["person_key"]) == 32
     other = path.with_name("other.pmw")
     pmw.open_session(path.with_name("t.csv"), DOMAIN, epsilon=50, path=other).close()
-    assert secrets(other)["person_key"] != found["person_key"]
+    assert secrets_of(other)["person_key"] != found["person_key"]
 
 
 def test_the_key_goes_with_the_secrets(path: Path) -> None:
-    key = secrets(path)["person_key"]
+    key = secrets_of(path)["person_key"]
     assert pmw.verify_session(path).holds
     pmw.backup_session(path, path.with_name("copy.pmw"))
-    assert "person_key" not in secrets(path.with_name("copy.pmw"))
+    assert "person_key" not in secrets_of(path.with_name("copy.pmw"))
     assert key not in path.with_name("copy.pmw").read_bytes()
     pmw.finalize_session(path)
-    assert secrets(path) == {}
+    assert secrets_of(path) == {}
     assert key not in path.read_bytes()
     assert pmw.verify_session(path).holds
 
 
 def test_a_lost_key_is_found_by_verification_and_never_replaced(path: Path) -> None:
-    from pmw.session.store import Outcome
-
-    store = SessionStore.open(path)
-    store.take_over()
-    store.finish(None, Outcome(secrets={"person_key": None}))
-    store.close()
+    execute(path, "DELETE FROM secrets WHERE key = 'person_key'")
     assert not pmw.verify_session(path).holds
     with pmw.resume_session(path) as session, pytest.raises(DataError, match="expected a key"):
         session._engine._table(session.state.contract)
@@ -232,9 +220,6 @@ def test_the_number_of_records_is_charged_as_one_question(
     relation: NeighboringRelation, records: int
 ) -> None:
     """A person moves it by at most K under either relation: 0 to K records are kept before, and after."""
-    from pmw.planning.opening import choose_filter, plan_opening
-    from pmw.public.charges import opening_entries
-
     domain, options = agreed(
         Domain(ATTRIBUTES),
         Options(neighboring_relation=relation, records_per_person=records, person_column="id"),

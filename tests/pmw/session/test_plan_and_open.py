@@ -180,10 +180,7 @@ def limits(plan: SessionPlan) -> list[int]:
     return [plan.marginals.update_limit, *([] if single is None else [single.update_limit])]
 
 
-def check_choices(case: Case) -> None:
-    with case.open() as session:
-        state = session.state
-    plan = planned_for(case, state)
+def check_choices(case: Case, plan: SessionPlan, state: PublicState) -> None:
     assert plan.opening_share == state.ledger.share
     assert plan.contract.options.composition is state.ledger.composition
     assert plan.total_deviation == pytest.approx(state.total.deviation, rel=1e-9)
@@ -227,18 +224,6 @@ def assert_tests_are_planned(plan: SessionPlan, state: PublicState) -> None:
         assert single.value_deviation == math.sqrt(noise_variance(queries.vector.value_noise))
 
 
-@given(cases(MARGINAL))
-@example(LONG_LISTS)
-@example(replace(LONG_LISTS, options=pmw.Options(seed=2), delta=0))
-def test_a_plan_where_marginals_are_tested_makes_the_choices_of_its_session(case: Case) -> None:
-    check_choices(case)
-
-
-@given(cases(QUERY))
-def test_a_plan_where_questions_are_tested_makes_the_choices_of_its_session(case: Case) -> None:
-    check_choices(case)
-
-
 def questions(case: Case) -> list[LinearQuery]:
     generator = np.random.default_rng(case.seed)
     found = list(random_conjunctions(case.domain, 30, seed=case.seed))
@@ -277,9 +262,11 @@ def allowed(plan: SessionPlan, state: PublicState, query: LinearQuery, answer: A
     return None if bound is None else bound + early
 
 
-def check_bounds(case: Case) -> None:
+def check(case: Case) -> None:
+    """Check a session against its plan: its choices, and the bars of its answers."""
     with case.open() as session:
         plan = planned_for(case, session.state)
+        check_choices(case, plan, session.state)
         session.ask("")
         for query in questions(case):
             answer = session.ask(query)
@@ -296,16 +283,17 @@ def check_bounds(case: Case) -> None:
 
 @given(cases(MARGINAL))
 @example(LONG_LISTS)
+@example(replace(LONG_LISTS, options=pmw.Options(seed=2), delta=0))
 @example(MANY_RECORDS)
 @example(SOME_BINS)
-def test_where_marginals_are_tested_no_bar_is_wider_than_planned(case: Case) -> None:
-    check_bounds(case)
+def test_where_marginals_are_tested_a_session_is_as_planned(case: Case) -> None:
+    check(case)
 
 
 @given(cases(QUERY))
 @example(BETWEEN_TWO)
-def test_where_questions_are_tested_no_bar_is_wider_than_planned(case: Case) -> None:
-    check_bounds(case)
+def test_where_questions_are_tested_a_session_is_as_planned(case: Case) -> None:
+    check(case)
 
 
 def random_case(seed: int) -> Case:
@@ -329,15 +317,11 @@ def random_case(seed: int) -> Case:
     return Case(Domain(tuple(parts)), 20_000, epsilon, delta, options, seed, int(generator.choice([1, 3])))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_bar_is_wider_than_planned_where_bins_grow(seed: int) -> None:
-    check_bounds(random_case(seed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6, 56))
-def test_no_bar_is_wider_than_planned_where_bins_grow_over_fifty_schemas(seed: int) -> None:
-    check_bounds(random_case(seed))
+@pytest.mark.parametrize(
+    "seed", [0, 2, 4, *(pytest.param(one, marks=pytest.mark.slow) for one in range(6, 56))]
+)
+def test_where_bins_grow_a_session_is_as_planned(seed: int) -> None:
+    check(random_case(seed))
 
 
 def test_a_long_list_is_planned_as_it_is_opened() -> None:

@@ -313,22 +313,6 @@ def test_what_arrays_store_is_what_is_given_alone(session: pmw.Session) -> None:
     assert stored(session) == count
 
 
-def test_arrays_that_take_the_place_of_a_remembered_answer_are_given_alone(
-    session: pmw.Session,
-) -> None:
-    boxes = ranges(100)
-    query = boxes.query(0)
-    reader(session).ask(query)
-    old = reader(session).ask(query)  # is remembered
-    measured(session)
-    session.answer_arrays(NAMES, boxes.first, boxes.last)
-    count = stored(session)
-    one = session.ask(query)
-    assert one.version == 1
-    assert width(one) <= 0.9 * width(old)
-    assert stored(session) == count
-
-
 # --- asked afresh -------------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,28 +18,25 @@ import pmw
 from pmw.data import MemorySource
 from pmw.errors import SessionError
 from pmw.loop import RequestedMarginal, counted_requested, draw_requested
-from pmw.model import MarginalMeasurement
+from pmw.model import CombinedMarginal, MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
+from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.bars import Bounds
+from pmw.public.charges import reservation
 from pmw.public.contract import TestKind
 from pmw.public.quotes import Quote
-from pmw.session.engine import Engine
-from pmw.session.store import SessionStore
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
+from pmw.session.maintenance import read_ledger
+from pmw.session.store import REQUESTED, SessionStore
+from queries import UNITS, Domain, LinearQuery, QueryError
 from queries.parsing import parse_where
+from tests.pmw.session.stored import cut_off, failed, waiting_of
+from tests.worlds import REGIONS
+
+Opened = Callable[..., pmw.Session]
 
 PAIR = "sex = 'Female' AND region = 'north'"
-
-
-@pytest.fixture
-def opened(frame: pd.DataFrame, whole_years: Domain) -> Callable[..., pmw.Session]:
-    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
-        options = pmw.Options(**choices)
-        return pmw.open_session(frame, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
-
-    return open_
 
 
 def width(answer: pmw.Answer) -> float:
@@ -52,7 +51,7 @@ def price(session: pmw.Session) -> Fraction:
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
 def test_the_quoted_price_is_the_ledgers_line_and_the_quoted_bar_the_answers(
-    opened: Callable[..., pmw.Session], composition: Composition, relation: NeighboringRelation
+    opened: Opened, composition: Composition, relation: NeighboringRelation
 ) -> None:
     with opened(composition=composition, neighboring_relation=relation, seed=3) as session:
         before = session.state.ledger.spent
@@ -71,9 +70,7 @@ def test_the_quoted_price_is_the_ledgers_line_and_the_quoted_bar_the_answers(
 
 
 @pytest.mark.parametrize("composition", list(Composition))
-def test_a_second_measurement_is_combined_with_the_first(
-    opened: Callable[..., pmw.Session], composition: Composition
-) -> None:
+def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composition: Composition) -> None:
     with opened(composition=composition, seed=3, epsilon=4) as session:
         first = session.measure(["sex", "region"])
         paid = price(session)
@@ -96,24 +93,22 @@ def test_a_second_measurement_is_combined_with_the_first(
 @pytest.mark.statistical
 @pytest.mark.parametrize("composition", list(Composition))
 def test_combined_bars_hold_as_often_as_they_say(
-    opened: Callable[..., pmw.Session], composition: Composition, frame: pd.DataFrame
+    opened: Opened, composition: Composition, frame: pd.DataFrame
 ) -> None:
-    true = frame.groupby(["sex", "region"]).size()
-    missed, asked = 0, 0
-    for seed in range(60):
+    true, missed, asked = frame.groupby(["sex", "region"]).size(), 0, 0
+    for seed in range(20):
         with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
             session.measure(["sex", "region"])
             session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
-            for sex in ("Female", "Male"):
-                for region in ("north", "east"):
-                    low, high = session.ask(f"sex = '{sex}' AND region = '{region}'").interval or (0, 0)
-                    missed, asked = missed + (not low <= true[sex, region] <= high), asked + 1
+            for sex, region in itertools.product(("Female", "Male"), REGIONS):
+                low, high = session.ask(f"sex = '{sex}' AND region = '{region}'").interval or (0, 0)
+                missed, asked = missed + (not low <= true[sex, region] <= high), asked + 1
     assert 0.1 * asked < missed < 0.28 * asked  # a fifth, but for chance
 
 
 @pytest.mark.parametrize("composition", list(Composition))
 def test_a_question_within_a_width_costs_the_least_that_gives_it(
-    opened: Callable[..., pmw.Session], composition: Composition
+    opened: Opened, composition: Composition
 ) -> None:
     with opened(composition=composition, seed=3, epsilon=8) as session:
         for wanted in (60.0, 30.0):  # the second one tops up the first
@@ -150,7 +145,7 @@ def before_of(session: pmw.Session) -> Fraction:
     return sum((line.price for line in session.ledger().lines if line.event != "requested"), Fraction(0))
 
 
-def test_what_opening_measured_can_be_topped_up(opened: Callable[..., pmw.Session]) -> None:
+def test_what_opening_measured_can_be_topped_up(opened: Opened) -> None:
     with opened(seed=5) as session:
         for where, names in (("region = 'north'", "region"), ("age >= 40", "age")):
             before = width(session.ask(where))
@@ -163,14 +158,12 @@ def test_what_opening_measured_can_be_topped_up(opened: Callable[..., pmw.Sessio
 
 
 def before_opening(session: pmw.Session, name: str) -> float:
-    from pmw.privacy.tail_bounds import sum_half_width
-
     (one,) = (one for one in session.state.opening if one.scope == (name,))
     return sum_half_width(one.noise, 1.0, 0.95)
 
 
 def test_a_resumed_session_has_the_same_model_and_the_same_positives(
-    opened: Callable[..., pmw.Session], frame: pd.DataFrame, tmp_path: Path
+    opened: Opened, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
@@ -193,39 +186,23 @@ def test_a_resumed_session_has_the_same_model_and_the_same_positives(
 
 
 def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
-    opened: Callable[..., pmw.Session], frame: pd.DataFrame, whole_years: Domain, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
+) -> None:
     path = tmp_path / "study.pmw"
-    session = opened(path)
-    state = session.state
-    noise = session.measure(["sex", "region"], dry_run=True).noise
-    finish = SessionStore.finish
-
-    def deadly(self: SessionStore, intent: int | None, outcome: Any) -> None:
-        if outcome.measurements:
-            raise KeyboardInterrupt
-        finish(self, intent, outcome)
-
-    monkeypatch.setattr(SessionStore, "finish", deadly)
-    with pytest.raises(KeyboardInterrupt):
-        session.measure(["sex", "region"])
-    store = SessionStore.open(path)
-    intent = store.pending()
-    assert intent is not None
-    assert intent.kind == "requested"
+    with opened(path) as session:
+        state, noise = session.state, session.measure(["sex", "region"], dry_run=True).noise
+        with cut_off():
+            session.measure(["sex", "region"])
+    intent = waiting_of(path)
+    assert intent.kind == REQUESTED
     assert pmw.verify_session(path).holds  # while it waits
-    assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
-    store.close()
+    assert read_ledger(path).spent == state.ledger.spent  # nothing was charged or released
     source = MemorySource.from_frame(frame, whole_years)
     assert noise is not None
     wanted = RequestedMarginal(("sex", "region"), noise)
     coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    expected = draw_requested(
-        wanted, counted_requested(wanted, state, source, coarse), BitSource(intent.seed)
-    )
-    monkeypatch.undo()
-    session.close()
+    counts = counted_requested(wanted, state, source, coarse)
+    expected = draw_requested(wanted, counts, BitSource(intent.seed))
     with pmw.resume_session(path, frame) as again:
         (measured,) = again.state.marginals
         assert np.array_equal(measured.units, expected.units)
@@ -234,31 +211,22 @@ def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
 
 
 def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
-    opened: Callable[..., pmw.Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    session = opened(path)
-    quote = session.measure(["sex", "region"], dry_run=True)
-
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Engine, "_carry_out_release", fail)
-    with pytest.raises(KeyboardInterrupt):
-        session.measure(["sex", "region"])
-    session.close()
-    monkeypatch.undo()
+    with opened(path) as session:
+        quote = session.measure(["sex", "region"], dry_run=True)
+        with cut_off():
+            session.measure(["sex", "region"])
     pmw.finalize_session(path, abandon=True)
-    assert pmw.verify_session(path).holds
-    store = SessionStore.open(path)
-    (event, label) = (store.ledger()[-1].event, store.ledger()[-1].label)
-    store.close()
-    assert (event, label) == ("abandoned batch", "reserved for a requested marginal; nothing was released")
-    assert quote.share > 0
+    assert failed(path) == {}
+    line = read_ledger(path).lines[-1]
+    told = "reserved for a requested marginal; nothing was released"
+    assert (line.event, line.label, line.share) == ("abandoned batch", told, quote.share)
 
 
 def test_nothing_is_drawn_before_the_request_is_durable(
-    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(seed=3) as session:
         before = session.state
@@ -283,7 +251,7 @@ def test_nothing_is_drawn_before_the_request_is_durable(
 
 
 def test_a_request_that_took_what_a_round_had_reserved_is_found(
-    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(seed=3, update_limit=4) as session:
         asked = iter(["age < 40 AND sex = 'Male'", "sex = 'Male' AND member = TRUE", PAIR])
@@ -298,31 +266,31 @@ def test_a_request_that_took_what_a_round_had_reserved_is_found(
         assert "took what an open round had reserved" in failed[0]
 
 
-def test_an_altered_scale_or_a_missing_charge_is_found(
-    opened: Callable[..., pmw.Session], tmp_path: Path
-) -> None:
-    for statement in (
-        "UPDATE measurements SET noise = replace(noise, 'ma\":\"', 'ma\":\"1') WHERE kind = 'requested'",
-        "UPDATE measurements SET kind = 'measured' WHERE kind = 'requested'",
-        "UPDATE ledger SET rho = '1/1152921504606846976' WHERE event = 'requested'",
-        "UPDATE ledger SET event = 'marginal' WHERE event = 'requested'",
-        "DELETE FROM ledger WHERE event = 'requested'",
-    ):
-        path = tmp_path / f"study{abs(hash(statement))}.pmw"
-        with opened(path) as session:
-            session.measure(["sex", "region"])
-        connection = sqlite3.connect(path)
-        assert connection.execute(statement).rowcount == 1
-        connection.commit()
-        connection.close()
-        names = [check.name for check in pmw.verify_session(path).checks if not check.holds]
-        assert len(names) > 1, statement  # not the checksums alone
+ALTERED = (
+    "UPDATE measurements SET noise = replace(noise, 'ma\":\"', 'ma\":\"1') WHERE kind = 'requested'",
+    "UPDATE measurements SET kind = 'measured' WHERE kind = 'requested'",
+    "UPDATE ledger SET rho = '1/1152921504606846976' WHERE event = 'requested'",
+    "UPDATE ledger SET event = 'marginal' WHERE event = 'requested'",
+    "DELETE FROM ledger WHERE event = 'requested'",
+)
+
+
+def test_an_altered_scale_or_a_missing_charge_is_found(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.measure(["sex", "region"])
+    whole = path.read_bytes()
+    for statement in ALTERED:
+        path.write_bytes(whole)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            assert connection.execute(statement).rowcount == 1
+        assert len(failed(path)) > 1, statement  # not the checksums alone
 
 
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Callable[..., pmw.Session]) -> None:
+def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Opened) -> None:
     with opened(seed=3) as session:
         before = session.state.ledger.spent
         for names, told in (
@@ -354,22 +322,15 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Callable[.
                 refused()
 
 
-def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(frame: pd.DataFrame) -> None:
-    years = Domain(
-        (
-            IntegerAttribute("age", 20, 59, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        ),
-        name="people",
-    )
-    with pmw.open_session(frame, years, epsilon=1, delta=1e-9, options=pmw.Options(seed=3)) as session:
+def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(
+    opened: Opened, whole_years: Domain
+) -> None:
+    with opened(seed=3) as session:
         state, told = session.state, 0
         for age in range(20, 60):
-            query = LinearQuery.cells(years, {"age": (0, age - 20)})
+            query = LinearQuery.cells(whole_years, {"age": (0, age - 20)})
             present = session.ask(query).interval
-            if state.grid(query.scope) is years or state.coarsening.is_aligned(query):
+            if state.grid(query.scope) is whole_years or state.coarsening.is_aligned(query):
                 continue
             assert present is not None  # from opening, so it has a bar, which no price makes narrower
             with pytest.raises(QueryError, match="cuts cells, or bins"):
@@ -383,7 +344,7 @@ def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(frame: pd
     [({"test": TestKind.QUERY}, "single questions"), ({"simultaneous": True}, "for all questions at once")],
 )
 def test_a_session_without_room_for_requests_says_why(
-    opened: Callable[..., pmw.Session], choices: dict[str, Any], told: str
+    opened: Opened, choices: dict[str, Any], told: str
 ) -> None:
     with opened(**choices) as session:
         before = session.state.ledger.spent
@@ -393,7 +354,7 @@ def test_a_session_without_room_for_requests_says_why(
 
 
 def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
-    opened: Callable[..., pmw.Session],
+    opened: Opened,
 ) -> None:
     with opened(seed=3, update_limit=1) as session:
         session.ask("age < 40 AND sex = 'Male'")  # opens a round, or ends it
@@ -402,8 +363,6 @@ def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
         state = session.state
         for place, is_open in enumerate(state.rounds):
             if is_open:
-                from pmw.public.charges import reservation
-
                 options, ledger = state.contract.options, state.ledger
                 assert ledger.allows(
                     reservation(state.plan[place], options, ledger.composition, round_open=True)
@@ -414,8 +373,6 @@ def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
 
 
 def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
-    from pmw.model import CombinedMarginal
-
     parts = [
         MarginalMeasurement(("a",), np.array([3, 6]) << 20, DiscreteGaussian(Fraction(sigma << 20)))
         for sigma in (1, 2)
@@ -436,7 +393,7 @@ def test_quotes_are_ready_for_json() -> None:
 
 @pytest.mark.parametrize("composition", list(Composition))
 def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
-    opened: Callable[..., pmw.Session], composition: Composition
+    opened: Opened, composition: Composition
 ) -> None:
     with opened(composition=composition, seed=3) as session:
         widths = []

@@ -1,11 +1,9 @@
-"""Resumption: a session that is taken up again holds the rounds that it paid for, in both tiers.
-
-And what each batch draws and writes goes on from what was there: bytes of its own, the charges before it.
-"""
+"""Resumption: a session that is taken up again holds the rounds that it paid for, in both tiers."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +33,21 @@ def five(low: int) -> LinearQuery:
     return boxed(*"abcde", low=low)
 
 
-@pytest.fixture
-def people() -> pd.DataFrame:
+def _people() -> pd.DataFrame:
     cells = np.random.default_rng(1).integers(0, 8, (5000, 5))
     return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
 
 
+PEOPLE = _people()
+OPTIONS = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4)
+
+
 @pytest.fixture
-def path(people: pd.DataFrame, tmp_path: Path, repeatable: None) -> Path:
+def path(tmp_path: Path, repeatable: None) -> Path:
     """Open a session on a file; return its path."""
-    people.to_csv(tmp_path / "people.csv", index=False)
-    options = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4)
     made, table = tmp_path / "s.pmw", tmp_path / "people.csv"
-    pmw.open_session(table, DOMAIN, epsilon=2, delta=1e-9, path=made, options=options).close()
+    PEOPLE.to_csv(table, index=False)
+    pmw.open_session(table, DOMAIN, epsilon=2, delta=1e-9, path=made, options=OPTIONS).close()
     return made
 
 
@@ -128,12 +128,12 @@ def test_tests_after_a_resumption_use_the_threshold_noise_that_was_kept(
 @pytest.mark.parametrize("damage", ["gone", "differs"])
 @pytest.mark.parametrize("question", [five(1), boxed("a", "b")])
 def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
-    path: Path, people: pd.DataFrame, damage: str, question: LinearQuery
+    path: Path, damage: str, question: LinearQuery
 ) -> None:
     table = path.with_name("people.csv")
     table.unlink()
     if damage == "differs":
-        people.iloc[1:].to_csv(table, index=False)
+        PEOPLE.iloc[1:].to_csv(table, index=False)
     companion = path.with_name("s.pmw-companion").read_bytes()
     with pmw.resume_session(path) as session:
         before = session.state
@@ -146,14 +146,14 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
             assert session.state is before
             assert path.with_name("s.pmw-companion").read_bytes() == companion
         session.ask(boxed("a"))  # what was measured answers: no table is needed
-        people.to_csv(table, index=False)
+        PEOPLE.to_csv(table, index=False)
         session.ask(question)
         assert session.state.ledger.spent > before.ledger.spent
         assert session.verify().holds
 
 
 def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
-    people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seeds, source = list[bytes](), BitSource.__init__
 
@@ -162,8 +162,8 @@ def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
         source(bits, seed)
 
     monkeypatch.setattr(BitSource, "__init__", noting)
-    options = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4, seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=2, delta=1e-9, options=options) as session:
+    options = replace(OPTIONS, seed=1)
+    with pmw.open_session(PEOPLE, DOMAIN, epsilon=2, delta=1e-9, options=options) as session:
         for low in range(3):
             session.ask(five(low))
     assert len(set(seeds)) == len(seeds) == 4  # the opening's too

@@ -22,6 +22,7 @@ from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import Outcome, SessionStore
 from pmw.session.store.locking import SessionLock
 from queries import Domain
+from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
 
 COVERED = "age >= 40"
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
@@ -56,33 +57,11 @@ def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path, seeds: list[bytes
     return path
 
 
-def secrets_of(path: Path) -> dict[str, bytes]:
-    store = SessionStore.open(path)
-    found = {name: store.secret(name) or b"" for name in store.secret_names()}
-    store.close()
-    return found
-
-
-def bytes_of(path: Path) -> bytes:
-    return b"".join(part.read_bytes() for part in sorted(path.parent.glob(path.name + "*")))
-
-
 def interrupt(path: Path) -> bytes:
     """Leave a batch that was recorded and could not be finished; return its bytes."""
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'full'); END")
-    connection.commit()
-    with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
+    with pmw.resume_session(path) as session, cut_off():
         session.ask(OTHER)
-    connection.execute("DROP TRIGGER full")
-    connection.commit()
-    connection.close()
-    store = SessionStore.open(path)
-    pending = store.pending()
-    store.close()
-    assert pending is not None
-    assert pending.seed is not None
-    return pending.seed
+    return waiting_of(path).seed
 
 
 def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Path) -> None:
@@ -139,7 +118,7 @@ def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[
 def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
-    with closing(SessionStore.create(path, "opening", "{}", fresh_seed(), large)) as store:
+    with closing(SessionStore.create(path, fresh_seed(), large)) as store:
         store.finalize(1, Outcome(meta={"closed": "true"}))
         store.scrub()
     with closing(sqlite3.connect(path)) as connection:
@@ -174,17 +153,11 @@ def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) ->
 
 def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path) -> None:
     with pmw.resume_session(study) as session:
-        connection = sqlite3.connect(study)
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'x'); END")
-        connection.commit()
-        with pytest.raises(pmw.StoreError):
-            session.ask(OTHER)
-        with pytest.raises(pmw.StoreError):
-            session.finalize()
-        assert not is_closed(study)
-        connection.execute("DROP TRIGGER full")
-        connection.commit()
-        connection.close()
+        with unwritable(study, "blocks"):
+            for use in (lambda: session.ask(OTHER), session.finalize):
+                with pytest.raises(pmw.StoreError):
+                    use()
+            assert not is_closed(study)
         session.finalize()
         assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
     assert pmw.verify_session(study).holds
@@ -194,12 +167,9 @@ def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path
 def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     study: Path, frame: pd.DataFrame, fault: str
 ) -> None:
-    seed = interrupt(study)
-    store = SessionStore.open(study)
-    pending, before = store.pending(), read_ledger(study)
-    answers, measurements = list(store.answers.each()), store.measurements()
-    store.close()
-    assert pending is not None
+    seed, pending, before = interrupt(study), waiting_of(study), read_ledger(study)
+    with closing(SessionStore.open(study)) as store:
+        answers, measurements = list(store.answers.each()), store.chained().measurements
     (study.parent / "people.csv").unlink()
     if fault == "the table differs":
         frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
@@ -219,32 +189,25 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         assert reserved in (positive, opening + positive)  # the measurement is in it
         assert (last.event, last.price) == ("abandoned batch", state.ledger.price(reserved))
         assert session.ask(OTHER).source is Source.EXHAUSTED
-    store = SessionStore.open(study)
-    assert list(store.answers.each())[:-1] == answers
-    assert store.measurements() == measurements
-    store.close()
+    with closing(SessionStore.open(study)) as store:
+        assert list(store.answers.each())[:-1] == answers
+        assert store.chained().measurements == measurements
     assert status.budget_share == ledger.share > before.share
     assert seed not in bytes_of(study)
     assert pmw.verify_session(study).holds
 
 
 def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionStore, "finish", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            pmw.open_session(frame, domain, epsilon=1, path=path)
+    with cut_off():
+        pmw.open_session(frame, domain, epsilon=1, path=path)
     with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):
         pmw.finalize_session(path)
     assert not is_closed(path)
     assert pmw.finalize_session(path, frame).closed
     assert pmw.verify_session(path).holds
-
-
-def _interrupt(*arguments: object) -> None:
-    raise KeyboardInterrupt
 
 
 # Dies, without any warning, at a place of closing.
@@ -297,16 +260,11 @@ def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, plac
 
 
 def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
-    connection = sqlite3.connect(study)
-    connection.execute("CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END")
-    connection.commit()
     with pmw.resume_session(study) as session:
-        with pytest.raises(pmw.StoreError, match="make room"):
+        told = pytest.raises(pmw.StoreError, match="make room")
+        with unwritable(study, "meta", "WHEN NEW.key = 'closed'"), told:
             session.finalize()
         assert not session.status().closed
-        connection.execute("DROP TRIGGER held")
-        connection.commit()
-        connection.close()
         assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
         session.finalize()
         assert session.status().closed
@@ -317,5 +275,5 @@ def test_a_session_in_use_is_not_closed_by_another(study: Path) -> None:
     with pytest.raises(pmw.SessionLockedError):
         pmw.finalize_session(study)
     lock.release()
-    assert pmw.finalize_session(study).closed
-    assert pmw.finalize_session(study).closed
+    for _ in range(2):
+        assert pmw.finalize_session(study).closed

@@ -6,8 +6,8 @@ import copy
 import multiprocessing
 import os
 import pickle
-import threading
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from pmw.public.answer import Source
 from pmw.session.asking import Asked
 from pmw.session.maintenance import read_session
 from queries import (
-    Attribute,
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
@@ -29,11 +28,12 @@ from queries import (
     QueryError,
     all_marginals,
 )
-from queries.parsing import Question
+from queries.parsing import Question, parse_where
+from tests.worlds import WHOLE_YEARS
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
-
 SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
+REPLACE = pmw.NeighboringRelation.REPLACE_ONE
 QUESTIONS: list[Asked] = [
     "age BETWEEN 28 AND 39 AND sex = 'Female'",
     {"region": {"in": ["north", "east"]}, "member": {"eq": True}},
@@ -95,6 +95,8 @@ def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, dom
         with pytest.raises(QueryError, match="request_id 'one' was used for another question") as caught:
             session.ask_all([Question(LinearQuery.everything(domain), None, "one")])
         assert caught.value.position == "request_id"
+        with pytest.raises(QueryError, match="was used for another question"):  # one key in one call
+            session.ask_all([Question(parse_where(one, domain), request_id="b") for one in ("", "age > 40")])
         assert session.status().budget_share == spent
 
 
@@ -134,27 +136,6 @@ def test_a_durable_session_goes_on_where_it_was(frame: pd.DataFrame, domain: Dom
         assert more.spent.share >= status.budget_share
 
 
-def test_a_model_without_a_snapshot_is_rebuilt_from_its_measurements(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    for update in pmw.UpdateRule:
-        path = tmp_path / f"{update.value}.pmw"
-        options = pmw.Options(test=pmw.TestKind.QUERY, threshold=2.0, update=update)
-        session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options)
-        for _ in range(50):  # whether a question is measured is a matter of chance
-            session.ask_all([QUESTIONS[0], QUESTIONS[2], "region = 'south' AND age < 40"], fresh=True)
-            if session.state.version:
-                break
-        version, model = session.state.version, session.state.model.marginal(domain.names)
-        assert version > 0
-        session._engine.save_snapshot = lambda: None  # type: ignore[method-assign]  # as after a kill
-        session.close()
-        with pmw.resume_session(path, frame) as again:
-            assert again.state.version == version
-            assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
-
-
 def test_the_status_can_be_read_while_the_session_is_in_use(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
@@ -168,48 +149,6 @@ def test_the_status_can_be_read_while_the_session_is_in_use(
         )
         with pytest.raises(pmw.SessionLockedError):
             pmw.resume_session(path, frame)
-
-
-def test_a_changed_table_is_refused_in_one_word(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
-    changed = frame.copy()
-    changed.loc[0, "sex"] = "Male" if frame.loc[0, "sex"] == "Female" else "Female"
-    with pmw.resume_session(path, changed) as session:
-        session.ask("sex = 'Male'")  # covered by a released marginal: needs no table
-        with pytest.raises(pmw.DataError, match="the table differs") as caught:
-            session.ask(QUESTIONS[0])
-        assert str(caught.value) == "the table differs from the one that the session was opened on"
-        assert session.status().budget_share == session.state.ledger.share
-        assert session.status().queries_answered == 1
-
-
-def test_a_changed_file_is_refused(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
-    data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
-    frame.to_csv(data, index=False)
-    pmw.open_session(data, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
-    with pmw.resume_session(path) as session:
-        session.ask(QUESTIONS[0])
-    frame.iloc[1:].to_csv(data, index=False)
-    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="differs"):
-        session.ask(QUESTIONS[2])
-    data.unlink()
-    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="no such file"):
-        session.ask(QUESTIONS[2])
-    moved = tmp_path / "moved.csv"
-    frame.to_csv(moved, index=False)
-    with pytest.raises(pmw.DataError, match=r"reads its table from a file.* pmw move"):
-        pmw.resume_session(path, moved)
-    pmw.move_session(path, moved)
-    with pmw.resume_session(path) as session:
-        assert session.ask(QUESTIONS[2]).count > 0
-
-
-def test_a_table_in_memory_must_be_given_again(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
-    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="give that table"):
-        session.ask(QUESTIONS[0])
 
 
 def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(
@@ -244,54 +183,29 @@ def test_fresh_noise_differs_from_session_to_session(frame: pd.DataFrame, domain
     assert len(totals) == 5
 
 
-def test_replace_one_refuses_a_schema_that_could_drop_a_record(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
-    with pytest.raises(pmw.BudgetError, match="attribute 'age' drops records"):
-        pmw.open_session(frame, domain, epsilon=1, options=options)
-
-
 @pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, 2])
 def test_replace_one_needs_both_cells_of_every_attribute(
-    frame: pd.DataFrame, missing: bool, other: bool, place: int
+    frame: pd.DataFrame, place: int, missing: bool, other: bool
 ) -> None:
-    attributes: list[Attribute] = [
-        IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
-        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-        CategoricalAttribute("region", ("north", "east"), missing=True, other=True),
-    ]
-    whole = Domain(tuple(attributes))
-    name = attributes[place].name
-    attributes[place] = replace(attributes[place], missing=missing, other=other)
-    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
-    with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
-        pmw.open_session(frame, Domain(tuple(attributes)), epsilon=1, options=options)
-    with pmw.open_session(frame, whole, epsilon=1, options=options) as session:
+    whole = list(WHOLE_YEARS.domain)[:3]
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
+    with pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
         assert session.state.total.estimate == len(frame)
+    name, whole[place] = whole[place].name, replace(whole[place], missing=missing, other=other)
+    with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
+        pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options)
 
 
 HOSTILE_LINES = [
-    b"",
-    b"\r",
-    b"x",
-    b"1,2,3",
-    b'"open',
-    b"\xff\xfe",
-    b"0" * 2**20,
-    b"30,Male\r31,Male",
-    b'"a""',
-]
+    b"", b"\r", b"x", b"1,2,3", b'"open', b"\xff\xfe", b"0" * 2**20, b"30,Male\r31,Male", b'"a""',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", HOSTILE_LINES, ids=lambda line: repr(line[:9]))
 def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, line: bytes) -> None:
-    domain = Domain(
-        (
-            IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-        )
-    )
-    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    domain = Domain(tuple(list(WHOLE_YEARS.domain)[:2]))
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
     path = tmp_path / "people.csv"
     for record in (b"30,Female", line):
         path.write_bytes(b"age,sex\n" + b"40,Male\n" * 20 + record + b"\n" + b"40,Male\n" * 20)
@@ -341,18 +255,6 @@ def test_an_impossible_budget_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_opening_over_a_session_is_refused_and_leaves_it_alone(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with pmw.open_session(frame, domain, epsilon=1, path=path) as session:
-        status = session.status()
-    with pytest.raises(pmw.SessionExistsError):
-        pmw.open_session(frame, domain, epsilon=1, path=path)
-    with pmw.resume_session(path, frame) as session:
-        assert session.status() == status
-
-
 def test_a_bad_question_among_good_ones_costs_nothing(frame: pd.DataFrame, domain: Domain) -> None:
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
         before = session.status()
@@ -364,59 +266,63 @@ def test_a_bad_question_among_good_ones_costs_nothing(frame: pd.DataFrame, domai
             session.ask(LinearQuery.everything(other))
 
 
-def test_a_session_cannot_be_copied_pickled_or_closed_over(frame: pd.DataFrame, domain: Domain) -> None:
+def test_a_session_cannot_be_copied_or_pickled(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, options=SEEDED) as session:
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(pmw.PMWError, match="cannot be copied"):
+                attempt(session)
+
+
+USES: dict[str, Callable[[pmw.Session], object]] = {
+    "ask": lambda session: session.ask("sex = 'Male'"),
+    "ask_all": lambda session: session.ask_all(["sex = 'Male'"]),
+    "ask_all of nothing": lambda session: session.ask_all([]),
+    "sql": lambda session: session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex"),
+    "group_by": lambda session: session.group_by("sex"),
+    "status": lambda session: session.status(),
+    "ledger": lambda session: session.ledger(),
+    "verify": lambda session: session.verify(),
+    "report": lambda session: session.report("report.html"),
+    "plot": lambda session: session.plot(),
+    "seal": lambda session: session.finalize(),
+}
+
+
+def test_a_closed_session_is_told_so(frame: pd.DataFrame, domain: Domain) -> None:
     session = pmw.open_session(frame, domain, epsilon=1, options=SEEDED)
-    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(pmw.PMWError, match="cannot be copied"):
-            attempt(session)
     session.close()
     session.close()
-    with pytest.raises(pmw.SessionError, match="the session was closed"):
-        session.ask("")
-    with pytest.raises(pmw.SessionError, match="the session was closed"):
-        session.status()
+    for use in USES.values():
+        with pytest.raises(pmw.SessionError, match="the session was closed; resume it to go on"):
+            use(session)
 
 
-def _ask_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[str]) -> None:
-    try:
-        session.ask("")
-        results.put("answered")
-    except pmw.SessionError as error:
-        results.put(str(error))
+def _use_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[tuple[str, str]]) -> None:
+    for name, use in USES.items():
+        try:
+            use(session)
+            results.put((name, "done"))
+        except pmw.SessionError as error:
+            results.put((name, str(error)))
+    session.close()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_cannot_use_the_session(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+def test_a_forked_process_can_do_nothing_with_the_session(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
     context = multiprocessing.get_context("fork")
     with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw") as session:
         results = context.SimpleQueue()
-        child = context.Process(target=_ask_in_child, args=(session, results))
+        child = context.Process(target=_use_in_child, args=(session, results))
         child.start()
         child.join()
-        assert results.get() == "a session cannot be used in a forked process; resume it there instead"
-        assert session.ask("").count > 0
-
-
-def test_threads_take_turns(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    errors: list[BaseException] = []
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
-
-        def ask(offset: int) -> None:
-            try:
-                for age in range(20, 40):
-                    session.ask(f"age >= {age} AND age < {age + offset + 1} AND sex = 'Male'")
-            except BaseException as error:  # noqa: BLE001 - whatever a thread meets fails the test
-                errors.append(error)
-
-        threads = [threading.Thread(target=ask, args=(offset,)) for offset in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        assert session.status().queries_answered == 80
-        assert session.state.ledger.spent <= session.state.ledger.cap
+        told = dict(results.get() for _ in USES)
+        refusal = "a session cannot be used in a forked process; resume it there instead"
+        assert told == dict.fromkeys(USES, refusal)
+        assert session.ask("sex = 'Male'").count > 0
+        with pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(tmp_path / "s.pmw")
 
 
 def test_reprs_show_public_facts_alone(frame: pd.DataFrame, domain: Domain) -> None:

@@ -18,9 +18,9 @@ import pmw
 from pmw.data import CsvDialect
 from pmw.public.answer import Source
 from pmw.session.maintenance import read_ledger, read_session, remembered_table
-from pmw.session.store import IntentRow, SessionStore
 from pmw.session.store.locking import SessionLock
 from queries import Domain
+from tests.pmw.session.stored import bytes_of, cut_off, pending_of, unwritable, waiting_of
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
@@ -55,24 +55,10 @@ def books_of(path: Path) -> dict[str, list[object]]:
     return {**rows, "meta": [row for row in rows["meta"] if row[0] not in ("holder", "data")]}
 
 
-def bytes_of(path: Path) -> bytes:
-    return b"".join(part.read_bytes() for part in sorted(path.parent.glob(path.name + "*")))
-
-
-def pending_of(path: Path) -> IntentRow | None:
-    with closing(SessionStore.open(path)) as store:
-        return store.pending()
-
-
-def interrupt(path: Path, question: str) -> None:
+def leave_waiting(path: Path, question: str) -> None:
     """Leave a batch that was recorded and drawn, and could not be finished."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'x'); END")
-        connection.commit()
-        with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
-            session.ask(question)
-        connection.execute("DROP TRIGGER full")
-        connection.commit()
+    with pmw.resume_session(path) as session, cut_off():
+        session.ask(question)
 
 
 def forbid_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,35 +148,27 @@ def test_a_place_without_a_dialect_is_read_in_the_one_before(
 def test_a_session_over_a_table_in_memory_goes_on_from_a_file(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
-    path = tmp_path / "study.pmw"
+    path, table = tmp_path / "study.pmw", tmp_path / "people.parquet"
     pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS).close()
-    with (
-        pmw.resume_session(path) as session,
-        pytest.raises(pmw.DataError, match="file and name that with pmw"),
-    ):
+    told = "give that table to resume it, or write it to a file and name that with pmw"
+    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match=told):
         session.ask(WRONG)
-    with duckdb.connect() as connection:
-        connection.register("people", frame)
-        connection.execute(
-            "COPY people TO $path (FORMAT parquet)", {"path": str(tmp_path / "people.parquet")}
-        )
-    pmw.move_session(path, str(tmp_path / "people.parquet"))
+    duckdb.from_df(frame).write_parquet(str(table))
+    pmw.move_session(path, str(table))
     with pmw.resume_session(path) as session:
         assert session.ask(WRONG).source is Source.MEASURED
-    with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
-        pmw.resume_session(path, frame)
-    with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
-        pmw.finalize_session(path, frame)
+    for use in (pmw.resume_session, pmw.finalize_session):
+        with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
+            use(path, frame)
 
 
 def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
     pmw.backup_session(study, study.parent / "copy.pmw")
     pmw.finalize_session(study)
+    told = r"was closed, and the key that tells its table .* is wiped"
     for path in (study, study.parent / "copy.pmw"):
         before = bytes_of(path)
-        with pytest.raises(
-            pmw.SessionError, match=r"was closed, and the key that tells its table .* is wiped"
-        ):
+        with pytest.raises(pmw.SessionError, match=told):
             pmw.move_session(path, study.parent / "people.csv")
         assert bytes_of(path) == before
 
@@ -223,9 +201,8 @@ def test_a_file_that_is_no_session_or_lacks_its_companion_is_not_moved(study: Pa
 def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
     study: Path, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    interrupt(study, WRONG)
-    waiting, before, status = pending_of(study), books_of(study), read_session(study)[1]
-    assert waiting is not None
+    leave_waiting(study, WRONG)
+    waiting, before, status = waiting_of(study), books_of(study), read_session(study)[1]
     twin = study.parent / "twin" / study.name
     twin.parent.mkdir()
     for file in study.parent.glob("study.pmw*"):
@@ -249,18 +226,12 @@ def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
 
 
 def test_an_opening_that_waits_is_finished_at_its_tables_new_place(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
     frame.to_csv(tmp_path / "people.csv", index=False)
     path = tmp_path / "study.pmw"
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionStore, "finish", stop)
-        with pytest.raises(KeyboardInterrupt):
-            pmw.open_session(tmp_path / "people.csv", domain, epsilon=1, path=path)
+    with cut_off():
+        pmw.open_session(tmp_path / "people.csv", domain, epsilon=1, path=path)
     (tmp_path / "people.csv").rename(tmp_path / "moved.csv")
     with pytest.raises(pmw.DataError, match="name its new place with pmw move"):
         pmw.resume_session(path)
@@ -291,7 +262,7 @@ pmw.move_session(path, table)
 
 @pytest.mark.parametrize("step", ["take_over", "_insert", "finish"])
 def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: str) -> None:
-    interrupt(study, WRONG)
+    leave_waiting(study, WRONG)
     waiting, before = pending_of(study), books_of(study)
     old, new = study.parent / "people.csv", study.parent / "moved.csv"
     shutil.copy(old, new)
@@ -310,16 +281,8 @@ def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: s
 def test_a_move_that_cannot_be_written_changes_nothing(study: Path) -> None:
     shutil.copy(study.parent / "people.csv", study.parent / "moved.csv")
     before = books_of(study)
-    with closing(sqlite3.connect(study)) as connection:
-        connection.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON meta WHEN NEW.key = 'data' "
-            "BEGIN SELECT RAISE(ABORT, 'full'); END"
-        )
-        connection.commit()
-        with pytest.raises(pmw.StoreError, match="make room"):
-            pmw.move_session(study, study.parent / "moved.csv")
-        connection.execute("DROP TRIGGER full")
-        connection.commit()
+    with unwritable(study, "meta", "WHEN NEW.key = 'data'"), pytest.raises(pmw.StoreError, match="make room"):
+        pmw.move_session(study, study.parent / "moved.csv")
     assert books_of(study) == before
     assert place_of(study) == study.parent / "people.csv"
 
@@ -360,17 +323,3 @@ def test_a_table_that_was_changed_is_refused_and_draws_nothing(
     assert str(refused.value) == DIFFERS + MOVED
     assert read_ledger(study) == before
     assert pending_of(study) is None
-
-
-def test_a_folder_that_is_moved_with_its_table_needs_a_move_too(study: Path) -> None:
-    folder = study.parent / "moved"
-    folder.mkdir()
-    for file in [*study.parent.glob("study.pmw*"), study.parent / "people.csv"]:
-        file.rename(folder / file.name)
-    with pmw.resume_session(folder / "study.pmw") as session:
-        with pytest.raises(pmw.DataError, match="no such file; where the table was moved"):
-            session.ask(WRONG)
-        assert session.ask(COVERED).source is Source.SYNTHETIC
-    pmw.move_session(folder / "study.pmw", folder / "people.csv")
-    with pmw.resume_session(folder / "study.pmw") as session:
-        assert session.ask(WRONG).source is Source.MEASURED

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ DOMAIN = Domain(
         IntegerAttribute("hours", 0, 99),  # so that the whole table is not measured at opening
     )
 )
+Opened = Callable[..., pmw.Session]
 NOWHERE = Spent(0.0, 0.0, 0.0)
 MODES = [TestKind.MARGINAL, TestKind.QUERY]
 
@@ -61,21 +62,17 @@ FRAME = people()
 GAIN, AGE, SEX = FRAME["capital-gain"], FRAME["age"], FRAME["sex"]
 
 
-OPENED: list[pmw.Session] = []
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Return what opens a session, which is closed at the end."""
+    with ExitStack() as stack:
 
+        def open_(test: TestKind, seed: int = 1, **choices: Any) -> pmw.Session:
+            options = pmw.Options(test=test, seed=seed, **choices)
+            session = pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options)
+            return stack.enter_context(session)
 
-def opened(test: TestKind, seed: int = 1, frame: pd.DataFrame = FRAME, **choices: Any) -> pmw.Session:
-    options = pmw.Options(test=test, seed=seed, **choices)
-    OPENED.append(pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options))
-    return OPENED[-1]
-
-
-@pytest.fixture(autouse=True)
-def all_are_closed() -> Iterator[None]:
-    """Close what a test opened."""
-    yield
-    while OPENED:
-        OPENED.pop().close()
+        yield open_
 
 
 def held(answer: Answer, truth: float) -> bool:
@@ -83,42 +80,42 @@ def held(answer: Answer, truth: float) -> bool:
     return answer.interval[0] <= truth <= answer.interval[1]
 
 
+UNDECIDED = [
+    ('"capital-gain" > 0', GAIN > 0),
+    ('"capital-gain" <= 0', GAIN <= 0),
+    ('"capital-gain" = 0', GAIN == 0),
+    ('"capital-gain" <> 0', GAIN != 0),
+    ('"capital-gain" IN (0, 5000)', GAIN.isin([0, 5000])),
+    ('NOT "capital-gain" > 0', GAIN <= 0),
+    ('"capital-gain" BETWEEN 1 AND 5000', GAIN.between(1, 5000)),
+    ('"capital-gain" >= 100000', GAIN >= 100_000),
+    ('"capital-gain" < 100000', GAIN < 100_000),
+    ("\"capital-gain\" > 0 AND sex = 'm'", (GAIN > 0) & (SEX == "m")),
+    ("\"capital-gain\" = 0 OR sex = 'm'", (GAIN == 0) | (SEX == "m")),
+    ('"capital-gain" > 0 OR age <= 33', (GAIN > 0) | (AGE <= 33)),
+    ("age >= 35 AND age < 61", (AGE >= 35) & (AGE < 61)),
+    ("age = 4", AGE == 4),
+]
+
+
 @pytest.mark.parametrize("test", MODES)
-@pytest.mark.parametrize(
-    ("where", "holds"),
-    [
-        ('"capital-gain" > 0', GAIN > 0),
-        ('"capital-gain" <= 0', GAIN <= 0),
-        ('"capital-gain" = 0', GAIN == 0),
-        ('"capital-gain" <> 0', GAIN != 0),
-        ('"capital-gain" IN (0, 5000)', GAIN.isin([0, 5000])),
-        ('NOT "capital-gain" > 0', GAIN <= 0),
-        ('"capital-gain" BETWEEN 1 AND 5000', GAIN.between(1, 5000)),
-        ('"capital-gain" >= 100000', GAIN >= 100_000),
-        ('"capital-gain" < 100000', GAIN < 100_000),
-        ("\"capital-gain\" > 0 AND sex = 'm'", (GAIN > 0) & (SEX == "m")),
-        ("\"capital-gain\" = 0 OR sex = 'm'", (GAIN == 0) | (SEX == "m")),
-        ('"capital-gain" > 0 OR age <= 33', (GAIN > 0) | (AGE <= 33)),
-        ("age >= 35 AND age < 61", (AGE >= 35) & (AGE < 61)),
-        ("age = 4", AGE == 4),
-    ],
-)
-def test_the_interval_holds_both_readings_and_so_the_truth(
-    test: TestKind, where: str, holds: pd.Series[bool]
-) -> None:
+def test_the_interval_holds_both_readings_and_so_the_truth(opened: Opened, test: TestKind) -> None:
     for seed in range(1, 4):
-        answer = opened(test, seed).ask(where)
-        assert not answer.aligned
-        assert answer.source in (Source.SYNTHETIC, Source.MEASURED)
-        assert held(answer, int(holds.sum()))
-        assert held(answer, answer.count)
-    with pytest.raises(QueryError, match="the condition cuts cells") as caught:
-        require_aligned(parse_where(where, DOMAIN))
-    assert caught.value.code == "unaligned"
+        session = opened(test, seed)
+        for where, holds in UNDECIDED:
+            answer = session.ask(where)
+            assert not answer.aligned
+            assert answer.source in (Source.SYNTHETIC, Source.MEASURED)
+            assert held(answer, int(holds.sum())), where
+            assert held(answer, answer.count)
+    for where, _ in UNDECIDED:
+        with pytest.raises(QueryError, match="the condition cuts cells") as caught:
+            require_aligned(parse_where(where, DOMAIN))
+        assert caught.value.code == "unaligned"
 
 
 @pytest.mark.parametrize("test", MODES)
-def test_a_comparison_that_cells_decide_keeps_its_firm_bar(test: TestKind) -> None:
+def test_a_comparison_that_cells_decide_keeps_its_firm_bar(opened: Opened, test: TestKind) -> None:
     session = opened(test)
     for where, holds in (('"capital-gain" < 1', GAIN < 1), ('"capital-gain" >= 1', GAIN >= 1)):
         answer = session.ask(where)
@@ -132,7 +129,7 @@ def test_a_comparison_that_cells_decide_keeps_its_firm_bar(test: TestKind) -> No
 
 
 @pytest.mark.parametrize("test", MODES)
-def test_groups_have_both_readings_of_their_own(test: TestKind) -> None:
+def test_groups_have_both_readings_of_their_own(opened: Opened, test: TestKind) -> None:
     session = opened(test)
     statement = 'SELECT sex, COUNT(*) FROM records WHERE "capital-gain" > 0 GROUP BY sex'
     table = session.sql(statement)
@@ -186,36 +183,36 @@ def _questions(count: int, seed: int) -> list[tuple[LinearQuery, int]]:
 @pytest.mark.parametrize(
     ("test", "simultaneous"), [(TestKind.MARGINAL, False), (TestKind.MARGINAL, True), (TestKind.QUERY, False)]
 )
-def test_intervals_hold_the_raw_count_with_the_stated_confidence(test: TestKind, simultaneous: bool) -> None:
+def test_intervals_hold_the_raw_count_with_the_stated_confidence(
+    opened: Opened, test: TestKind, simultaneous: bool
+) -> None:
     questions = _questions(40, seed=8)
     found = []
-    for seed in range(1, 9):
+    for seed in range(1, 6):
         session = opened(test, seed, confidence=0.8, simultaneous=simultaneous)
         for query, truth in questions:
             answer = session.ask(query)
             assert not answer.aligned
             if answer.interval is not None:
                 found.append(held(answer, truth))
-    assert len(found) >= 150
+    assert len(found) >= 90
     assert np.mean(found) >= 0.8
 
 
 @pytest.mark.parametrize("test", MODES)
-def test_a_session_that_answered_such_questions_is_verified(test: TestKind, tmp_path: Path) -> None:
-    FRAME.to_csv(tmp_path / "people.csv", index=False)
-    path = tmp_path / "study.pmw"
-    with pmw.open_session(
-        FRAME, DOMAIN, epsilon=1, delta=1e-9, path=path, options=pmw.Options(test=test, update_limit=6)
-    ) as session:
-        for query, _ in _questions(25, seed=4):
-            session.ask(query)
-            session.ask(query, fresh=True)
-        session.ask('"capital-gain" >= 1')
-    assert pmw.verify_session(path).holds
+def test_a_session_that_answered_such_questions_is_verified(opened: Opened, test: TestKind) -> None:
+    session = opened(test, update_limit=6)
+    for query, _ in _questions(25, seed=4):
+        session.ask(query)
+        session.ask(query, fresh=True)
+    session.ask('"capital-gain" >= 1')
+    assert session.verify().holds
 
 
 @pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {}, {"simultaneous": True}])
-def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(choices: dict[str, Any]) -> None:
+def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(
+    opened: Opened, choices: dict[str, Any]
+) -> None:
     state = opened(choices.pop("test", TestKind.MARGINAL), **choices).state
     assert state.query_plan is not None
     query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND age >= 21 AND hours < 50", DOMAIN)
@@ -237,7 +234,7 @@ def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(choices: dict[
     assert (high[1] < 3000) == (not choices)
 
 
-def test_a_question_that_no_test_could_narrow_spends_nothing() -> None:
+def test_a_question_that_no_test_could_narrow_spends_nothing(opened: Opened) -> None:
     session = opened(TestKind.QUERY, threshold=1.0)
     query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND grade IN ('a', 'b')", DOMAIN)
     assert session.state.covering(query) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,19 +17,25 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
+from pmw.public.codec import kind_text, read_kind
 from pmw.session.store import (
     AGAIN,
     FIRST,
     UNSETTLED,
-    LedgerRow,
     Outcome,
     SessionStore,
     StoredAnswer,
-    columns_of,
 )
-from pmw.session.store.columns import AnswerColumns, joined, packed, question_keys, unpacked
+from pmw.session.store.columns import joined, packed, question_keys, unpacked
 from queries.boxes import RangeTexts
-from tests.pmw.session.stored import answer_to_request, newest_answer, newest_answers, tamper
+from tests.pmw.session.stored import (
+    answer_to_request,
+    columns_of,
+    execute,
+    newest_answer,
+    newest_answers,
+    tamper,
+)
 
 FINITE = st.floats(0.0, 1e12)
 ENDS = st.none() | st.tuples(FINITE, FINITE)
@@ -56,7 +62,7 @@ def store() -> Iterator[SessionStore]:
 
 
 def make(path: Path | None) -> SessionStore:
-    made = SessionStore.create(path, "opening", "{}", bytes(32), Outcome(meta={"contract": '"c"'}))
+    made = SessionStore.create(path, bytes(32), Outcome(meta={"contract": '"c"'}))
     made.finish(1, Outcome())
     return made
 
@@ -76,10 +82,10 @@ def many(size: int, first: int = 0, **others: Any) -> list[StoredAnswer]:
 )
 def test_answers_come_back_to_the_last_bit(answers: list[StoredAnswer], ends: list[str]) -> None:
     answers += [stored(text) for text in ends]
-    columns = AnswerColumns.of(answers)
+    columns = columns_of(answers)[0]
     again = unpacked(packed(columns), "", 0.95, 0.25, 3)
     assert [again.answer(place) for place in range(len(again))] == answers
-    assert again.counts.tobytes() == columns.counts.tobytes()
+    assert again.count.tobytes() == columns.count.tobytes()
 
 
 def test_ends_that_follow_from_others_take_few_bytes() -> None:
@@ -91,15 +97,27 @@ def test_ends_that_follow_from_others_take_few_bytes() -> None:
             stored("q", count=count, interval=None, typical=(count - width, count + width))
             for count, width in zip(counts, reach, strict=True)
         ]
-        return len(packed(AnswerColumns.of(answers))) / 1000
+        return len(packed(columns_of(answers)[0])) / 1000
 
     same, others = size(np.full(1000, 7.3)), size(generator.uniform(1, 9, 1000))
     assert same < 11 < others < 22  # 8 bytes are the count
 
 
 def test_bytes_that_are_none_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected compressed answers"):
+    with pytest.raises(zlib.error):
         unpacked(b"what", "", 0.95, 0.0, 1)
+
+
+@pytest.mark.parametrize("names", ["_SOURCE_NAMES", "_KIND_NAMES"])
+def test_a_source_or_a_kind_that_is_none_is_refused(
+    store: SessionStore, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pmw.session.store.columns.{names}", ["told"] * 99)
+        store.finish(None, Outcome(columns=columns_of(many(1))))
+    store.answers.forget()
+    with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
+        store.answers.answer(1)
 
 
 def test_answers_given_at_one_time_are_put_together() -> None:
@@ -108,7 +126,7 @@ def test_answers_given_at_one_time_are_put_together() -> None:
     assert [len(run) for run in found] == [64, 64, 1, 3]
     assert (found[-1].analyst, found[-1].share) == ("ann", 0.25)
     assert [run.request_ids[:1] for run in found] == [("r",), (), (), ()]
-    assert [run.drawn() for run in found] == [0, 0, 1, 0]
+    assert [run.drawn_count() for run in found] == [0, 0, 1, 0]
     assert [one for run in found for one in run.answers()] == [*answers, *many(3, 300, analyst="ann")]
     (again,) = joined([*columns_of(many(64)), *columns_of(many(5, 64, kind="3 bins"))])
     assert list(again.answers()) == [*many(64), *many(5, 64, kind="3 bins")]
@@ -169,7 +187,7 @@ def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: Sess
     assert store.answers.settled_count() == 2 + 69 + 70
     assert [store.answers.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
     ((kind, (numbers, reaches)),) = store.answers.first_answers().items()
-    assert kind == "2 tested"
+    assert kind == read_kind("2 tested")
     assert numbers.tolist() == [1, 2, *range(5, 73), *range(75, 145)]
     counts = [store.answers.answer(number).count for number in numbers.tolist()]
     assert reaches == pytest.approx(15.0 - np.array(counts))
@@ -184,7 +202,7 @@ def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: 
     assert [one and one.count for one in newest_answers(store, texts)] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_question_is_the_same_as_text_and_as_range(
     store: SessionStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +216,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
 
     def marks(part: list[StoredAnswer], version: int) -> list[int]:
         were = [any(one.settled and one.query == each.query for one in given) for each in part]
-        assert store.answers.are_settled([one.query for one in part]) == were
+        assert store.answers.are_settled([one.query for one in part]).tolist() == were
         first, seen = (UNSETTLED if version % 4 == 0 else FIRST), set[str]()
         found = []
         for one, was in zip(part, were, strict=True):  # a text may stand twice in it
@@ -215,7 +233,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
         part = [stored(pool[place], version=version, kind=kind, count=float(place)) for place in places]
         part = [replace(one, settled=mark) for one, mark in zip(part, marks(part, version), strict=True)]
         if form == "ranges":
-            columns = replace(AnswerColumns.of(part), texts=pool.take(places))
+            columns = replace(columns_of(part)[0], texts=pool.take(places))
             store.finish(None, Outcome(columns=(columns,), asked=size))
         else:
             store.finish(None, Outcome(columns=columns_of(part), asked=size))
@@ -237,14 +255,16 @@ def test_a_question_is_the_same_as_text_and_as_range(
     for number, one in enumerate(given, 1):
         if one.kind is not None and first.get(one.query) is one:
             numbers.setdefault(one.kind, []).append(number)
-    assert {kind: found.tolist() for kind, (found, _) in store.answers.first_answers().items()} == numbers
+    assert {
+        kind_text(kind): found.tolist() for kind, (found, _) in store.answers.first_answers().items()
+    } == numbers
     assert store.is_whole()
 
 
 @given(ends=st.lists(st.tuples(*[st.integers(0, 2**33)] * 4), min_size=1, max_size=20))
 def test_ranges_come_back(ends: list[tuple[int, ...]]) -> None:
     texts = RangeTexts(("ü", "b"), np.array(ends, dtype=np.int64).T.reshape(2, 2, -1))
-    columns = replace(AnswerColumns.of([stored(text) for text in texts]), texts=texts)
+    columns = replace(columns_of([stored(text) for text in texts])[0], texts=texts)
     again = unpacked(packed(columns), "", 0.95, 0.25, 3)
     assert isinstance(again.texts, RangeTexts)
     assert list(again.texts) == list(texts)
@@ -302,26 +322,6 @@ def test_a_copy_holds_the_blocks(tmp_path: Path) -> None:
 
 # --- damage -------------------------------------------------------------------------------------------------
 
-CHAINED = {
-    "a share": "UPDATE blocks SET share = 0.125 WHERE sequence = 4",
-    "who asked": "UPDATE blocks SET analyst = 'eve' WHERE sequence = 4",
-    "a version": "UPDATE blocks SET version = 2 WHERE sequence = 4",
-    "a confidence": "UPDATE blocks SET confidence = 0.99 WHERE sequence = 4",
-    "a size": "UPDATE blocks SET size = 99 WHERE sequence = 4",
-    "a key": "UPDATE blocks SET keys = CAST(x'00000000' || substr(keys, 5) AS BLOB) WHERE sequence = 4",
-    "how many have a kind": "UPDATE blocks SET kinds = 0 WHERE sequence = 4",
-    "a hash": "UPDATE blocks SET hash = zeroblob(16) WHERE sequence = 4",
-    "how many drew noise": "UPDATE blocks SET drawn = 1 WHERE sequence = 4",
-    "a number": "UPDATE blocks SET sequence = 5 WHERE sequence = 4",
-    "a block": "DELETE FROM blocks WHERE sequence = 4",
-    "the last block": "DELETE FROM blocks WHERE sequence = 104",
-    "all blocks": "DELETE FROM blocks",
-    "blocks that were exchanged": "UPDATE blocks SET sequence = -1 WHERE sequence = 4;"
-    "UPDATE blocks SET sequence = 4 WHERE sequence = 104;"
-    "UPDATE blocks SET sequence = 104 WHERE sequence = -1",
-    "a block that was added": "INSERT INTO blocks SELECT 204, size, analyst, confidence, share, version,"
-    " drawn, kinds, settled, keys, hash, answers FROM blocks WHERE sequence = 4",
-}
 ANSWERS_ALTERED = {
     "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"
     " AS BLOB) WHERE sequence = 4",
@@ -337,26 +337,8 @@ def path(tmp_path: Path) -> Path:
     with closing(make(path)) as store:
         for part in (many(3), many(100, 10, settled=FIRST, share=0.3), many(100, 200, share=0.35)):
             store.finish(None, Outcome(columns=columns_of(part), asked=len(part)))
-        store.finish(None, Outcome(ledger=[LedgerRow("x", "y", None, "1/8", None, "[]")]))
         assert store.answers.spans() == [(1, 4), (4, 104), (104, 204)]
     return path
-
-
-def execute(path: Path, script: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(script)
-
-
-@pytest.mark.parametrize("script", CHAINED.values(), ids=CHAINED)
-def test_a_block_that_was_altered_is_refused_by_who_takes_over(path: Path, script: str) -> None:
-    with closing(SessionStore.open(path)) as store:
-        execute(path, script)
-        copy = path.with_name("copy")
-        uses: list[Callable[[], object]] = [store.take_over, store.is_whole]
-        uses.append(lambda: store.copy_public(copy, copy))
-        for use in uses:
-            with pytest.raises(SessionCorruptError, match="the session file is damaged"):
-                use()
 
 
 @pytest.mark.parametrize("script", ANSWERS_ALTERED.values(), ids=ANSWERS_ALTERED)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sqlite3
 import stat
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,13 +19,12 @@ from hypothesis import strategies as st
 
 import pmw
 import pmw.session.engine
-from benchmarks.damage import reseal
-from pmw.session.engine import Engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
 from pmw.session.store.companion import Companion
-from pmw.session.store.connection import Transaction
+from pmw.session.store.connection import transaction
 from queries import Domain
+from tests.pmw.session.stored import cut_off, tamper, waiting_of
 
 SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
 FIRST = IntentRow(1, "opening", "{}", SEED, 0)
@@ -37,7 +35,7 @@ QUESTION = "age >= 40 AND sex = 'Male'"
 
 
 def create(path: Path | None) -> SessionStore:
-    return SessionStore.create(path, "opening", "{}", SEED, Outcome())
+    return SessionStore.create(path, SEED, Outcome())
 
 
 def companion_of(path: Path) -> Path:
@@ -238,7 +236,7 @@ def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, events = tmp_path / "s.pmw", list[str]()
-    interrupted(frame, domain, path, monkeypatch)
+    interrupted(frame, domain, path)
     put, draw = companion._put, vars(pmw.session.engine)["draw_tests"]
 
     def recorded(*given: Any) -> None:
@@ -258,14 +256,16 @@ def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
 def test_the_seed_is_there_until_the_outcome_is_durable_and_never_in_the_session_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(transaction: Transaction, *_: object) -> None:
-        transaction._connection.execute("ROLLBACK")
-        raise pmw.StoreError("the commit failed")
+    @contextmanager
+    def failing(*session: Any) -> Iterator[None]:
+        with transaction(*session):
+            yield
+            raise pmw.StoreError("the commit failed")
 
     path = tmp_path / "s.pmw"
     with closing(create(path)) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(Transaction, "__exit__", failing)
+            patch.setattr("pmw.session.store.store.transaction", failing)
             with pytest.raises(pmw.StoreError, match="the commit failed"):
                 store.finish(1, Outcome())
         assert store.pending() == FIRST
@@ -303,19 +303,11 @@ def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def interrupted(frame: pd.DataFrame, domain: Domain, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupted(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
     """Leave a session whose batch was recorded and has no outcome."""
-
-    def full(*_: object) -> None:
-        raise pmw.StoreError("full")
-
-    with (
-        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session,
-        monkeypatch.context() as patch,
-    ):
-        patch.setattr(SessionStore, "finish", full)
-        with pytest.raises(pmw.StoreError):
-            session.ask(QUESTION)
+    session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS)
+    with session, cut_off():
+        session.ask(QUESTION)
 
 
 @pytest.mark.parametrize("wiped", [True, False])
@@ -327,20 +319,15 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
 ) -> None:  # fmt: skip
     path, kept = tmp_path / "s.pmw", tmp_path / "kept.pmw"
 
-    def cut(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with pmw.open_session(frame, whole_years, epsilon=1, path=path, options=OPTIONS) as session:
         session.ask("age >= 40 AND region = 'north'")
         with monkeypatch.context() as patch:
             patch.setattr(Companion, "wipe", lambda *_: None)  # which never reached the disk
             session.ask("sex = 'Male' AND region = 'north'")
             before = companion_of(path).read_bytes()
-        with monkeypatch.context() as patch:
-            patch.setattr(Engine, "_carry_out", cut)
-            with pytest.raises(KeyboardInterrupt):
-                session.ask(QUESTION)
-            after = companion_of(path).read_bytes()
+        with cut_off():
+            session.ask(QUESTION)
+        after = companion_of(path).read_bytes()
         number = session._engine._store.last_intent() + 1
         kept.write_bytes(path.read_bytes())
         kept.with_name(kept.name + "-wal").write_bytes(path.with_name(path.name + "-wal").read_bytes())
@@ -373,7 +360,7 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
         older = companion_of(path).read_bytes()
         session.ask(QUESTION)
         answered = session.status().queries_answered
-    interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
+    interrupted(frame, domain, tmp_path / "t.pmw")
     contents = {
         "empty": b"",
         "random": os.urandom(9000),
@@ -396,6 +383,8 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
         companion_of(tmp_path / "u.pmw").write_bytes(contents[damage])
     pmw.finalize_session(tmp_path / "u.pmw", abandon=True)
     assert is_closed(tmp_path / "u.pmw")
+    assert not companion_of(tmp_path / "u.pmw").exists()
+    pmw.resume_session(tmp_path / "u.pmw").close()  # a closed one needs none
     companion_of(path).write_bytes(whole)
     with pmw.resume_session(path, frame) as session:
         session.ask("age >= 30 AND sex = 'Female'")
@@ -406,11 +395,11 @@ def test_a_batch_that_waits_is_finished_charged_where_it_is_abandoned_and_refuse
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
-    interrupted(frame, domain, path, monkeypatch)
+    interrupted(frame, domain, path)
     for end in ("", "-companion"):
         shutil.copy(path.with_name(path.name + end), copy.with_name(copy.name + end))
     raw = bytearray(companion_of(copy).read_bytes())
-    place = raw.index(_waiting(copy).seed)
+    place = raw.index(waiting_of(copy).seed)
     raw[place : place + 32] = bytes(32)
     companion_of(copy).write_bytes(raw)
     with pytest.raises(pmw.SessionCorruptError, match=r"its log .* was lost or damaged"):
@@ -419,18 +408,11 @@ def test_a_batch_that_waits_is_finished_charged_where_it_is_abandoned_and_refuse
         assert session.ask(QUESTION, fresh=False).version == session.state.version
         assert session.verify().holds
         spent = session.ledger().spent
-    interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
+    interrupted(frame, domain, tmp_path / "t.pmw")
     pmw.finalize_session(tmp_path / "t.pmw", abandon=True)
     closed = read_ledger(tmp_path / "t.pmw")
     assert closed.lines[-1].event == "abandoned batch"
     assert closed.spent > spent
-
-
-def _waiting(path: Path) -> IntentRow:
-    with closing(SessionStore.open(path)) as store:
-        waiting = store.pending()
-    assert waiting is not None
-    return waiting
 
 
 def test_a_reader_of_older_pages_takes_no_finished_batch_for_one_that_waits(
@@ -467,32 +449,9 @@ def test_charges_that_are_gone_are_missed_even_where_their_batches_are_not(tmp_p
     with closing(create(path)) as store:
         store.finish(1, Outcome(ledger=[ROW, ROW]))
         store.finish(store.begin("tests", "{}", SEED), Outcome())
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DELETE FROM ledger WHERE sequence = 2")
-        reseal(connection)
-        connection.commit()
+    tamper(path, "DELETE FROM ledger WHERE sequence = 2")
     with pytest.raises(pmw.SessionCorruptError, match="2 charges or more, and holds 2 and 1"):
         SessionStore.open(path)
-
-
-def test_a_session_that_was_moved_alone_is_refused_and_a_closed_one_needs_no_companion(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    path, copy = tmp_path / "s.pmw", tmp_path / "elsewhere" / "s.pmw"
-    copy.parent.mkdir()
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session:
-        session.ask("age >= 40")
-    shutil.copy(path, copy)
-    with pytest.raises(pmw.SessionCorruptError, match="was moved or copied alone"):
-        pmw.resume_session(copy, frame)
-    with pytest.raises(pmw.SessionCorruptError, match="was moved or copied alone"):
-        pmw.move_session(copy, tmp_path / "people.csv")
-    assert read_session(copy)[1].queries_answered == 1
-    pmw.finalize_session(copy, abandon=True)
-    assert not companion_of(copy).exists()
-    pmw.resume_session(copy).close()
-    with pmw.resume_session(path, frame) as session:
-        session.ask("age >= 30")
 
 
 def test_closing_removes_the_companion_even_without_room_to_write_the_file_anew(tmp_path: Path) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +13,11 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.damage import reseal
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from queries import Domain, random_conjunctions
+from tests.pmw.session.stored import tamper
 
 CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None, '[["","1"]]')])
 
@@ -49,22 +46,6 @@ def test_a_session_is_locked_by_whatever_link_it_is_reached(
         with pmw.resume_session(first, frame), pytest.raises(pmw.SessionLockedError):
             pmw.resume_session(second, frame)
     assert list(link.parent.iterdir()) == [link]
-
-
-def test_another_process_is_locked_out_behind_a_link(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    link = tmp_path / "l.pmw"
-    link.symlink_to(study)
-    with pmw.resume_session(study, frame):
-        result = subprocess.run(
-            [sys.executable, "-m", "pmw", "ask", str(link), "sex = 'Male'", "--wait", "0"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert result.returncode == 5
-    assert "another process is using the session" in result.stderr
 
 
 def test_a_session_is_made_where_a_link_points(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
@@ -123,28 +104,6 @@ def test_without_its_lock_file_a_session_that_was_taken_over_writes_nothing(
     state, _ = read_session(study)
     assert state.ledger.spent <= state.ledger.cap
     assert verify_session(study).holds
-
-
-def test_two_sessions_that_take_turns_over_one_file_never_spend_its_budget_twice(
-    study: Path, frame: pd.DataFrame, domain: Domain
-) -> None:
-    sessions = []
-    for _ in range(2):
-        sessions.append(pmw.resume_session(study, frame))
-        study.with_name("s.pmw-lock").unlink()
-    answered = [0, 0]
-    for query in random_conjunctions(domain, 60, seed=4):
-        for number, session in enumerate(sessions):
-            try:
-                session.ask(query, fresh=True)
-                answered[number] += 1
-            except pmw.SessionLockedError:
-                pass
-    assert answered == [0, 60]
-    with closing(SessionStore.open(study)) as store:
-        assert sum(Fraction(row.epsilon or 0) for row in store.ledger()) <= 1
-    for session in sessions:
-        session.close()
 
 
 def test_a_file_that_is_moved_linked_or_deleted_under_a_session_is_not_written_to(
@@ -212,37 +171,23 @@ def test_readers_take_nothing_over_and_leave_every_row_as_it_is(
         session.ask("age >= 40 AND sex = 'Female'")
 
 
-def test_one_intent_at_a_time_is_without_an_outcome_and_it_gets_one_only(study: Path) -> None:
-    with closing(SessionStore.open(study)) as store:
-        store.take_over()
-        intent = store.begin("tests", "{}", b"t" * 32)
-        with pytest.raises(pmw.SessionLockedError, match="resume it again"):
-            store.begin("tests", "{}", b"u" * 32)
-        assert store.pending() is not None
-        store.finish(intent, Outcome())
-        before = rows_of(study)
-        with pytest.raises(pmw.SessionLockedError, match="resume it again"):
-            store.finish(intent, CHARGE)
-        assert rows_of(study) == before
-
-
 def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd.DataFrame) -> None:
     # As if every other defence had failed: a charge is there that the session did not write.
     with pmw.resume_session(study, frame) as session:
-        with closing(sqlite3.connect(study)) as connection:
-            connection.execute(
-                "INSERT INTO ledger (intent, event, label, rho, booked)"
-                " VALUES (9, 'measurement', 'q', '1', '[[\"\",\"1\"]]')"
-            )
-            reseal(connection)
-            connection.commit()
-        for question in ("sex = 'Male'", "age >= 40 AND sex = 'Male'"):  # one needs no test, the other does
+        row = "9, 'measurement', 'q', '1', '[[\"\",\"1\"]]'"
+        tamper(study, f"INSERT INTO ledger (intent, event, label, rho, booked) VALUES ({row})")
+        uses: list[Callable[[], object]] = [  # two that need no test, and one that does
+            lambda: session.ask("sex = 'Male'"),
+            lambda: session.answer_arrays("age", [0], [3]),
+            lambda: session.ask("age >= 40 AND sex = 'Male'"),
+        ]
+        for use in uses:
             with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):
-                session.ask(question)
+                use()
             assert session.status().queries_answered == 0
     with closing(SessionStore.open(study)) as store:
-        assert store.ledger()[-1].rho == "1"
-        assert len(store.measurements()) == len(session.state.opening) + 1
+        assert store.chained().ledger[-1].rho == "1"
+        assert len(store.chained().measurements) == len(session.state.opening) + 1
 
 
 def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(

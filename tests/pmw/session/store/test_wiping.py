@@ -144,13 +144,13 @@ def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
     ):
         begun = time.monotonic()
         with reader.reading():
-            charges = len(reader.ledger())
+            charges = len(reader.chained().ledger)
             for query in queries:
                 session.ask(query, fresh=True)
                 if notes.thresholds and not session.state.round_open:  # a round was opened, and closed
                     break
             assert notes.left_in(path, open_round=False) == notes.thresholds  # the reader's pages are kept
-            assert len(reader.ledger()) == charges
+            assert len(reader.chained().ledger) == charges
         assert time.monotonic() - begun < 5  # no lock is waited for: that would take longer
         session.ask("sex = 'Male'")  # needs no test, but it is a commit
         assert notes.left_in(path, open_round=False) == []
@@ -160,7 +160,7 @@ def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
 def test_what_a_killed_session_left_in_its_files_is_wiped_when_it_is_resumed(tmp_path: Path) -> None:
     path, seed, threshold = tmp_path / "s.pmw", os.urandom(32), os.urandom(32)
     opening = Outcome(secrets={"threshold": threshold})
-    with closing(SessionStore.create(path, "opening", "{}", seed, opening)) as store:
+    with closing(SessionStore.create(path, seed, opening)) as store:
         store._quiet_log = lambda: None  # type: ignore[method-assign]  # as killed before it was emptied
         store._companion.wipe = lambda *_: None  # type: ignore[method-assign]
         store.finish(1, Outcome(secrets={"threshold": None}))

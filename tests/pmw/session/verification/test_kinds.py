@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from queries import CategoricalAttribute, Domain
+from queries import Domain
+from tests.worlds import WHOLE_YEARS
 
 QUESTIONS = [
     "",
@@ -57,13 +58,8 @@ def test_every_kind_of_session_holds(frame: pd.DataFrame, domain: Domain, kind: 
         assert session.verify().closed
 
 
-def test_a_session_with_a_public_row_count_holds(frame: pd.DataFrame) -> None:
-    domain = Domain(
-        (
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        )
-    )
+def test_a_session_with_a_public_row_count_holds() -> None:
+    domain = Domain((WHOLE_YEARS.domain["sex"], WHOLE_YEARS.domain["member"]))
     options = pmw.Options(
         test=pmw.TestKind.QUERY,
         seed=5,
@@ -71,6 +67,7 @@ def test_a_session_with_a_public_row_count_holds(frame: pd.DataFrame) -> None:
         neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE,
         update_limit=3,
     )
+    frame = WHOLE_YEARS.frame
     with pmw.open_session(frame, domain, epsilon=4, delta=1e-9, options=options) as session:
         session.ask_all(["sex = 'Male' AND member = TRUE", "sex = 'Male' AND member = FALSE", ""])
         assert session.verify().holds

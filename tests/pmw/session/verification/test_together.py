@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import pmw
-from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
-from pmw.session.verification import answers
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, read_contents
 from queries import Domain, IntegerAttribute
+from tests.pmw.session.stored import columns_of
+from tests.worlds import repeat_noise
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,8 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[Store
 
     Its noise is the same in every run: without a positive, no version can fall.
     """
-    numbers = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(6, next(numbers)))
+        repeat_noise(patch, 6)
         return answered(tmp_path_factory)
 
 
@@ -61,26 +59,18 @@ SIZES = {"age": 19, "hours": 11, "k": 6, "m": 3}
 
 
 class Given:
-    """A store of answers, in runs that have share and version in common."""
+    """A store of answers."""
 
-    def __init__(self, stored: list[StoredAnswer], asked: int, *, together: bool) -> None:
+    def __init__(self, stored: list[StoredAnswer], asked: int) -> None:
         self._stored = stored
         self._asked = asked
-        self._together = together
 
     @property
     def answers(self) -> Given:
         return self
 
-    def blocks(self) -> Iterator[AnswerColumns]:
-        start = 0
-        while start < len(self._stored):
-            first, stop = self._stored[start], start + 1
-            while stop < len(self._stored) and common(self._stored[stop]) == common(first):
-                stop += 1
-            run = self._stored[start:stop]
-            yield from [AnswerColumns.of(run)] if self._together else (AnswerColumns.of([one]) for one in run)
-            start = stop
+    def blocks(self) -> tuple[AnswerColumns, ...]:
+        return columns_of(self._stored)
 
     def asked(self) -> int:
         return self._asked
@@ -89,83 +79,87 @@ class Given:
         return []
 
 
-def common(one: StoredAnswer) -> tuple[Any, ...]:
-    return one.source == "measured", one.confidence, one.share, one.version
+def found(contents: Contents, stored: list[StoredAnswer], asked: int) -> dict[str, str]:
+    """Return what fails, by the check."""
+    store: Any = Given(stored, asked)
+    return {check.name: check.detail for check in answer_checks(contents, store) if not check.holds}
 
 
-def found(contents: Contents, stored: list[StoredAnswer], asked: int, *, together: bool) -> list[Any]:
-    store: Any = Given(stored, asked, together=together)
-    return [(check.name, check.holds, check.detail) for check in answer_checks(contents, store)]
-
-
-def test_what_holds_is_looked_at_together(
-    read: tuple[Contents, list[StoredAnswer], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_holds_is_looked_at_together(read: tuple[Contents, list[StoredAnswer], int]) -> None:
     _, stored, _ = read
     assert {one.typical is None for one in stored} == {False, True}
-    alone = found(*read, together=False)
-    assert all(holds for _, holds, _ in alone)
-    looked = mock.create_autospec(answers._Transcript.read, side_effect=answers._Transcript.read)
-    monkeypatch.setattr(answers._Transcript, "read", looked)
-    assert found(*read, together=True) == alone
-    assert looked.call_count < 20  # those that stand alone
+    assert len(columns_of(stored)) < 20
+    assert not found(*read)
 
 
-def moved(
-    pair: tuple[float, float] | None, low: float = 0.0, high: float = 0.0
-) -> tuple[float, float] | None:
+def moved(pair: tuple[float, float] | None, low: float, high: float) -> tuple[float, float] | None:
     return None if pair is None else (pair[0] + low, pair[1] + high)
 
 
-TAMPERINGS: dict[str, Callable[[StoredAnswer], dict[str, Any]]] = {
-    "no number": lambda one: {"count": math.nan},
-    "below zero": lambda one: {"count": -1.0},
-    "above its interval": lambda one: {"count": (one.interval or (0, 0))[1] + 1},
-    "below its interval": lambda one: {"interval": moved(one.interval, low=one.count + 1)},
-    "an infinite end": lambda one: {"interval": (0.0, math.inf)},
-    "a low end below zero": lambda one: {"interval": (-1.0, 4000.0)},
-    "no interval": lambda one: {"interval": None},
-    "an interval without a promise": lambda one: {"source": "exhausted"},
-    "typical moved": lambda one: {"typical": moved(one.typical, high=1e-9) or (0.0, 1.0)},
-    "typical taken away": lambda one: {"typical": None},
-    "typical without a kind": lambda one: {"kind": None, "typical": (0.0, 1.0)},
-    "another kind": lambda one: {"kind": "1 bins" if one.typical else "3 bins", "typical": (0.0, 2.0)},
-    "confidence": lambda one: {"confidence": 0.9},
-    "a share above one": lambda one: {"share": 1.5},
-    "a share that falls": lambda one: {"share": 0.0},
-    "a share that never was": lambda one: {"share": one.share + 1e-9},
-    "a version that falls": lambda one: {"version": 0},
-    "a version that never was": lambda one: {"version": one.version + 9},
-    "measured": lambda one: {"source": "measured"},
-    "an unknown source": lambda one: {"source": "guessed"},
-}
+MEASURED = "measured answers are the stored measurements"
+FORM = "every answer has the form that its source promises"
+ORDER = "the share in answers never falls and never exceeds 1"
+OUTSIDE = "the interval .* does not hold it"
+PROMISED = "it has an interval where none is promised, or lacks one that is"
+TYPICAL = "typical error: .* is not that of the quantiles before it"
+TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]] = {
+    "no number": (lambda one: {"count": math.nan}, FORM, "the count nan is no number of records"),
+    "no finite number": (
+        lambda one: {"count": math.inf, "interval": (0.0, math.inf)}, FORM, "the count inf is no number .*",
+    ),
+    "below zero": (lambda one: {"count": -1.0}, FORM, "the count -1.0 is no number of records"),
+    "above its interval": (lambda one: {"count": (one.interval or (0, 0))[1] + 1}, FORM, OUTSIDE),
+    "below its interval": (lambda one: {"interval": moved(one.interval, one.count + 1, 0)}, FORM, OUTSIDE),
+    "an infinite end": (lambda one: {"interval": (0.0, math.inf)}, FORM, OUTSIDE),
+    "a low end below zero": (lambda one: {"interval": (-1.0, 4000.0)}, FORM, OUTSIDE),
+    "no interval": (lambda one: {"interval": None}, FORM, PROMISED),
+    "an interval without a promise": (lambda one: {"source": "exhausted"}, FORM, PROMISED),
+    "typical moved": (lambda one: {"typical": moved(one.typical, 0, 1e-9)}, FORM, TYPICAL),
+    "typical taken away": (lambda one: {"typical": None}, FORM, TYPICAL),
+    "typical without a kind": (lambda one: {"kind": None, "typical": (0.0, 1.0)}, FORM, TYPICAL),
+    "another kind": (lambda one: {"kind": "1 bins", "typical": (0.0, 2.0)}, FORM, TYPICAL),
+    "confidence": (lambda one: {"confidence": 0.9}, FORM, "confidence: expected 0.95, found 0.9"),
+    "a share above one": (lambda one: {"share": 1.5}, ORDER, "the share 1.5 exceeds 1"),
+    "a share that falls": (lambda one: {"share": 0.0}, ORDER, "the share falls from .* to 0"),
+    "a share that never was": (
+        lambda one: {"share": one.share + 1e-9}, ORDER, "the share .* is none that the ledger ever had",
+    ),
+    "a version that falls": (lambda one: {"version": 0}, ORDER, "the model version falls from . to 0"),
+    "a version that never was": (
+        lambda one: {"version": one.version + 9}, ORDER, "there is no model version .*",
+    ),
+    "measured": (lambda one: {"source": "measured"}, MEASURED, "model version . is not a new one"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 @pytest.mark.parametrize("whole", [False, True])
-def test_what_is_wrong_is_found_as_one_by_one(
+def test_what_is_wrong_with_one_answer_or_with_a_run_is_found(
     read: tuple[Contents, list[StoredAnswer], int], tampering: str, *, whole: bool
 ) -> None:
-    """One answer of a run, and a whole run: the same checks fail, with the same words."""
     contents, stored, asked = read
+    change, check, fault = TAMPERINGS[tampering]
     last = [one for one in stored if one.typical][-1]
-    places = [
-        place for place, one in enumerate(stored) if common(one) == common(last) and one.typical is not None
+    alike = [
+        place
+        for place, one in enumerate(stored)
+        if one.typical is not None and (one.share, one.version) == (last.share, last.version)
     ]
     changed = list(stored)
-    for place in places if whole else places[len(places) // 2 :][:1]:
-        changed[place] = replace(stored[place], **TAMPERINGS[tampering](stored[place]))
-    alone = found(contents, changed, asked, together=False)
-    assert not all(holds for _, holds, _ in alone)
-    assert found(contents, changed, asked, together=True) == alone
+    for place in alike if whole else alike[len(alike) // 2 :][:1]:
+        changed[place] = replace(stored[place], **change(stored[place]))
+    first = alike[0 if whole else len(alike) // 2] + 1
+    assert re.fullmatch(f"answer {first}: {fault}", found(contents, changed, asked)[check])
 
 
 def test_an_accuracy_contract_bounds_how_far_ends_are(
     read: tuple[Contents, list[StoredAnswer], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents, stored, _ = read
-    reach = max((one.interval or (0, 0))[1] - one.count for one in stored)
-    monkeypatch.setattr(type(contents.contract.options), "bar_limit", property(lambda _: reach / 2))
-    alone = found(*read, together=False)
-    assert not all(holds for _, holds, _ in alone)
-    assert found(*read, together=True) == alone
+    reaches = [(one.interval or (0, 0))[1] - one.count for one in stored]
+    limit = max(reaches) / 2
+    monkeypatch.setattr(type(contents.contract.options), "bar_limit", property(lambda _: limit))
+    first = next(number for number, reach in enumerate(reaches, start=1) if reach > limit)
+    assert re.fullmatch(
+        f"answer {first}: the interval .* is wider than the accuracy contract allows", found(*read)[FORM]
+    )
