@@ -158,7 +158,7 @@ def settle(
         state, found = first.settle(state, proposal, draws, free)
         answers = tuple(islice(found, _undisputed(state, later, proposal.queries)))
     else:
-        answers = tuple(map(free.of(state), proposal.queries))
+        answers = tuple(map(free.of(state).answer, proposal.queries))
     return Settled(replace(state, asked=state.asked + len(answers)), answers)
 
 

@@ -23,8 +23,7 @@ from pmw.loop.tier import Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.bars import MarginalBars
-from pmw.public.free_answers import FreeAnswers, spent_in
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -211,13 +210,13 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         The question whose marginal was measured is answered where what was measured contains it; else it is
         asked again, for it may ask for further tests.
         """
-        bars = free.bars(after) or MarginalBars(after, spent_in(after))
+        answers = free.of(after)
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need > draws.negatives:
                 if set(query.scope) <= set(after.marginals[-1].scope):
-                    yield bars.answer(query, measured=True)
+                    yield answers.answer(query, measured=True)
                 return
-            yield bars.answer(query)
+            yield answers.answer(query)
 
     def certified(self, state: PublicState, requests: Sequence[MarginalRequest]) -> PublicState:
         """Return the state in which these marginals were not found wrong."""

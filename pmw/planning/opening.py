@@ -27,10 +27,9 @@ from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
-from pmw.public.confidences import Confidences, total_half_width
 from pmw.public.contract import Contract, ModelKind, Opening, Options
+from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
@@ -247,7 +246,7 @@ def widest_bar(
     """
     if options.simultaneous:
         return simultaneous_half_width(noise, cells, confidence)
-    return TableNoise.of(noise, cells, deviation).widest(confidence)
+    return TableNoise.of(noise, cells, deviation, confidence).widest()
 
 
 def combined_deviation(*variances: float) -> float:

@@ -171,7 +171,7 @@ def _promises(outlook: Outlook, grids: Grids) -> _Promises:
     if tested is None:
         orders = tuple(outlook.orders(None if single is None else single.bound))
         return _Promises(orders, single)
-    certificates = Certificates.of(tested, grids, outlook)
+    certificates = Certificates(tested, grids, outlook)
     marginals = forecast_marginals(certificates, single)
     orders = tuple(forecast_marginal_orders(certificates, marginals))
     return _Promises(orders, None, marginals, tuple(forecast_bins(certificates)))

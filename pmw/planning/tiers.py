@@ -40,8 +40,8 @@ from pmw.privacy.budget import Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import query_sensitivity
-from pmw.public.confidences import Confidences, negative_margin
 from pmw.public.contract import Contract, Opening, Options
+from pmw.public.half_widths import Confidences, negative_margin
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.domain import CategoricalAttribute, Domain

@@ -26,7 +26,6 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
 from queries.factors import UNITS
-from queries.linear import LinearQuery
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
 
@@ -192,11 +191,3 @@ class PublicState:
     def positives_limit(self) -> int:
         """Positives that the first tier may have."""
         return self.plan[0].update_limit if self.plan else 0
-
-    def covering(self, query: LinearQuery) -> OneWayMeasurement | None:
-        """Return a measured marginal whose scope contains the query's, or None."""
-        wanted = set(query.scope)
-        for measurement in self.opening:
-            if wanted <= set(measurement.scope):
-                return measurement
-        return None

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.answer import Source
-from pmw.public.bars import Bounds, SumBounds
+from pmw.public.bars import Bars, SumBounds
 from pmw.public.group_weights import GroupWeights, group_weights
 from pmw.public.state import PublicState
 from queries.cell_values import union_scope
@@ -93,7 +93,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
-        self._bounds: dict[int, Bounds] = {}
+        self._bounds: dict[int, Bars] = {}
 
     @property
     def domain(self) -> Domain:
@@ -127,10 +127,10 @@ class Sums:
         """Return the bounds on sums over the attributes of one; None where nothing released holds them."""
         return self._shared(events).of_family(weights.scope, weights.high)
 
-    def _shared(self, events: int) -> Bounds:
+    def _shared(self, events: int) -> Bars:
         """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
-            self._bounds[events] = Bounds(self._state, events)
+            self._bounds[events] = Bars(self._state, events)
         return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:

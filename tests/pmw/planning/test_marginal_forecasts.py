@@ -14,13 +14,12 @@ import pytest
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.outlook import measured_half_width
 from pmw.planning.plans import plan_accuracy
 from pmw.planning.tested_bounds import Grids
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
-from pmw.public.confidences import Confidences
+from pmw.public.half_widths import Confidences, WeightStats, measured_noise
 from pmw.public.plans import marginal_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 
@@ -183,7 +182,8 @@ def test_a_small_table_is_measured_whole_and_covers_everything(delta: float) -> 
 def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
     def width(options: pmw.Options, cells: int, numbers: int) -> float:
         confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
-        return measured_half_width(options, noise, cells, numbers, confidences.alone)
+        measured = measured_noise(options, noise, numbers, confidences.alone)
+        return measured.half_width(WeightStats.of_cells(cells))
 
     one, every = pmw.Options(), pmw.Options(simultaneous=True)
     for numbers in (1, 16, 400):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.public.bars import Bounds
+from pmw.public.bars import Bars
 from pmw.public.tables import AnswerTable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 
@@ -257,7 +257,7 @@ def test_noise_bounds_any_weights_as_often_as_it_says() -> None:
     true = float(np.sum(np.bincount(frame["age"], minlength=40) * weights))
     for seed in range(120):
         with opened(seed, frame) as session:
-            bounds = Bounds(session.state).of_family(("age",), weights)
+            bounds = Bars(session.state).of_family(("age",), weights)
         assert bounds is not None
         missed += not bounds.low(weights) <= true <= bounds.high(weights)
     assert missed <= 14  # 6 expected; more with a probability below 0.002

@@ -15,9 +15,9 @@ import pmw
 from pmw.model import MarginalMeasurement, noise_variance
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.answer import Source, Spent
-from pmw.public.confidences import total_half_width
-from pmw.public.intervals import untested_answer
+from pmw.public.answer import Source
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.half_widths import total_half_width
 from pmw.public.state import PublicState
 from queries import (
     UNITS,
@@ -131,7 +131,7 @@ def test_without_a_delta_bars_of_covered_questions_are_bounds(
     weights = np.zeros(domain["age"].size, dtype=np.int64)
     weights[: len(quarters)] = np.array(quarters) * (UNITS // 4)
     query = LinearQuery(domain, (Factor(("age",), weights),))
-    answer = untested_answer(state, query, Spent(0.0, 1.0, 0.0))
+    answer = ModelAnswers(state).answer(query)
     assert answer.interval is not None
     total_error = abs(answer.count - float(np.sum(units / UNITS * weights / UNITS)))
     width = ((answer.interval[1] - answer.interval[0]) / 2 - total_error) * UNITS

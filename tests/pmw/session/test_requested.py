@@ -20,7 +20,7 @@ from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
-from pmw.public.bars import Bounds
+from pmw.public.bars import Bars
 from pmw.public.contract import TestKind
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
@@ -444,7 +444,7 @@ def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
             session.measure(["sex", "region"])
             state = session.state
             query = parse_where(PAIR, session.domain)
-            bounds, weights = Bounds(state), query.weights() / UNITS
+            bounds, weights = Bars(state), query.weights() / UNITS
             family = bounds.of_family(query.scope, weights)
             assert family is not None
             assert family.half_width(weights) == pytest.approx(bounds.half_width(query))
