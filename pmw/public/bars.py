@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from pmw.model import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
-from pmw.public.group_weights import narrowed
 from pmw.public.half_widths import Confidences, total_error_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Boxes
@@ -120,8 +119,8 @@ class _OneSum:
         """Return the sums of the least and of the greatest weight in each bin; see ``_Sums``."""
         least = coarsening.least(self.scope, self._weights)
         greatest = coarsening.greatest(self.scope, self._weights)
-        low = _OneSum(*narrowed(self.scope, least))
-        return low, low if np.array_equal(least, greatest) else _OneSum(*narrowed(self.scope, greatest))
+        low = _OneSum(*_narrowed(self.scope, least))
+        return low, low if np.array_equal(least, greatest) else _OneSum(*_narrowed(self.scope, greatest))
 
     def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
         """Return the evidence with the smallest half-width; see ``_Sums``."""
@@ -362,7 +361,7 @@ class Bars:
 
     @staticmethod
     def _of_weights(scope: tuple[str, ...], weights: _Array) -> tuple[_OneSum, tuple[str, ...]]:
-        one = _OneSum(*narrowed(scope, weights))
+        one = _OneSum(*_narrowed(scope, weights))
         return one, one.scope
 
     def _pieces(self, sums: _Sums, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
@@ -470,3 +469,15 @@ class SumBounds:
 
     def _width(self, weights: _Array) -> float:
         return self.evidence.sum_half_width(weights)
+
+
+def _narrowed(scope: tuple[str, ...], weights: _Array) -> tuple[tuple[str, ...], _Array]:
+    """Return the attributes that weights vary over, and the weights over these."""
+    kept = []
+    for axis, name in reversed(list(enumerate(scope))):
+        first = weights.take([0], axis=axis)
+        if np.all(weights == first):
+            weights = first.reshape([size for place, size in enumerate(weights.shape) if place != axis])
+        else:
+            kept.append(name)
+    return tuple(reversed(kept)), weights
