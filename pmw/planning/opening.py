@@ -150,9 +150,7 @@ def share_of_tests(options: Options) -> Fraction:
     return DEFAULT_SCHEDULE.tests + DEFAULT_SCHEDULE.queries * (1 - VALUE_SHARE)
 
 
-def plan_opening(
-    domain: Domain, budget_filter: PrivacyFilter, options: Options, *, share: Fraction | None = None
-) -> OpeningPlan:
+def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
     """Return the noise of the opening measurements.
 
     The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
@@ -164,16 +162,14 @@ def plan_opening(
         domain: the declared attributes.
         budget_filter: with nothing spent.
         options: the custodian's choices.
-        share: of the cap, for the attributes where all of them are short; None for the usual one.
 
     Raises:
         BudgetError: the budget is too small for any measurement.
     """
     marginal = options.tests_marginals
-    if share is None:
-        share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
-        if marginal and len(domain) == 1:  # there will be nothing else to measure
-            share = 1 - TOTAL_SHARE
+    share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
+    if marginal and len(domain) == 1:  # there will be nothing else to measure
+        share = 1 - TOTAL_SHARE
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     table = table or table_keeps(domain, budget_filter, options)

@@ -404,7 +404,6 @@ def plan_test(
     opening: OpeningPlan,
     ledger: PrivacyFilter,
     total: float,
-    schedule: Schedule | None = None,
 ) -> TestPlan:
     """Return the tiers of a session, in order; none where nothing is left for any.
 
@@ -413,14 +412,10 @@ def plan_test(
         opening: what is measured at opening.
         ledger: what is left after it.
         total: the number of records, as released or as stated.
-        schedule: how what is left is spent, where marginals are tested; None for the usual one.
     """
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
-    if promised:
-        schedule = schedule or CONTRACT_SCHEDULE
-    else:
-        schedule = (schedule or DEFAULT_SCHEDULE).under(ledger.composition)
+    schedule = CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE.under(ledger.composition)
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)
