@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.public.export.manifest import program_version
-from pmw.public.export.measurements import measurements_form
+from pmw.public.export.manifest import measurements_form, program_version
 from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
 from pmw.public.export.writing import ExportFormat, export, require_file, require_target, write_whole
 

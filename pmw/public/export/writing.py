@@ -12,10 +12,8 @@ from typing import Any
 
 from pmw.disk import synchronise
 from pmw.errors import ReleaseError
-from pmw.public.export.manifest import measurements_manifest, table_manifest
-from pmw.public.export.measurements import measurements_form
-from pmw.public.export.parquet import write_parquet
-from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
+from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
+from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame, write_parquet
 from pmw.public.state import PublicState
 
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
