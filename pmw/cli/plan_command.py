@@ -13,7 +13,7 @@ from pmw.cli.table_options import load_domain, schema_option
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
     from queries.domain import Domain
 
 

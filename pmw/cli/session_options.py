@@ -14,7 +14,7 @@ from pmw.cli.table_options import PERSON_OPTIONS
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
 
 
 _SECTIONS = {
@@ -206,7 +206,7 @@ def read_options(given: dict[str, Any]) -> Options:
     if given["preset"] is not None:
         _take_preset(given)
     _refuse_misplaced(given)
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
 
     # With --test query a plan has an accuracy, and a session none.
     promised = given["accuracy"] is not None and given["records"] is not None and given["test"] == "marginal"

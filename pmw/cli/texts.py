@@ -15,9 +15,11 @@ import click
 
 from pmw.cli.screen import terminal_width
 from pmw.display.texts import counted
-from pmw.model import NoiseDistribution, noise_variance
+from pmw.model import noise_variance
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
-from pmw.public.contract import Opening, contract_words, guarantee
+from pmw.public.contract import contract_words, guarantee
+from pmw.public.options import Opening
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState

@@ -37,9 +37,10 @@ from pmw.model import (
     step,
     target_of,
 )
-from pmw.public.contract import Contract, UpdateRule, is_dense
-from pmw.public.plans import marginal_tier, planned_bins
-from pmw.public.state import LaterMeasurement, PublicState
+from pmw.public.contract import Contract
+from pmw.public.options import UpdateRule, is_dense
+from pmw.public.plans import marginal_tier
+from pmw.public.state import LaterMeasurement, PublicState, planned_bins
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
 # them (docs/marginal-test.md).

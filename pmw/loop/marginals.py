@@ -144,9 +144,8 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         elsewhere stays on declared ones.
         """
         domain, most = state.coarsening.coarse, self.plan.free_cells
-        if self.plan.is_fine(state.domain, scope) and state.domain.scope_size(scope) > domain.scope_size(
-            scope
-        ):
+        fine = state.domain.scope_size(scope)
+        if self.plan.is_fine(fine) and fine > domain.scope_size(scope):
             domain, most = state.domain, self.plan.fine_cells
         if state.coarsening.coarse.size > (state.contract.options.max_cells or DEFAULT_MAX_CELLS):
             return scope  # each further attribute would make a tree's cliques larger
@@ -174,7 +173,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         plan = self.plan
 
         def table(scope: tuple[str, ...]) -> CountSource:
-            return source if coarse is None or plan.is_fine(source.domain, scope) else coarse
+            return source if coarse is None or plan.is_fine(source.domain.scope_size(scope)) else coarse
 
         def counts(scope: tuple[str, ...]) -> NDArray[np.int64]:
             return table(scope).counts(scope).counts

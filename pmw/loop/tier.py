@@ -15,17 +15,10 @@ from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.charges import (
-    LedgerEntry,
-    paid_for,
-    positive_entry,
-    price_of_positives,
-    reservation,
-    threshold_entry,
-)
+from pmw.public.charges import LedgerEntry, positive_entry, price_of_positives, reservation, threshold_entry
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
-from pmw.public.state import LaterMeasurement, PublicState
+from pmw.public.state import LaterMeasurement, PublicState, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import LinearQuery
 

@@ -23,7 +23,6 @@ from pmw.model import (
     DenseDistribution,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     SyntheticDistribution,
     choose_coarsening,
@@ -32,12 +31,14 @@ from pmw.model import (
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, requested_entry
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.plans import OpeningPlan, TestPlan, planned_bins
-from pmw.public.state import PublicState, Total
+from pmw.public.options import Options
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import PublicState, Total, planned_bins
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 

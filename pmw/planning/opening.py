@@ -14,21 +14,17 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import (
-    HierarchicalHistogram,
-    NoiseDistribution,
-    check_dense_size,
-    mean_range_variance,
-    noise_variance,
-)
+from pmw.model import HierarchicalHistogram, check_dense_size, mean_range_variance, noise_variance
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
-from pmw.public.contract import Contract, ModelKind, Opening, Options
+from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
+from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 

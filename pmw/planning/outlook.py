@@ -18,12 +18,11 @@ from pmw.model import (
     GraphicalDistribution,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     noise_variance,
 )
 from pmw.planning.opening import Opened, widest_bar
-from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over

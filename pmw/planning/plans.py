@@ -31,8 +31,10 @@ from pmw.planning.tested_bounds import (
 )
 from pmw.planning.textbook_plan import forecast_textbook
 from pmw.privacy.budget import Budget, Number
-from pmw.public.contract import Contract, Options, agreed
-from pmw.public.plans import marginal_tier, planned_bins, question_tier
+from pmw.public.contract import Contract, agreed
+from pmw.public.options import Options
+from pmw.public.plans import marginal_tier, question_tier
+from pmw.public.state import planned_bins
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with

@@ -20,7 +20,8 @@ from pmw.planning.tested_bounds import (
     VectorForecast,
 )
 from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
-from pmw.public.contract import Contract, guarantee, is_dense
+from pmw.public.contract import Contract, guarantee
+from pmw.public.options import is_dense
 from queries.domain import Domain
 from queries.plain_values import type_name
 

@@ -25,8 +25,9 @@ from pmw.planning.calibration import half_band
 from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, Opening, Options, is_dense
+from pmw.public.contract import Contract
 from pmw.public.half_widths import Certified, WeightStats, certified_half_width, measured_noise
+from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries.domain import CategoricalAttribute, Domain

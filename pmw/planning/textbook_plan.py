@@ -19,7 +19,8 @@ from pmw.planning.theorems import (
 )
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.sparse_vector import NumericSparse
 from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain

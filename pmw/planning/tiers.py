@@ -40,8 +40,9 @@ from pmw.privacy.budget import Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import query_sensitivity
-from pmw.public.contract import Contract, Opening, Options
+from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, negative_margin
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.domain import CategoricalAttribute, Domain
@@ -205,6 +206,7 @@ def plan_marginal_test(
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
+        DEFAULT_BINS,
     )
 
 

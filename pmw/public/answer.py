@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
 from pmw.display.texts import counted
+from pmw.public.contract import RecordsKept
 
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
 REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"
@@ -48,32 +49,6 @@ class QuestionKind(NamedTuple):
         what = "attribute" if self.attributes == 1 else "attributes"
         rest = "cut bins" if self.basis is Basis.BINS else "rest on a test"
         return f"{number} {what} ({rest})"
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsKept:
-    """Which records every number is about, where the session bounds the records of each person.
-
-    Args:
-        person: the column of ids.
-        at_most: so many records of each id are kept; the others were left out before anything was counted.
-    """
-
-    person: str
-    at_most: int
-
-    def describe(self) -> str:
-        """Return it in words; every output says it in these."""
-        return f"of the records kept: at most {self.at_most:,} of each {self.person}"
-
-    def note(self) -> str:
-        """Return it as a sentence of its own, for what stands under a table."""
-        words = self.describe()
-        return f"{words[0].upper()}{words[1:]}."
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return a form ready for JSON, the value of ``records_kept``."""
-        return {"person": self.person, "at_most": self.at_most}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
-from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, RecordsKept, Source, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.contract import RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
 from queries.questions import Questions

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pmw.model import NoiseDistribution
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Basis, QuestionKind
 from queries.factors import UNITS

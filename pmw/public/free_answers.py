@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import NoiseDistribution, half_width
+from pmw.model import half_width
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bars

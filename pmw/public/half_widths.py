@@ -23,16 +23,16 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import HierarchicalMeasurement, NoiseDistribution, noise_variance
+from pmw.model import HierarchicalMeasurement, noise_variance
 from pmw.privacy.budget import Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
     simultaneous_half_width,
     split_confidence,
     sum_half_width,
 )
-from pmw.public.contract import Options
+from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.factors import UNITS

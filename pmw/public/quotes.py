@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.model import MarginalMeasurement, NoiseDistribution
+from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import LEAST_SIGMA, Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
 from pmw.public.free_answers import ModelAnswers

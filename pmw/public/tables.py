@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Source, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent
+from pmw.public.contract import RecordsKept
 from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState

@@ -13,7 +13,8 @@ from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.charges import LedgerEntry, abandoned_entry
 from pmw.public.codec import dumps, form_of, kind_text, read_kind
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.damage import damage_is_one_error

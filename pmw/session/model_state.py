@@ -13,8 +13,8 @@ from pmw.loop import choose_bins
 from pmw.model import HierarchicalMeasurement, OneWayMeasurement, QueryMeasurement
 from pmw.planning.opening import check_model_size
 from pmw.public.codec import MOST_CELLS
-from pmw.public.contract import TestKind, UpdateRule
 from pmw.public.half_widths import Confidences, negative_margin
+from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.measurement_rows import require_cells

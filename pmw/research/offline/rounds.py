@@ -21,7 +21,6 @@ from pmw.model import (
     DenseDistribution,
     DescentRule,
     MarginalMeasurement,
-    NoiseDistribution,
     QueryMeasurement,
     SyntheticDistribution,
     half_width,
@@ -31,18 +30,11 @@ from pmw.model import (
 )
 from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
-from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.public.charges import (
-    Event,
-    LedgerEntry,
-    l1_sensitivity,
-    l2_squared_sensitivity,
-    paid_for,
-    query_sensitivity,
-)
-from pmw.public.contract import Options, UpdateRule
-from pmw.public.state import PublicState
+from pmw.public.charges import Event, LedgerEntry, l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.options import Options, UpdateRule
+from pmw.public.state import PublicState, paid_for
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
 from queries.linear import LinearQuery

@@ -12,15 +12,8 @@ from pmw.loop import Proposal
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge
-from pmw.public.charges import (
-    WHOLE,
-    Event,
-    LedgerEntry,
-    abandoned_entry,
-    l1_sensitivity,
-    marginal_charge,
-    paid_for,
-)
+from pmw.public.charges import WHOLE, Event, LedgerEntry, abandoned_entry, l1_sensitivity, marginal_charge
+from pmw.public.state import paid_for
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY
 from pmw.session.proposals import read_recorded, read_reserved

@@ -92,7 +92,9 @@ class Contents:
             if isinstance(one, MarginalMeasurement) and one.requested:
                 found[intent] = [requested_entry(one.scope, one.noise, options)]
         for intent, quantile in self.quantiles():
-            found.setdefault(intent, []).append(quantile_entry(quantile.kind, quantile.noise, options))
+            found.setdefault(intent, []).append(
+                quantile_entry(quantile.kind.describe(), quantile.noise, options)
+            )
         return found
 
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:

@@ -13,13 +13,12 @@ from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
     HierarchicalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     QueryMeasurement,
 )
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.codec import loads, read
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
@@ -103,7 +102,7 @@ def _scopes(contents: Contents) -> None:
     for number, (_, one) in enumerate(contents.measured(), start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
-            grid = domain if plan.is_fine(domain, one.scope) else coarse
+            grid = domain if plan.is_fine(domain.scope_size(one.scope)) else coarse
             same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
             cells = one.units.size
             told = f"measurement {number} has {cell_count(cells)} cells"

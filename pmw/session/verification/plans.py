@@ -13,7 +13,8 @@ from pmw.public.charges import (
     query_sensitivity,
     threshold_entry,
 )
-from pmw.public.contract import Contract, Opening, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan, TierPlan
 from pmw.session.journal import threshold_name
 from pmw.session.verification.report import require, same

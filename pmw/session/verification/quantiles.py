@@ -21,7 +21,7 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     found, cap = contents.quantiles(), contents.cap
     options, answers = contents.contract.options, store.answers.count()
     settled = [store.answers.settled_count(one.asked) for _, one in found]
-    entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
+    entries = [quantile_entry(one.kind.describe(), one.noise, options) for _, one in found]
     paid = zip(contents.intents[len(contents.opening_charges) :], contents.later, strict=True)
     charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]
     pairs = [(intent, entry.label) for (intent, _), entry in zip(found, entries, strict=True)]

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import FirstAnswer, draw_quantiles, ranked_errors
-from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of

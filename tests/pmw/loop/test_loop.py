@@ -27,7 +27,7 @@ from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
-from pmw.public.contract import ModelKind
+from pmw.public.options import ModelKind
 from pmw.public.state import PublicState
 from pmw.session.proposals import Recorded, read_recorded, recorded_text
 from pmw.session.store import IntentRow

@@ -476,7 +476,7 @@ def test_the_sessions_draws_have_the_audited_distribution_and_release_the_margin
         query_scale=scales[1] * RECORD,
     )
     plan = MarginalTestPlan(
-        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2
+        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2, 16
     )
     request = MarginalRequest(("a",), np.array([2 * RECORD, 0]), RECORD, ("a",))
     shares = [

@@ -41,7 +41,8 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
-from pmw.public.contract import Contract, ModelKind, Options, TestKind
+from pmw.public.contract import Contract
+from pmw.public.options import ModelKind, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery

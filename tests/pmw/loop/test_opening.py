@@ -23,7 +23,7 @@ from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import opening_entries
-from pmw.public.contract import Options, TestKind
+from pmw.public.options import Options, TestKind
 from pmw.public.plans import OpeningPlan
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 

@@ -38,7 +38,8 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
-from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
 from pmw.research.audit import output_distribution_of
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest

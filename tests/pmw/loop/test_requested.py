@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
 from pmw.loop import RequestedMarginal, counted_requested, draw_requested, settle_requested
-from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event, reserved_by_rounds
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable

@@ -10,7 +10,7 @@ from pmw.errors import BudgetError, NoiseError
 from pmw.planning.calibration import Statistic, marginal_statistic, query_statistic, scaled_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import open_filter
-from pmw.public.contract import Options, TestKind
+from pmw.public.options import Options, TestKind
 from pmw.sparse_vector import Sech2Test, Sides, Sparse, SparseVectorKind
 from queries import UNITS
 

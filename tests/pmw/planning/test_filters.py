@@ -15,7 +15,8 @@ from pmw.planning.opening import choose_filter, filter_of_squares, plan_opened, 
 from pmw.privacy.budget import Budget, Charge, Composition
 from pmw.privacy.filter import open_filter
 from pmw.public.charges import positive_entry, threshold_entry
-from pmw.public.contract import Contract, Options, TestKind
+from pmw.public.contract import Contract
+from pmw.public.options import Options, TestKind
 from pmw.sparse_vector import SparseVectorKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 

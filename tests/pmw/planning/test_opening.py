@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.model import NoiseDistribution
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,
@@ -25,9 +24,9 @@ from pmw.planning.opening import (
 from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
-from pmw.public.contract import Opening, Options, TestKind, UpdateRule
+from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import OpeningPlan
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute

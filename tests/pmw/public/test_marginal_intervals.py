@@ -18,10 +18,10 @@ from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source
-from pmw.public.contract import ModelKind, TestKind
 from pmw.public.evidence import evidence_of, is_held
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, total_error_bound
+from pmw.public.options import ModelKind, TestKind
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where

@@ -18,10 +18,10 @@ import pmw
 from pmw.errors import DataError, StoreError
 from pmw.public.answer import Answer, Basis, Source
 from pmw.public.answers import Answers
-from pmw.public.contract import Opening, TestKind
 from pmw.public.evidence import Evidence, is_whole_table
 from pmw.public.free_answers import FreeAnswers, ModelAnswers, answer_boxes
 from pmw.public.half_widths import WeightStats
+from pmw.public.options import Opening, TestKind
 from pmw.public.state import Certificate
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError

@@ -14,7 +14,8 @@ from pmw.data import as_source
 from pmw.errors import BudgetError, DataError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.charges import Event
-from pmw.public.contract import Contract, Options, agreed, guarantee
+from pmw.public.contract import Contract, agreed, guarantee
+from pmw.public.options import Options
 from pmw.session.store import SessionStore
 from queries import (
     CategoricalAttribute,

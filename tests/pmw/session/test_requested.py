@@ -21,7 +21,7 @@ from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
 from pmw.public.bars import Bars
-from pmw.public.contract import TestKind
+from pmw.public.options import TestKind
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore

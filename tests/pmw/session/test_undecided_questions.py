@@ -12,9 +12,9 @@ import pytest
 
 import pmw
 from pmw.public.answer import Answer, Source
-from pmw.public.contract import TestKind
 from pmw.public.evidence import opening_over
 from pmw.public.free_answers import ModelAnswers
+from pmw.public.options import TestKind
 from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import (
     UNITS,

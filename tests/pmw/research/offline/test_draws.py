@@ -15,8 +15,8 @@ from scipy import stats
 
 from pmw.data import MemorySource
 from pmw.errors import DataError
-from pmw.model import DenseDistribution, NoiseDistribution
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.model import DenseDistribution
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query

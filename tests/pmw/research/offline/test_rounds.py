@@ -22,7 +22,8 @@ from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
 from pmw.research.offline.options import RoundPrices

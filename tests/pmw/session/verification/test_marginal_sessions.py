@@ -17,7 +17,7 @@ import pmw
 from benchmarks.damage import reseal
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.contract import ModelKind, TestKind
+from pmw.public.options import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import tamper
 
