@@ -5,37 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.loop import refined, residual
-from queries import Domain, IntegerAttribute, all_marginals
+from queries import all_marginals
+from tests.worlds import WIDE
 
-WIDE = Domain(tuple(IntegerAttribute(name, 0, 3) for name in "abcdef"), name="wide")
-CHOICES = [
-    pmw.Options(seed=1),
-    pmw.Options(seed=1, model=pmw.ModelKind.GRAPHICAL),
-    pmw.Options(seed=1, test=pmw.TestKind.QUERY),
-    pmw.Options(seed=1, test=pmw.TestKind.QUERY, update=pmw.UpdateRule.STEP),
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"model": pmw.ModelKind.GRAPHICAL},
+    {"test": pmw.TestKind.QUERY},
+    {"test": pmw.TestKind.QUERY, "update": pmw.UpdateRule.STEP},
 ]
-
-
-def opened(options: pmw.Options) -> pmw.Session:
-    generator = np.random.default_rng(5)
-    first = generator.integers(0, 4, 20_000)
-    records = pd.DataFrame({name: (first + generator.integers(0, 2, 20_000)) % 4 for name in WIDE.names})
-    return pmw.open_session(records, WIDE, epsilon=2, delta=1e-9, options=options)
 
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[list[pmw.Session]]:
     """Sessions of each choice that were asked all pairs, twice."""
-    sessions = [opened(options) for options in CHOICES]
+    sessions = [WIDE.opened(seed=1, **choices) for choices in CHOICES]
     for session in sessions * 2:
-        session.ask_all(all_marginals(WIDE, 2), fresh=True)
+        session.ask_all(all_marginals(WIDE.domain, 2), fresh=True)
     yield sessions
     for session in sessions:
         session.close()
@@ -69,7 +62,7 @@ def test_refining_twice_changes_nothing_more(asked: list[pmw.Session]) -> None:
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_be_far_from() -> None:
-    with opened(CHOICES[0]) as session:
+    with WIDE.opened(seed=1) as session:
         assert residual(session.state) is None
         assert refined(session.state).version == 0
 
