@@ -457,8 +457,7 @@ def streams(seed: int) -> list[LinearQuery]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
-@pytest.mark.parametrize("simultaneous", [False, True])
+@pytest.mark.parametrize(("model", "simultaneous"), [(ModelKind.DENSE, False), (ModelKind.GRAPHICAL, True)])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind, simultaneous: bool) -> None:
     source = MemorySource.from_frame(FRAME, DOMAIN)
     questions = streams(5)
