@@ -71,12 +71,12 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Linear):
             return self._sum(self._sums.weights(node, group), events)
         if isinstance(node, Ratio):
             return self._ratio(*self._sums.pair(node, group), events)
+        if node.condition is not None:
+            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Quantile):
             return self._quantile(node, group, events)
         if isinstance(node, Spread):

@@ -65,6 +65,31 @@ class Spent:
     epsilon_cap: float
     delta: float
 
+    def to_dict(self) -> dict[str, float]:
+        """Return a form ready for JSON, the value of ``spent``."""
+        share = float(f"{self.share:.6g}")
+        return {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+
+
+def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:
+    """Return the form of an answer, or of many, with what has to be known of every number in it.
+
+    Args:
+        form: ready for JSON.
+        kept: which records are counted; None where no column of ids bounds a person's.
+        seeded: the session's noise can be repeated by anybody.
+    """
+    if kept is not None:
+        form["records_kept"] = kept.to_dict()
+    if seeded:
+        form["seeded"] = True
+    return form
+
+
+def marks(kept: RecordsKept | None, *, seeded: bool) -> list[str]:
+    """Return the same in sentences, for what stands under a table."""
+    return [*([] if kept is None else [kept.note()]), *([SEEDED_WARNING] if seeded else [])]
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
@@ -118,19 +143,11 @@ class Answer:
             "source": self.source.value,
             "aligned": self.aligned,
             "version": self.version,
-            "spent": {
-                "share": float(f"{self.spent.share:.6g}"),
-                "epsilon_cap": self.spent.epsilon_cap,
-                "delta": self.spent.delta,
-            },
+            "spent": self.spent.to_dict(),
         }
         if self.is_refused:
             form["error"] = {"code": "inaccurate", "message": REFUSAL}
-        if self.kept is not None:
-            form["records_kept"] = self.kept.to_dict()
-        if self.seeded:
-            form["seeded"] = True
-        return form
+        return with_marks(form, self.kept, seeded=self.seeded)
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""

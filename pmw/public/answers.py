@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
-from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
 from pmw.public.contract import RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
@@ -225,10 +225,8 @@ class Answers(Sequence[Answer]):
         lines = [text_table(header, rows, left=1, width=width)]
         if len(rows) < len(self):
             lines.append(f"… {len(self) - len(rows):,} more")
-        if len(self) and self.kept is not None:
-            lines.append(self.kept.note())
-        if len(self) and self.seeded:
-            lines.append(SEEDED_WARNING)
+        if len(self):
+            lines += marks(self.kept, seeded=self.seeded)
         return "\n".join(lines)
 
     def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:

@@ -19,7 +19,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bars
-from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, kind_of, typical_half_width
+from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import certified_half_width
 from pmw.public.plans import QueryTestPlan
@@ -305,7 +305,7 @@ def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers
     interval[unknown] = math.nan
     kinds, typical = np.zeros(size, dtype=np.uint8), np.full((size, 2), math.nan)
     for number, basis in enumerate(BASES):
-        kind = _kind(boxes, basis)
+        kind = kind_over(boxes.domain, boxes.scope, basis)
         places = np.flatnonzero(~unknown & (bounds.basis == number))
         if kind is not None and places.size:
             kinds[places] = KINDS.index(kind)
@@ -350,13 +350,6 @@ def _is_alike(one: PublicState, other: PublicState) -> bool:
     """Tell whether two states differ in the numbers of questions alone."""
     names = (each.name for each in fields(PublicState) if each.name not in ("asked", "settled"))
     return all(getattr(one, name) is getattr(other, name) for name in names)
-
-
-def _kind(boxes: Boxes, basis: Basis) -> QuestionKind | None:
-    """Return the kind of boxes; None where their errors are never looked at. See ``kind_of``."""
-    if basis is Basis.RELEASED or boxes.domain.scope_size(boxes.scope) > MOST_CELLS:
-        return None
-    return QuestionKind(min(len(boxes.scope), QUESTION_ATTRIBUTES), basis)
 
 
 def _typical(state: PublicState, counts: NDArray[np.float64], kind: QuestionKind) -> NDArray[np.float64]:

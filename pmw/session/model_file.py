@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
-from pmw.public.export.writing import require_file, write_whole
 from pmw.public.state import PublicState
 from pmw.session.model_state import model_state, require
 from pmw.session.released import Released

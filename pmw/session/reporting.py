@@ -6,7 +6,7 @@ import math
 from contextlib import closing
 from pathlib import Path
 
-from pmw.public.export import require_file
+from pmw.disk import require_file
 from pmw.public.report import AnsweredQuestion, Facts, write_report
 from pmw.public.state import PublicState
 from pmw.session.loading import load_history, load_ledger, load_state, load_status, read_question
