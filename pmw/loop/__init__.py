@@ -11,7 +11,6 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 
 from __future__ import annotations
 
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import MOST_STEPS, correct, model_of_terms, refined, residual
 from pmw.loop.loop import (
@@ -26,6 +25,7 @@ from pmw.loop.loop import (
     settle,
 )
 from pmw.loop.marginals import l1_distance, marginal_units
+from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.untested import (
     FirstAnswer,
     OpeningDraws,

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from pmw.data import CountSource
 from pmw.errors import BudgetError
-from pmw.loop.batch import BatchDraws, Proposal
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.questions import QuestionTier
 from pmw.loop.secret import SecretState
-from pmw.loop.tier import Tier
+from pmw.loop.tier import BatchDraws, Proposal, Tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, Released
 from pmw.loop.fit import coarse_model, model_holds
-from pmw.loop.tier import Tier
+from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, Released, Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, Proposal, QueryRequest, Released
-from pmw.loop.tier import Tier
+from pmw.loop.tier import BatchDraws, Proposal, QueryRequest, Released, Tier
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
