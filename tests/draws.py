@@ -5,19 +5,33 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from pmw.data import CountSource
-from pmw.loop import BatchDraws, Proposal, Settled, batch_entries, draw_tests, settle
+from pmw.data import CountSource, MemorySource
+from pmw.loop import (
+    BatchDraws,
+    Proposal,
+    Settled,
+    batch_entries,
+    draw_opening,
+    draw_tests,
+    released_total,
+    settle,
+    settle_opening,
+)
 from pmw.loop.secret import SecretState
-from pmw.privacy.budget import Charge, NeighboringRelation
+from pmw.planning.opening import choose_filter, plan_opened, plan_opening
+from pmw.privacy.budget import Budget, Charge, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.public.state import PublicState
-from queries import UNITS
+from queries import UNITS, CodedRecords, Domain
 
 RELATIONS = list(NeighboringRelation)
 MOVES = {NeighboringRelation.ADD_REMOVE: 1, NeighboringRelation.REPLACE_ONE: 2}  # records, by one of a person
@@ -46,6 +60,23 @@ def read_from_tape(patch: pytest.MonkeyPatch, *distributions: type) -> list[tupl
         patch.setattr(distribution, "sample_array", sample_array)
         patch.setattr(distribution, "sample", lambda self, bits: int(sample_array(self, bits, 1)[0]))
     return drawn
+
+
+def coded(domain: Domain, rows: Sequence[Sequence[int]] | NDArray[np.int64]) -> MemorySource:
+    """Return the source of records that are given by their cells, an attribute to a column."""
+    cells = np.array(rows, dtype=np.int64).reshape(-1, len(domain)).astype(np.uint8)
+    return MemorySource(CodedRecords(domain, tuple(cells.T)))
+
+
+def opened_by_hand(source: MemorySource, budget: Budget, options: Options, seed: int = 1) -> PublicState:
+    """Return the first state of a session, planned, drawn and settled as ``open_session`` does it."""
+    domain = source.domain
+    ledger = choose_filter(domain, budget, options)
+    contract = Contract(domain, budget, replace(options, composition=ledger.composition))
+    plan = plan_opening(domain, ledger, contract.options)
+    draws = draw_opening(plan, source, BitSource.from_integer(seed))
+    after = plan_opened(contract, plan, released_total(plan, draws).value)
+    return settle_opening(contract, plan, draws, after.ledger, after.test)
 
 
 def carried_out(

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.data import MemorySource
 from pmw.errors import BudgetError
 from pmw.loop import MarginalRequest, l1_distance
 from pmw.loop.marginals import MarginalTier
@@ -36,8 +35,8 @@ from pmw.research.audit import (
 )
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, SparseState, ThresholdTest
 from queries import UNITS as RECORD
-from queries import CategoricalAttribute, CodedRecords, Domain
-from tests.draws import MOVES, RELATIONS, Tape, neighbors, read_from_tape, small_tables
+from queries import CategoricalAttribute, Domain
+from tests.draws import MOVES, RELATIONS, Tape, coded, neighbors, read_from_tape, small_tables
 
 UNITS = 2  # of the grid, per record
 
@@ -445,8 +444,7 @@ def test_the_sessions_draws_have_the_audited_distribution_and_release_the_margin
     ]
     distributions: dict[Table, OutputDistribution] = {}
     for table in small_tables(2, 2):
-        cells = np.repeat(np.arange(2), table).astype(np.uint8)
-        source = MemorySource(CodedRecords(ONE, (cells,)))
+        source = coded(ONE, np.repeat(np.arange(2), table))
         positive = 0.0
         for first, second in itertools.product(*map(range, sizes)):
             tape = Tape((first, second, 5, -7))

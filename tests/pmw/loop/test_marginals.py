@@ -22,28 +22,23 @@ from pmw.loop import (
     MarginalRequest,
     QueryRequest,
     batch_entries,
-    draw_opening,
     draw_tests,
     l1_distance,
     marginal_units,
     propose,
-    released_total,
     settle,
-    settle_opening,
 )
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
-from pmw.public.contract import Contract
 from pmw.public.options import ModelKind, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseVectorKind
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
-from tests.draws import carried_out
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from tests.draws import carried_out, coded, opened_by_hand
 from tests.worlds import marginal_plan, state_with
 
 SIZES = {"a": 6, "b": 3, "c": 3, "d": 5}
@@ -55,8 +50,7 @@ TRIPLE = LinearQuery.cells(DOMAIN, {"a": (0, 2), "b": (0, 0), "c": (1, 1)})
 
 
 def table(rows: NDArray[np.int64]) -> MemorySource:
-    columns = rows.reshape(-1, 4).astype(np.uint8)
-    return MemorySource(CodedRecords(DOMAIN, tuple(columns[:, place] for place in range(4))))
+    return coded(DOMAIN, rows)
 
 
 def random_rows(count: int, *, joined: bool = False) -> NDArray[np.int64]:
@@ -68,14 +62,8 @@ def random_rows(count: int, *, joined: bool = False) -> NDArray[np.int64]:
     return rows
 
 
-def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **choices: Any) -> PublicState:
-    options = Options(test=TestKind.MARGINAL, **choices)
-    ledger = choose_filter(DOMAIN, budget, options)
-    contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(DOMAIN, ledger, contract.options)
-    draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
-    after = plan_opened(contract, plan, released_total(plan, draws).value)
-    state = settle_opening(contract, plan, draws, after.ledger, after.test)
+def opened(rows: NDArray[np.int64], budget: Budget = BUDGET, **choices: Any) -> PublicState:
+    state = opened_by_hand(table(rows), budget, Options(test=TestKind.MARGINAL, **choices))
     # No head start: what is tested first is held to the same threshold as what comes later.
     return state_with(state, decay=(0, 1))
 

@@ -23,8 +23,8 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event, opening_entries
 from pmw.public.options import Options, TestKind
 from pmw.public.plans import OpeningPlan
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
-from tests.draws import MOVES, RELATIONS, charged_scale, require_scale
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+from tests.draws import MOVES, RELATIONS, charged_scale, coded, require_scale
 
 WHOLE = Domain(  # measured whole: it is no larger than its only pair
     tuple(
@@ -36,14 +36,12 @@ LONG = Domain((IntegerAttribute("x", 0, 99, missing=True), CategoricalAttribute(
 
 
 def long_table(cells: NDArray[np.int64]) -> MemorySource:
-    columns = (cells.astype(np.uint8), np.zeros(len(cells), dtype=np.uint8))
-    return MemorySource(CodedRecords(LONG, columns))
+    return coded(LONG, np.stack([cells, np.zeros_like(cells)], axis=1))
 
 
 def whole_table() -> MemorySource:
     generator = np.random.default_rng(2)
-    columns = (generator.integers(0, size, 300).astype(np.uint8) for size in WHOLE.shape)
-    return MemorySource(CodedRecords(WHOLE, tuple(columns)))
+    return coded(WHOLE, np.stack([generator.integers(0, size, 300) for size in WHOLE.shape], axis=1))
 
 
 def planned(

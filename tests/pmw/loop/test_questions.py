@@ -20,29 +20,23 @@ from pmw.loop import (
     BatchDraws,
     QueryRequest,
     batch_entries,
-    draw_opening,
     draw_tests,
     propose,
-    released_total,
     settle,
-    settle_opening,
 )
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
-from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
-from pmw.public.contract import Contract
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
 from pmw.research.audit import output_distribution_of
 from pmw.sparse_vector import NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
-from tests.draws import carried_out
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
+from tests.draws import carried_out, coded, opened_by_hand
 
 DOMAIN = Domain(
     (IntegerAttribute("a", 0, 5), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 2))
@@ -54,8 +48,7 @@ ROUNDS_OR_NOT = [SparseVectorKind.EXPONENTIAL_ROUNDS, SparseVectorKind.EXPONENTI
 
 
 def table(rows: NDArray[np.int64]) -> MemorySource:
-    columns = rows.reshape(-1, 3).astype(np.uint8)
-    return MemorySource(CodedRecords(DOMAIN, tuple(columns[:, place] for place in range(3))))
+    return coded(DOMAIN, rows)
 
 
 def random_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
@@ -63,16 +56,8 @@ def random_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
     return np.stack([generator.integers(0, size, count) for size in DOMAIN.shape], axis=1)
 
 
-def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **choices: Any) -> PublicState:
-    options = Options(**{"test": TestKind.QUERY, **choices})
-    ledger = choose_filter(DOMAIN, budget, options)
-    contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(DOMAIN, ledger, contract.options)
-    draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
-    for entry in opening_entries(plan, contract.options):
-        ledger = ledger.charge(entry.charge)
-    test = plan_query_test(DOMAIN, ledger, released_total(plan, draws).value, contract.options)
-    return settle_opening(contract, plan, draws, ledger, () if test is None else (test,))
+def opened(rows: NDArray[np.int64], budget: Budget = BUDGET, **choices: Any) -> PublicState:
+    return opened_by_hand(table(rows), budget, Options(**{"test": TestKind.QUERY, **choices}))
 
 
 def run(state: PublicState, rows: NDArray[np.int64], queries: list[LinearQuery]) -> PublicState:

@@ -23,12 +23,13 @@ from pmw.public.charges import Event, positive_entry, reserved_by_rounds
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain
+from queries import UNITS, CategoricalAttribute, Domain
 from tests.draws import (
     MOVES,
     RELATIONS,
     Tape,
     charged_scale,
+    coded,
     neighbors,
     read_from_tape,
     require_scale,
@@ -48,7 +49,7 @@ def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple
 
 
 def small(table: tuple[int, ...]) -> MemorySource:
-    return MemorySource(CodedRecords(SMALL, (np.repeat(np.arange(2), table).astype(np.uint8),)))
+    return coded(SMALL, np.repeat(np.arange(2), table))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
