@@ -7,7 +7,7 @@ prints one JSON line per table, kind of analyst and source:
 * ``fixed``: the table's stream, whose questions were there before any noise: what the intervals promise for;
 * ``adaptive``: an analyst who looks at the noise. After each batch the next questions go to the attribute
   where released marginals and the model disagree most, and to the cells where they do. Nothing is promised
-  there (``docs/sharp-edges.md``), and the figures show what that costs.
+  there (``docs/analyst.md``), and the figures show what that costs.
 
 Beside sources there is a line for each kind of questions whose errors a session looks at.
 ``typical_coverage`` is of the answers that say what is typical; ``narrower_half_width`` takes the narrower of

@@ -17,6 +17,7 @@ from pmw.planning.opening import LARGEST_OPENING_SHARE, MARGINAL_OPENING_SHARE, 
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PROOFS = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "tour.md").read_text()
 
@@ -26,6 +27,22 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         if not target.startswith("https://"):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def headings(text: str) -> set[str]:
+    """Return the names by which links reach the headings of a page."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, *PROOFS, ROOT / "benchmarks" / "README.md"], ids=lambda path: path.name
+)
+def test_links_to_a_heading_find_it(path: Path) -> None:
+    for target, name in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
+        page = path.parent / target if target else path
+        assert name in headings(page.read_text()), f"{path.name}: {target}#{name}"
 
 
 def test_every_command_is_in_the_tour_and_every_one_there_exists() -> None:
@@ -162,7 +179,7 @@ def test_what_is_to_be_installed_can_be() -> None:
     assert {"plots", "shell", "service", "sources", "spark", "demo"} <= named <= set(extras)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROOFS, ids=lambda path: path.name)
 def test_a_proof_and_its_tests_name_each_other(path: Path) -> None:
     text = path.read_text()
     (place,) = set(re.findall(r"`(tests/[\w/]+_proof\.py)`", text))

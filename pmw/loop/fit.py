@@ -43,7 +43,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, planned_bins
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
-# them (docs/marginal-test.md).
+# them (docs/algorithm.md).
 _RULE = DescentRule(steps=120, tolerance=3e-4)
 # Where bins grew with the table, noise is so small that stopping early would be most of the error.
 _CLOSER = DescentRule(steps=300, tolerance=1e-4)

@@ -2,8 +2,8 @@
 
 The statistic of a marginal is its L1 distance from the model's, sum over cells |count(D) - round(count(A))|,
 an integer on the 2^-20 grid. One person moves it by at most ``l1_sensitivity``, however many cells it has,
-and either way: a positive is charged at the general rate. What a negative promises, and the proofs, are in
-``docs/marginal-test.md``.
+and either way: a positive is charged at the general rate. The proof of that is in ``docs/algorithm.md``, what
+a negative promises in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

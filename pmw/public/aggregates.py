@@ -13,7 +13,7 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
   few other points that the mean's own interval leaves. A variance and a standard deviation follow.
 * A correlation has no interval.
 
-Proofs are in ``docs/aggregates.md``.
+Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

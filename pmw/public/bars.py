@@ -9,7 +9,7 @@ bin lies, cell by cell, between its inner and its outer query on the bins: the l
 high end the outer one's. So does a question that the declared cells cannot decide lie between its two
 readings, and a sum of numbers that are known to their cell between those of the least and of the greatest.
 Where ends may rest on different noises, what may fail is shared among them (``Share``). All choices are by
-half-widths, which depend on no noise. Proofs are in ``docs/marginal-test.md`` and ``docs/aggregates.md``.
+half-widths, which depend on no noise. Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

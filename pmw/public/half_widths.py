@@ -8,7 +8,7 @@ Each kind of noise that a session releases or tests with bounds such a sum, as s
 * ``Certified``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
 * the number of records, for one weight: |w| times its own half-width.
 
-Proofs are in ``docs/marginal-test.md`` and ``docs/aggregates.md``.
+Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

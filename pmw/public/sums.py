@@ -1,7 +1,7 @@
 """Sums over the records of a group and their quotients: the model's, and what the true ones lie between.
 
 A quotient is known from one event for both sums (Fieller 1954). That its divisor is not 0 may be known from
-elsewhere: of a fixed table only one of the two claims can fail. Proofs are in ``docs/aggregates.md``.
+elsewhere: of a fixed table only one of the two claims can fail. Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def test_of_a_free_answer_an_anchor_tells_its_loss_alone(study: Path, tmp_path: 
     anchor = tmp_path / "study.anchor"
     assert fault(study, anchor) is None
     for statement, words in (
-        ("UPDATE answers SET count = count + 0.01", None),  # docs/sharp-edges.md says so
+        ("UPDATE answers SET count = count + 0.01", None),  # docs/operations.md says so
         ("DELETE FROM answers", "it has 0 answers, and had 1: this is an older copy"),
     ):
         tamper(study, statement, relink=False)

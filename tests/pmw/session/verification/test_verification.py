@@ -296,7 +296,7 @@ def test_damage_of_a_free_answer_is_found_and_one_that_was_made_to_fit_is_not(st
     with closing(sqlite3.connect(study)) as connection, connection:
         connection.execute("UPDATE blocks SET answers = ? WHERE sequence = 1", (answers,))
     tamper(study, "UPDATE answers SET count = count + 0.01 WHERE sequence = 1")
-    assert failed(study) == {}  # docs/sharp-edges.md says so, and the report too
+    assert failed(study) == {}  # docs/operations.md says so, and the report too
 
 
 def edit(path: Path, select: str, update: str, change: Callable[[Any], Any]) -> None:
