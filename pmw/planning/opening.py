@@ -219,7 +219,8 @@ def _table_bar(cells: int, share: Fraction, budget_filter: PrivacyFilter, option
     confidence = Confidences.of(options, 1, (), private_total=True).alone
     total = _noise(budget_filter, share, options, one=True)
     cell = _noise(budget_filter, 1 - share, options)
-    deviation = combined_deviation(noise_variance(total), cells * noise_variance(cell))
+    precision = 1 / noise_variance(total) + 1 / (cells * noise_variance(cell))
+    deviation = math.sqrt(1 / precision)
     everybody = total_half_width(budget_filter.composition, deviation, confidence, (cell,))
     return max(everybody, widest_bar(cell, cells, deviation, options, confidence))
 
@@ -239,11 +240,6 @@ def widest_bar(
     if options.simultaneous:
         return simultaneous_half_width(noise, cells, confidence)
     return TableNoise.of(noise, cells, deviation, confidence).widest()
-
-
-def combined_deviation(*variances: float) -> float:
-    """Return the standard deviation of the mean of independent numbers, weighted by inverse variance."""
-    return math.sqrt(1 / sum(1 / variance for variance in variances))
 
 
 def measures_table(domain: Domain) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -110,13 +111,17 @@ def test_a_sum_of_ones_has_the_bar_of_its_count(
     assert domain is SMALL or Basis.TESTED in kinds or session.state.marginals
 
 
+@cache
+def asked(form: str) -> PublicState:
+    with opened(LARGE, FORMS[form]) as session:
+        session.ask_all(LONG)
+        return session.state
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", [("age",), ("sex", "grade"), ("age", "grade")])
 def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tuple[str, ...]) -> None:
-    with opened(LARGE, FORMS[form]) as session:
-        session.ask_all(LONG)
-        state = session.state
-    generator = np.random.default_rng(0)
+    state, generator = asked(form), np.random.default_rng(0)
     ends = [np.sort(generator.integers(0, LARGE[name].size, (60, 2)), axis=1) for name in names]
     first, last = (np.stack([end[:, side] for end in ends], axis=1) for side in (0, 1))
     answers = ModelAnswers(state)
@@ -131,6 +136,7 @@ def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tu
             assert math.isnan(float(alone.low)) or found.basis[place] == alone.basis
 
 
+@cache
 def whole_table(noise: DiscreteLaplace | DiscreteGaussian) -> tuple[PublicState, MarginalMeasurement]:
     form = "pure" if isinstance(noise, DiscreteLaplace) else "Gaussian"
     with opened(SMALL, FORMS[form]) as session:
@@ -177,8 +183,7 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
 
 
 def test_no_measured_number_of_a_tree_has_a_weight_beyond_what_its_bar_allows_for() -> None:
-    with opened(LARGE, FORMS["Gaussian"]) as session:
-        tree = next(one for one in session.state.opening if isinstance(one, HierarchicalMeasurement))
+    tree = next(one for one in asked("Gaussian").opening if isinstance(one, HierarchicalMeasurement))
     nodes = len(tree.units)
     rows = []
     for node in range(nodes):
