@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import pmw
 from pmw.data import MemorySource
@@ -16,12 +15,11 @@ from pmw.loop import (
     Proposal,
     QueryRequest,
     batch_entries,
-    correct,
     draw_tests,
     propose,
 )
 from pmw.loop.secret import SecretState
-from pmw.model import MarginalMeasurement, QueryMeasurement
+from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
@@ -108,36 +106,6 @@ def test_a_question_whose_pairs_are_measured_first_is_answered_after_its_own_tes
     _, (answer,), batches = answered(state, [boxed("a", "b", "c")])
     assert answer.interval is not None
     assert batches >= 1 + (not inside)
-
-
-@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
-def test_a_correction_moves_the_model_to_what_was_measured(model: ModelKind) -> None:
-    state = opened(model=model)
-    plan = marginal_plan(state)
-    counts = SOURCE.counts(("a", "b")).counts
-    measured = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
-    after = correct(state, measured)
-    assert after.version == 1
-    assert after.beside == ()
-    before = np.abs(state.model.marginal(("a", "b")) - counts).sum()
-    assert np.abs(after.model.marginal(("a", "b")) - counts).sum() < before / 10
-    assert after.model.marginal(()).item() == pytest.approx(state.total.value)
-
-
-def test_what_would_make_the_tree_too_large_is_kept_beside_the_model() -> None:
-    state = opened(model=ModelKind.GRAPHICAL, max_cells=100)
-    plan = marginal_plan(state)
-    first = MarginalMeasurement(("a", "b"), SOURCE.counts(("a", "b")).counts * UNITS, plan.noise)
-    second = MarginalMeasurement(("a", "b", "c"), SOURCE.counts(("a", "b", "c")).counts * UNITS, plan.noise)
-    after = correct(correct(state, first), second)
-    assert after.beside == (1,)
-    assert after.fitted == (first,)
-    assert after.version == 2
-    questions = state.query_plan
-    assert questions is not None
-    asked = QueryMeasurement(boxed("d", "e"), 1200 * UNITS, questions.vector.value_noise, 0)
-    last = correct(after, asked)
-    assert last.fitted == (first, asked) if last.beside == (1,) else last.beside == (1, 2)
 
 
 def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_session_goes_on() -> None:
