@@ -27,14 +27,13 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
 from pmw.research.audit import output_distribution_of
-from pmw.sparse_vector import NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
+from pmw.sparse_vector import Sparse, SparseVectorKind, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from tests.draws import carried_out, coded, opened_by_hand
 
@@ -313,22 +312,3 @@ def test_one_record_and_one_cell_work() -> None:
     state = opened(np.array([[0, 0, 0]]))
     assert isinstance(state.model, DenseDistribution)
     assert run(state, np.array([[0, 0, 0]]), [QUERY]).total.value >= 1
-
-
-def test_value_noise_follows_the_composition() -> None:
-    assert isinstance(vector(BUDGET).value_noise, DiscreteGaussian)
-    assert isinstance(vector(Budget.of(1)).value_noise, DiscreteLaplace)
-
-
-def vector(budget: Budget) -> NumericSparse:
-    plan = opened(random_rows(100), budget=budget).query_plan
-    assert plan is not None
-    return plan.vector
-
-
-def test_signed_tests_charge_the_monotone_rate_only_under_add_remove() -> None:
-    test = vector(BUDGET).sparse.test
-    assert (test.sides, test.monotone) == (Sides.TWO_THRESHOLDS, True)
-    swap = opened(random_rows(100), neighboring_relation=NeighboringRelation.REPLACE_ONE).query_plan
-    assert swap is not None
-    assert (swap.vector.sparse.test.sides, swap.vector.sparse.test.monotone) == (Sides.TWO_SIDED, False)
