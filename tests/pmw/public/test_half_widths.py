@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,8 +14,9 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.evidence import moved_cells
-from pmw.public.half_widths import TableNoise, WeightStats
+from pmw.public.half_widths import TableNoise, WeightStats, negative_margin
 from queries import UNITS, CategoricalAttribute, Domain
+from tests.worlds import JOINED, marginal_plan
 
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(5 * UNITS)), DiscreteGaussian(Fraction(5 * UNITS))
 DOMAIN = Domain((CategoricalAttribute("a", (1, 2, 3)), CategoricalAttribute("b", (1, 2, 3, 4))))
@@ -143,3 +145,14 @@ def test_sums_of_numbers_stray_as_far_as_stated(
         assert np.mean(np.abs(errors) > width + 1e-9) <= 0.1 + 3 * math.sqrt(0.09 / runs)
         if np.ptp(weights) or factor:
             assert np.mean(np.abs(errors) > 0.7 * width) > 0.12
+
+
+@pytest.mark.parametrize("redraw", [False, True])
+def test_rounds_that_draw_their_own_threshold_noise_share_what_may_fail(redraw: bool) -> None:
+    state = JOINED.state(seed=1, update_limit=4)
+    plan = marginal_plan(state)
+    tier = replace(plan, sparse=replace(plan.sparse, redraw=redraw))
+    # A question meets high noise more often than a single draw is high: each round has its part, or the one.
+    test, part = tier.sparse.test, 0.05 / 4 if redraw else 0.05
+    assert negative_margin(tier, 0.95) == pytest.approx(test.negative_margin(1 - part), rel=1e-12)
+    assert test.negative_margin(1 - 0.05 / 4) > 1.2 * test.negative_margin(0.95)
