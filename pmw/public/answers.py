@@ -138,22 +138,7 @@ class Answers(Sequence[Answer]):
     def take(self, places: NDArray[np.int64]) -> Answers:
         """Return the answers to some of the questions, in the order of their places."""
         asked = self.asked.take(places) if isinstance(self.asked, Questions) else None
-        return Answers(
-            self.count[places],
-            self.interval[places],
-            self.typical[places],
-            self.source[places],
-            self.version[places],
-            self.share[places],
-            self.kind[places],
-            self.aligned[places],
-            self.confidence,
-            self.total,
-            self.budget,
-            self.seeded,
-            self.kept,
-            asked,
-        )
+        return replace(self, asked=asked, **{name: getattr(self, name)[places] for name in COLUMNS})
 
     def each(self) -> Iterator[Answer]:
         """Yield each answer by itself."""
