@@ -11,10 +11,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 import pmw
 import pmw.planning.opening
-import pmw.session.opening
+import pmw.planning.tiers
 from benchmarks.tables import Case, stream_scopes, true_counts
 from pmw.model import (
     DEFAULT_MAX_CELLS,
@@ -38,8 +37,8 @@ from pmw.model import (
 from pmw.model.factors import positions
 from pmw.model.junction_tree import fits_tree, junction_tree
 from pmw.planning.calibration import marginal_noise, value_noise
-from pmw.planning.opening import plan_opening
-from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule, plan_test
+from pmw.planning.opening import MARGINAL_OPENING_SHARE
+from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
@@ -346,11 +345,11 @@ class Policy:
 
     Args:
         schedule: after opening.
-        opening: the share of the budget for opening where all attributes are short; None for the usual one.
+        opening: the share of the budget for opening where all attributes are short.
     """
 
     schedule: Schedule = DEFAULT_SCHEDULE
-    opening: Fraction | None = None
+    opening: Fraction = MARGINAL_OPENING_SHARE
 
 
 POLICIES = {
@@ -379,11 +378,8 @@ POLICIES = {
 @contextmanager
 def planned_by(policy: Policy) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
-    with ExitStack() as changed:
-        changed.enter_context(
-            patch.object(pmw.planning.opening, "plan_test", partial(plan_test, schedule=policy.schedule))
-        )
-        if policy.opening is not None:
-            opening = partial(plan_opening, share=policy.opening)
-            changed.enter_context(patch.object(pmw.session.opening, "plan_opening", opening))
+    with (
+        patch.object(pmw.planning.tiers, "DEFAULT_SCHEDULE", policy.schedule),
+        patch.object(pmw.planning.opening, "MARGINAL_OPENING_SHARE", policy.opening),
+    ):
         yield

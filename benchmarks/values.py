@@ -27,7 +27,7 @@ import pmw
 from benchmarks.tables import TABLES, StreamChoice
 from pmw.data import MemorySource
 from pmw.privacy.budget import Composition
-from pmw.public.contract import TestKind
+from pmw.public.options import TestKind
 from queries import (
     Attribute,
     CategoricalAttribute,

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pmw.privacy.budget import Budget, Composition, NeighboringRelation
     from pmw.public.answer import Answer, Source, Spent
     from pmw.public.answers import Answers
-    from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger, LedgerLine
+    from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
@@ -138,9 +138,9 @@ _HOMES = {
     "pmw.privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
     "pmw.public.answer": ("Answer", "Source", "Spent"),
     "pmw.public.answers": ("Answers",),
-    "pmw.public.contract": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
+    "pmw.public.options": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "pmw.public.quotes": ("Quote",),
     "pmw.public.status": ("Status",),
     "pmw.research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),

@@ -125,6 +125,12 @@ def _letters(size: int, records: int, *, joined: bool) -> pd.DataFrame:
     return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
 
 
+def _wide() -> pd.DataFrame:
+    generator = np.random.default_rng(5)
+    first = generator.integers(0, 4, 20_000)
+    return pd.DataFrame({name: (first + generator.integers(0, 3, 20_000)) % 4 for name in "abcdef"})
+
+
 # 240 cells: ages, sexes, regions and a flag, which depend on one another.
 PEOPLE = World(_people_by(IntegerAttribute("age", 20, 59, 4)), _people())
 
@@ -170,4 +176,11 @@ LETTERS = World(
 JOINED = World(
     Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde")),
     _letters(8, 5000, joined=True),
+)
+
+# Six short attributes, 20,000 dependent records: more cells than their pairs, so that no table is measured
+# whole; none is binned.
+WIDE = World(
+    Domain(tuple(IntegerAttribute(name, 0, 3, missing=True, other=True) for name in "abcdef"), name="wide"),
+    _wide(),
 )

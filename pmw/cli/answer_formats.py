@@ -154,7 +154,7 @@ class _Parquet(_Rows):
     def close(self) -> None:
         import pandas as pd
 
-        from pmw.public.export.parquet import write_typed
+        from pmw.public.export.rows import write_typed
 
         if self._rows or not self._parts:
             self._keep()

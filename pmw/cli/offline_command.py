@@ -21,7 +21,7 @@ from pmw.cli.table_options import (
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
     from pmw.research.offline import OfflineOptions, OfflineRelease
     from queries.domain import Domain
     from queries.linear import LinearQuery
@@ -139,7 +139,7 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
 
 
 def _policy(given: dict[str, Any]) -> Options:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
     from pmw.research.offline import OfflineOptions
 
     policy = Options(

@@ -24,7 +24,7 @@ from pmw.cli.table_options import (
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
     from pmw.public.state import PublicState
     from queries.domain import Domain
 

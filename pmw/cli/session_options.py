@@ -14,7 +14,7 @@ from pmw.cli.table_options import person_options
 from pmw.cli.usage import together, typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
 
 
 _SECTIONS = {
@@ -198,7 +198,7 @@ def read_options(given: dict[str, Any]) -> Options:
     if given["preset"] is not None:
         _take_preset(given)
     _refuse_misplaced(given)
-    from pmw.public.contract import Options
+    from pmw.public.options import Options
 
     names = {field.name for field in fields(Options) if field.name != "seed"} & given.keys()
     if given["accuracy"] is None or given["records"] is None or given["test"] != "marginal":

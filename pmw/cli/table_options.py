@@ -290,7 +290,8 @@ def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
         DomainError: the column of ids is an attribute.
     """
     from pmw.errors import BudgetError
-    from pmw.public.contract import Options, agreed
+    from pmw.public.contract import agreed
+    from pmw.public.options import Options
     from queries.schema import load_schema
 
     domain, records = load_schema(schema), given["records_per_person"]

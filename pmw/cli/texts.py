@@ -20,9 +20,11 @@ from typing import Any
 import click
 
 from pmw.display.texts import counted, number
-from pmw.model import NoiseDistribution, noise_variance
+from pmw.model import noise_variance
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
-from pmw.public.contract import Opening, contract_words, guarantee
+from pmw.public.contract import contract_words, guarantee
+from pmw.public.options import Opening
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import unicodedata
 import warnings
@@ -11,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmw.disk import require_file, write_whole
 from pmw.display.charts import Bars, Lines, Picture
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
@@ -138,11 +138,11 @@ def check_target(path: Path, *, force: bool) -> None:
     """Refuse a file that a picture cannot be written to, before anything is drawn.
 
     Raises:
-        ReleaseError: the suffix names no kind of picture, or the file exists and ``force`` is not given.
+        ReleaseError: the suffix names no kind of picture, the path is a folder, or the file exists and
+            ``force`` is not given.
     """
     check_kind(path)
-    if path.exists() and not force:
-        raise ReleaseError(f"{path} exists; choose another name, or overwrite it with --force")
+    require_file(path, force=force)
 
 
 def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
@@ -160,13 +160,7 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         figure.savefig(picture, format=path.suffix.lower()[1:], dpi=130)
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        temporary.write_bytes(picture.getvalue())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
+    write_whole(path, lambda target: target.write_bytes(picture.getvalue()))
     _tell(caught)
 
 

@@ -11,16 +11,36 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 
 from __future__ import annotations
 
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
-from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, ranked_errors, settle_quantiles
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
-from pmw.loop.fit import correct, model_of_terms
-from pmw.loop.forecast import Forecast, forecast
-from pmw.loop.loop import Settled, are_tested, batch_entries, draw_tests, may_test, propose, settle
+from pmw.loop.fit import MOST_STEPS, correct, model_of_terms, refined, residual
+from pmw.loop.loop import (
+    Forecast,
+    Settled,
+    are_tested,
+    batch_entries,
+    draw_tests,
+    forecast,
+    may_test,
+    propose,
+    settle,
+)
 from pmw.loop.marginals import l1_distance, marginal_units
-from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
-from pmw.loop.refine import MOST_STEPS, refined, residual
-from pmw.loop.requested import RequestedMarginal, counted_requested, draw_requested, settle_requested
+from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
+from pmw.loop.untested import (
+    FirstAnswer,
+    OpeningDraws,
+    RequestedMarginal,
+    choose_bins,
+    counted_requested,
+    draw_opening,
+    draw_quantiles,
+    draw_requested,
+    ranked_errors,
+    released_total,
+    settle_opening,
+    settle_quantiles,
+    settle_requested,
+)
 
 __all__ = [
     "are_tested",

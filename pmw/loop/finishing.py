@@ -17,10 +17,10 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from pmw.loop.fit import model_holds
-from pmw.model import NoiseDistribution
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.privacy.budget import floor_price
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.charges import Parts, marginal_charge, requested_entry, reservation
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise

@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, Released
 from pmw.loop.fit import coarse_model, model_holds
-from pmw.loop.tier import Tier
+from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, Released, Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.bars import MarginalBars
-from pmw.public.free_answers import FreeAnswers, spent_in
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -145,9 +143,8 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         elsewhere stays on declared ones.
         """
         domain, most = state.coarsening.coarse, self.plan.free_cells
-        if self.plan.is_fine(state.domain, scope) and state.domain.scope_size(scope) > domain.scope_size(
-            scope
-        ):
+        fine = state.domain.scope_size(scope)
+        if self.plan.is_fine(fine) and fine > domain.scope_size(scope):
             domain, most = state.domain, self.plan.fine_cells
         if state.coarsening.coarse.size > (state.contract.options.max_cells or DEFAULT_MAX_CELLS):
             return scope  # each further attribute would make a tree's cliques larger
@@ -175,7 +172,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         plan = self.plan
 
         def table(scope: tuple[str, ...]) -> CountSource:
-            return source if coarse is None or plan.is_fine(source.domain, scope) else coarse
+            return source if coarse is None or plan.is_fine(source.domain.scope_size(scope)) else coarse
 
         def counts(scope: tuple[str, ...]) -> NDArray[np.int64]:
             return table(scope).counts(scope).counts
@@ -211,13 +208,13 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         The question whose marginal was measured is answered where what was measured contains it; else it is
         asked again, for it may ask for further tests.
         """
-        bars = free.bars(after) or MarginalBars(after, spent_in(after))
+        answers = free.of(after)
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need > draws.negatives:
                 if set(query.scope) <= set(after.marginals[-1].scope):
-                    yield bars.answer(query, measured=True)
+                    yield answers.answer(query, measured=True)
                 return
-            yield bars.answer(query)
+            yield answers.answer(query)
 
     def certified(self, state: PublicState, requests: Sequence[MarginalRequest]) -> PublicState:
         """Return the state in which these marginals were not found wrong."""

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, Proposal, QueryRequest, Released
-from pmw.loop.tier import Tier
+from pmw.loop.tier import BatchDraws, Proposal, QueryRequest, Released, Tier
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer, Spent
-from pmw.public.bars import answers_untested
+from pmw.public.answer import Answer
 from pmw.public.evidence import is_held
-from pmw.public.free_answers import FreeAnswers, spent_in
-from pmw.public.intervals import certified_answer, is_covered, measured_answer
+from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -42,17 +39,22 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         """Return for each question itself, where it is to be tested.
 
         Under an accuracy contract that is what has no bar within it. Else it is what no released number
-        covers. Behind a tier of marginals it is what no marginal holds, where
-        cells can be counted and weights are not the same for everybody; all of this is public.
+        covers; but not what lies between two readings, for a test is about the number of records if cells
+        were evenly filled, which bounds nothing. Behind a tier of marginals it is what no marginal holds,
+        where cells can be counted and weights are not the same for everybody; all of this is public.
         """
         if not self.may_test(state):
             return [()] * len(queries)
         if state.contract.options.bar_limit is not None:
-            answered = answers_untested(state, Spent(0.0, 0.0, 0.0))
-            tested = [_has_one_reading(state, query) and answered(query).is_refused for query in queries]
+            answers = ModelAnswers(state)
+            tested = [
+                _has_one_reading(state, query) and answers.answer(query).is_refused for query in queries
+            ]
             return [(query,) if test else () for query, test in zip(queries, tested, strict=True)]
         if self.place == 0:
-            return [() if is_covered(state, query) else (query,) for query in queries]
+            return [
+                () if query.readings is not None or is_held(state, query) else (query,) for query in queries
+            ]
         alone = {
             scope
             for scope, query in {query.scope: query for query in queries}.items()
@@ -110,16 +112,17 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
     def _answers(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> Iterator[Answer]:
-        untested, spent, done = free.of(state), spent_in(state), 0
+        answers, done = free.of(state), 0
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need == done:
-                yield untested(query)
+                yield answers.answer(query)
             elif need > draws.negatives and draws.released is not None:
-                yield measured_answer(state, query, int(draws.released), spent)
+                yield answers.measured(query, int(draws.released), self.plan.noise)
                 return
             else:
                 request, done = proposal.requests[need - 1], need
-                yield certified_answer(state, query, int(request.model_units), request.threshold, spent)
+                units, threshold = int(request.model_units), request.threshold
+                yield answers.certified(query, units, self.plan, threshold)
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
         """Return the measurement that a positive released."""

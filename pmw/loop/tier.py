@@ -1,4 +1,4 @@
-"""The interface of a tier: one sparse vector of a session, with what it tests and measures."""
+"""Tiers: one sparse vector of a session each, what it tests and measures, and the batches of its tests."""
 
 from __future__ import annotations
 
@@ -7,27 +7,109 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, Proposal, Released, Request
 from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.charges import (
-    LedgerEntry,
-    paid_for,
-    positive_entry,
-    price_of_positives,
-    reservation,
-    threshold_entry,
-)
+from pmw.public.charges import LedgerEntry, positive_entry, price_of_positives, reservation, threshold_entry
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
-from pmw.public.state import LaterMeasurement, PublicState
+from pmw.public.state import LaterMeasurement, PublicState, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import LinearQuery
+
+Released: TypeAlias = int | NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """One question to be tested, with the public numbers it is tested against.
+
+    Args:
+        query: what is asked.
+        model_units: the model's answer, rounded to units of 2^-20 records.
+        threshold: T, in units.
+    """
+
+    query: LinearQuery
+    model_units: int
+    threshold: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarginalRequest:
+    """One marginal to be tested, with the public numbers it is tested against.
+
+    Args:
+        scope: attribute names in declared order.
+        model_units: the model's marginal, rounded: int64, one axis per attribute, units of 2^-20 records.
+        threshold: T, in units.
+        measured: the scope that a positive measures; it contains ``scope``. Whether the cells of either are
+            declared ones or bins, the plan says.
+    """
+
+    scope: tuple[str, ...]
+    model_units: NDArray[np.int64]
+    threshold: int
+    measured: tuple[str, ...]
+
+
+Request: TypeAlias = QueryRequest | MarginalRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a batch of questions will do. A function of public state and the questions.
+
+    Args:
+        queries: the questions, in order.
+        tier: the place of the tier that tests its requests.
+        requests: what is tested, in order; none where nothing is.
+        needs: for each question, how many of the requests must be negative before it can be answered.
+        positives: positives of the tier before the batch.
+        opens_round: the first test draws new threshold noise.
+        reserved: the most that the batch can charge.
+    """
+
+    queries: tuple[LinearQuery, ...]
+    tier: int
+    requests: tuple[Request, ...]
+    needs: tuple[int, ...]
+    positives: int
+    opens_round: bool
+    reserved: Charge | None
+
+    @classmethod
+    def untested(cls, queries: Sequence[LinearQuery]) -> Proposal:
+        """Return the batch that tests nothing for its questions."""
+        return cls(tuple(queries), 0, (), (0,) * len(queries), 0, opens_round=False, reserved=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchDraws:
+    """What the tests of a batch released.
+
+    Args:
+        outcomes: one per request up to and including the first positive, values of ``Outcome``.
+        released: the noisy answer or marginal of that positive, in units; None where all were negative.
+    """
+
+    outcomes: tuple[int, ...]
+    released: Released | None
+
+    @property
+    def negatives(self) -> int:
+        """How many tests were negative; they come first."""
+        return len(self.outcomes) - (self.released is not None)
+
+
+# --- tiers ------------------------------------------------------------------------------------------------
 
 Want = TypeVar("Want")  # what a question asks to be tested
 Asked = TypeVar("Asked", bound=Request)  # the same with the public numbers that it is tested against

@@ -22,12 +22,10 @@ from pmw.model.hierarchical_histogram import (
     non_negative_least_squares,
     query_variance,
 )
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
-
-NoiseDistribution: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 

@@ -14,7 +14,6 @@ from statistics import NormalDist
 import numpy as np
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import NoiseDistribution
 from pmw.privacy.budget import (
     LEAST_SIGMA,
     Composition,
@@ -23,9 +22,9 @@ from pmw.privacy.budget import (
     pure_epsilon,
     root_down,
 )
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, NoiseDistribution
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
-from pmw.public.contract import Options
+from pmw.public.options import Options
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.model import NoiseDistribution
 from pmw.planning.calibration import value_noise
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry, price_of_positives, quantile_entry
-from pmw.public.contract import Options
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
+from pmw.public.options import Options
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.factors import UNITS
@@ -75,7 +75,7 @@ class QuantileRequest:
 
     def entry(self, options: Options) -> LedgerEntry:
         """Return what it charges, all of which is reserved for it."""
-        return quantile_entry(self.kind, self.noise, options)
+        return quantile_entry(self.kind.describe(), self.noise, options)
 
 
 def is_due(settled: int) -> bool:
@@ -163,7 +163,7 @@ def kept_for_tests(state: PublicState) -> Fraction | None:
 def quantiles_left(state: PublicState) -> Fraction:
     """Return what error quantiles may still cost, besides all that tests may still charge."""
     options, ledger = state.contract.options, state.ledger
-    entries = [quantile_entry(one.kind, one.noise, options) for one in state.quantiles]
+    entries = [quantile_entry(one.kind.describe(), one.noise, options) for one in state.quantiles]
     spent = sum((ledger.price(entry.charge) for entry in entries), Fraction(0))
     planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
     kept = kept_for_tests(state)

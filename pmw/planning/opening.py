@@ -14,23 +14,18 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import (
-    HierarchicalHistogram,
-    NoiseDistribution,
-    check_dense_size,
-    mean_range_variance,
-    noise_variance,
-)
+from pmw.model import HierarchicalHistogram, check_dense_size, mean_range_variance, noise_variance
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
-from pmw.public.confidences import Confidences, total_half_width
-from pmw.public.contract import Contract, ModelKind, Opening, Options
+from pmw.public.contract import Contract
+from pmw.public.half_widths import Confidences, TableNoise, total_half_width
+from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.table_noise import TableNoise
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 
@@ -152,9 +147,7 @@ def share_of_tests(options: Options) -> Fraction:
     return DEFAULT_SCHEDULE.tests + DEFAULT_SCHEDULE.queries * (1 - VALUE_SHARE)
 
 
-def plan_opening(
-    domain: Domain, budget_filter: PrivacyFilter, options: Options, *, share: Fraction | None = None
-) -> OpeningPlan:
+def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
     """Return the noise of the opening measurements.
 
     The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
@@ -166,16 +159,14 @@ def plan_opening(
         domain: the declared attributes.
         budget_filter: with nothing spent.
         options: the custodian's choices.
-        share: of the cap, for the attributes where all of them are short; None for the usual one.
 
     Raises:
         BudgetError: the budget is too small for any measurement.
     """
     marginal = options.tests_marginals
-    if share is None:
-        share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
-        if marginal and len(domain) == 1:  # there will be nothing else to measure
-            share = 1 - TOTAL_SHARE
+    share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
+    if marginal and len(domain) == 1:  # there will be nothing else to measure
+        share = 1 - TOTAL_SHARE
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     table = table or table_keeps(domain, budget_filter, options)
@@ -229,7 +220,8 @@ def _table_bar(cells: int, share: Fraction, budget_filter: PrivacyFilter, option
     confidence = Confidences.of(options, 1, (), private_total=True).alone
     total = _noise(budget_filter, share, options, one=True)
     cell = _noise(budget_filter, 1 - share, options)
-    deviation = combined_deviation(noise_variance(total), cells * noise_variance(cell))
+    precision = 1 / noise_variance(total) + 1 / (cells * noise_variance(cell))
+    deviation = math.sqrt(1 / precision)
     everybody = total_half_width(budget_filter.composition, deviation, confidence, (cell,))
     return max(everybody, widest_bar(cell, cells, deviation, options, confidence))
 
@@ -248,12 +240,7 @@ def widest_bar(
     """
     if options.simultaneous:
         return simultaneous_half_width(noise, cells, confidence)
-    return TableNoise.of(noise, cells, deviation).widest(confidence)
-
-
-def combined_deviation(*variances: float) -> float:
-    """Return the standard deviation of the mean of independent numbers, weighted by inverse variance."""
-    return math.sqrt(1 / sum(1 / variance for variance in variances))
+    return TableNoise.of(noise, cells, deviation, confidence).widest()
 
 
 def measures_table(domain: Domain) -> bool:

@@ -18,17 +18,15 @@ from pmw.model import (
     GraphicalDistribution,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     noise_variance,
 )
 from pmw.planning.opening import Opened, widest_bar
-from pmw.privacy.noise import DiscreteLaplace
-from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
-from pmw.public.bars import Bounds
-from pmw.public.confidences import Confidences, total_error_bound
-from pmw.public.contract import Contract, Options
+from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
+from pmw.public.bars import Bars
+from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
+from pmw.public.half_widths import Confidences, WeightStats, measured_noise, total_error_bound
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState, Total
 from queries.domain import Attribute
@@ -142,7 +140,7 @@ class Outlook:
     def __init__(self, state: PublicState) -> None:
         self.state = state
         self.confidences = Confidences.in_state(state)
-        self._bounds = Bounds(state)
+        self._bars = Bars(state)
         held = ((one, opening_over(state, (one.name,))) for one in state.domain)
         self.attributes = tuple(self._attribute(one, over) for one, over in held if over is not None)
 
@@ -195,7 +193,7 @@ class Outlook:
 
     def _bar(self, cells: dict[str, tuple[int, int]]) -> float:
         """Return the half-width of the bar of a box: the first and the last cell of each attribute."""
-        width = self._bounds.half_width(LinearQuery.cells(self.state.domain, cells))
+        width = self._bars.half_width(LinearQuery.cells(self.state.domain, cells))
         return math.inf if width is None else width
 
     def _attribute(self, attribute: Attribute, measured: OneWayMeasurement) -> AttributeForecast:
@@ -227,24 +225,8 @@ class Outlook:
         if is_whole_table(measured, self.state):
             return widest_bar(noise, measured.units.size, self.state.total.deviation, options, alone)
         # Least squares vary no more than the cells alone; all numbers may be off at once.
-        return measured_half_width(options, noise, measured.values.size, measured.units.size, alone)
-
-
-def measured_half_width(
-    options: Options, noise: NoiseDistribution, cells: int, numbers: int, confidence: float
-) -> float:
-    """Return what the half-width of a question's bar about measured numbers is, or a bound on it, in records.
-
-    Args:
-        options: whether intervals hold for all questions at once.
-        noise: on each number, in units.
-        cells: of the question.
-        numbers: how many were measured.
-        confidence: of one noise that an interval rests on alone.
-    """
-    if options.simultaneous:
-        return simultaneous_half_width(noise, numbers, confidence)
-    return sum_half_width(noise, cells, confidence, peak=1.0)
+        numbers = measured_noise(options, noise, measured.units.size, alone)
+        return numbers.half_width(WeightStats.of_cells(measured.values.size))
 
 
 def _symmetric(sizes: tuple[int, ...]) -> list[int]:

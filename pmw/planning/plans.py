@@ -18,25 +18,23 @@ from functools import cache
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opened, plan_opening
-from pmw.planning.outlook import OrderForecast, Outlook, imagined_state
+from pmw.planning.outlook import Outlook, imagined_state
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
-    BinForecast,
     Certificates,
     Grids,
-    MarginalForecast,
-    SparseVectorForecast,
-    VectorForecast,
     forecast_bins,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_sparse_vectors,
     forecast_vector,
 )
-from pmw.planning.textbook_plan import TextbookForecast, forecast_textbook
+from pmw.planning.textbook_plan import forecast_textbook
 from pmw.privacy.budget import Budget, Number
-from pmw.public.contract import Contract, Options, agreed
-from pmw.public.plans import marginal_tier, planned_bins, question_tier
+from pmw.public.contract import Contract, agreed
+from pmw.public.options import Options
+from pmw.public.plans import marginal_tier, question_tier
+from pmw.public.state import planned_bins
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
@@ -126,55 +124,36 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
     fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
     outlook = Outlook(imagined_state(fixed, opening, opened, records))
-    promises = _promises(outlook, grids)
-    margin = None
-    if promises.marginals is not None:
-        margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
-    vector, textbook = promises.vector, TextbookForecast(None, None, None)
-    sparse_vectors: tuple[SparseVectorForecast, ...] = ()
-    if compared:
-        sparse_vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
-        textbook = forecast_textbook(fixed, records, None if vector is None else vector.update_limit)
-    return SessionPlan(
+    tested, alone = marginal_tier(opened.test), question_tier(opened.test)
+    single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
+    plan = SessionPlan(
         contract=fixed,
         records=records,
         opening_share=opened.ledger.share,
         total_deviation=outlook.state.total.deviation,
         attributes=outlook.attributes,
-        orders=promises.orders,
-        vector=vector,
-        marginals=promises.marginals,
-        coarse=grids.assumed,
-        binned=promises.binned,
-        sparse_vectors=sparse_vectors,
         table_measured=outlook.table_measured,
-        other_delta=None,
-        textbook=textbook,
-        typical_margin=margin,
+        coarse=grids.assumed,
+        orders=tuple(outlook.orders(None if single is None else single.bound)),
+        vector=single,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Promises:
-    """What questions get, and by which tests."""
-
-    orders: tuple[OrderForecast, ...]
-    vector: VectorForecast | None
-    marginals: MarginalForecast | None = None
-    binned: tuple[BinForecast, ...] = ()
-
-
-def _promises(outlook: Outlook, grids: Grids) -> _Promises:
-    plan, confidence = outlook.state.plan, outlook.confidences.alone
-    tested, alone = marginal_tier(plan), question_tier(plan)
-    single = None if alone is None else forecast_vector(alone, confidence)
-    if tested is None:
-        orders = tuple(outlook.orders(None if single is None else single.bound))
-        return _Promises(orders, single)
-    certificates = Certificates.of(tested, grids, outlook)
-    marginals = forecast_marginals(certificates, single)
-    orders = tuple(forecast_marginal_orders(certificates, marginals))
-    return _Promises(orders, None, marginals, tuple(forecast_bins(certificates)))
+    if tested is not None:
+        certificates = Certificates(tested, grids, outlook)
+        marginals = forecast_marginals(certificates, single)
+        plan = replace(
+            plan,
+            vector=None,
+            marginals=marginals,
+            orders=tuple(forecast_marginal_orders(certificates, marginals)),
+            binned=tuple(forecast_bins(certificates)),
+            typical_margin=error_quantiles.planned_margin(opened.ledger, fixed.options),
+        )
+    if compared:
+        vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
+        positives = None if plan.vector is None else plan.vector.update_limit
+        textbook = forecast_textbook(fixed, records, positives)
+        plan = replace(plan, sparse_vectors=vectors, textbook=textbook)
+    return plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ number of records.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pmw.errors import BudgetError
@@ -19,12 +19,11 @@ from pmw.planning.tested_bounds import (
     SparseVectorForecast,
     VectorForecast,
 )
-from pmw.planning.textbook_plan import TextbookForecast
-from pmw.public.contract import Contract, guarantee, is_dense
+from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
+from pmw.public.contract import Contract, guarantee
+from pmw.public.options import is_dense
 from queries.domain import Domain
 from queries.plain_values import type_name
-
-_MOST_RECORDS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +64,20 @@ class SessionPlan:
         opening_share: part of the budget that is spent at opening, in [0, 1].
         total_deviation: standard deviation of the released number of records.
         attributes: what opening measures, by attribute; empty where it measures no marginals.
+        table_measured: opening measures the whole table in place of its attributes.
+        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
+            fewer or more, its tests are those of the plan. The declared one where nothing is binned.
         orders: what questions get, by the number of attributes they name, from 0.
         vector: the sparse vector of single questions; None where nothing is left for one, and where marginals
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
-        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
-            fewer or more, its tests are those of the plan. The declared one where nothing is binned.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
-        sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
-        table_measured: opening measures the whole table in place of its attributes.
-        other_delta: the same without delta, or with one; None where that cannot be planned.
-        textbook: what theorems promise.
         typical_margin: what the noise of the first error quantile of one kind of questions adds to it, in
             records; None where none is released.
+        sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
+        textbook: what theorems promise.
+        other_delta: the same without delta, or with one; None where that cannot be planned.
     """
 
     contract: Contract
@@ -86,16 +85,16 @@ class SessionPlan:
     opening_share: float
     total_deviation: float
     attributes: tuple[AttributeForecast, ...]
+    table_measured: bool
+    coarse: Domain
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
-    marginals: MarginalForecast | None
-    coarse: Domain
-    binned: tuple[BinForecast, ...]
-    sparse_vectors: tuple[SparseVectorForecast, ...]
-    table_measured: bool
-    other_delta: DeltaForecast | None
-    textbook: TextbookForecast
+    marginals: MarginalForecast | None = None
+    binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
+    sparse_vectors: tuple[SparseVectorForecast, ...] = ()
+    textbook: TextbookForecast = field(default=TextbookForecast())
+    other_delta: DeltaForecast | None = None
 
     @property
     def bound(self) -> float | None:
@@ -222,9 +221,9 @@ def check_records(records: int) -> None:
         BudgetError: it is out of range.
     """
     kind = type(records)  # not what a table in its place says of itself
-    if kind is bool or not issubclass(kind, int) or not 1 <= records <= _MOST_RECORDS:
+    if kind is bool or not issubclass(kind, int) or not 1 <= records <= MOST_RECORDS:
         got = f"records={records!r}" if issubclass(kind, int | float) else f"a {type_name(records)}"
-        raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got {got}")
+        raise BudgetError(f"expected records from 1 to {MOST_RECORDS:,}, got {got}")
 
 
 def _six_digits(value: Any) -> Any:

@@ -22,12 +22,12 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.planning.calibration import half_band
-from pmw.planning.outlook import OrderForecast, Outlook, measured_half_width, noise_error
+from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.confidences import negative_half_width
-from pmw.public.contract import Contract, Opening, Options, is_dense
-from pmw.public.intervals import certified_half_width
+from pmw.public.contract import Contract
+from pmw.public.half_widths import Certified, WeightStats, certified_half_width, measured_noise
+from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries.categories import CategoricalAttribute
@@ -164,18 +164,11 @@ class Certificates:
         plan: the test.
         grids: what it may test.
         outlook: the bars of the session's imagined state.
-        total_error: how far the model's total may be from the number of records, in records.
     """
 
     plan: MarginalTestPlan
     grids: Grids
     outlook: Outlook
-    total_error: float
-
-    @classmethod
-    def of(cls, plan: MarginalTestPlan, grids: Grids, outlook: Outlook) -> Certificates:
-        """Return what negatives of a test promise beside the bars of an imagined state."""
-        return cls(plan, grids, outlook, outlook.total_error(outlook.confidences.total))
 
     @property
     def options(self) -> Options:
@@ -189,8 +182,13 @@ class Certificates:
 
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
-        threshold = self.plan.threshold(cells, self.options.expected_queries)
-        return negative_half_width(self.plan, threshold, cells, self.outlook.confidences, self.total_error)
+        threshold, confidences = (
+            self.plan.threshold(cells, self.options.expected_queries),
+            self.outlook.confidences,
+        )
+        total_error = self.outlook.total_error(confidences.total)
+        certified = Certified(self.plan, threshold, cells, confidences, total_error)
+        return certified.half_width(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
@@ -323,7 +321,8 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
-    cell, widest = (measured_half_width(options, plan.noise, one, cells, alone) for one in (1, cells))
+    measured = measured_noise(options, plan.noise, cells, alone)
+    cell, widest = (measured.half_width(WeightStats.of_cells(one)) for one in (1, cells))
     return MarginalForecast(
         update_limit=plan.update_limit,
         threshold_scale=float(plan.sparse.test.threshold_scale) / UNITS,

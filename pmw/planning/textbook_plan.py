@@ -19,12 +19,13 @@ from pmw.planning.theorems import (
 )
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.sparse_vector import NumericSparse
 from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain
 
-_MOST_RECORDS = 10**12  # of a plan
+MOST_RECORDS = 10**12  # of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,9 @@ class TextbookForecast:
         numeric_sparse_error: NumericSparse alone, with this session's number of positives.
     """
 
-    online_pmw_error: float | None
-    online_pmw_update_limit: int | None
-    numeric_sparse_error: float | None
+    online_pmw_error: float | None = None
+    online_pmw_update_limit: int | None = None
+    numeric_sparse_error: float | None = None
 
 
 def forecast_textbook(contract: Contract, records: int, positives: int | None) -> TextbookForecast:
@@ -163,79 +164,44 @@ def solve_textbook(
 
     Source: Kamath, Lecture 9, Theorem 5, in the constants of ``pmw.planning.theorems``.
     """
-    people = options.records_per_person
-    given = _Given(
-        options.expected_queries, domain.size, float(Budget.of(1, delta).delta), 1 - options.confidence
-    )
-    solved = "alpha"
+    people, queries, cells = options.records_per_person, options.expected_queries, domain.size
+    beta, solved = 1 - options.confidence, "alpha"
+    what = {"delta": float(Budget.of(1, delta).delta), "beta": beta}
     if accuracy is not None and records is not None and epsilon is None:
-        solved, epsilon = "epsilon", _digits_up(people * given.epsilon(accuracy, records))
+        least = online_pmw_epsilon(queries, accuracy=accuracy, records=records, cells=cells, **what)
+        solved, epsilon = "epsilon", _digits_up(people * least)
     elif accuracy is not None and epsilon is not None and records is None:
-        solved, records = "n", given.records(accuracy, float(Budget.of(epsilon, delta).epsilon) / people)
+        each = float(Budget.of(epsilon, delta).epsilon) / people
+        fewest = online_pmw_records(queries, accuracy=accuracy, cells=cells, epsilon=each, **what)
+        solved, records = "n", _planned(fewest, accuracy)
     elif accuracy is not None or epsilon is None or records is None:
         raise BudgetError("expected two of epsilon, alpha and n, which give the third")
     budget = Budget.of(epsilon, delta)
-    each = Budget(budget.epsilon / people, budget.delta)
-    return TextbookPlan(solved, budget, records, *given.theorems(each, records))
+    each, tests = float(budget.epsilon / people), 2 * queries
+    loop = online_pmw_accuracy(queries, records=records, cells=cells, epsilon=each, **what)
+    limit = loop.update_limit
+    figures = Figures(
+        above_threshold_accuracy(tests, epsilon=each, beta=beta),
+        sparse_accuracy(tests, limit, epsilon=each, **what),
+        numeric_sparse_accuracy(tests, limit, epsilon=each, **what),
+    )
+    noise = NumericSparse.textbook(epsilon=budget.epsilon / people, delta=budget.delta, update_limit=limit)
+    alpha = loop.error / records
+    return TextbookPlan(solved, budget, records, alpha, beta, queries, cells, loop, figures, noise)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What the theorems are about: k queries on |X| cells, delta and beta."""
+def _planned(records: int, accuracy: float) -> int:
+    """Return a number of records that a plan may be made for.
 
-    queries: int
-    cells: int
-    delta: float
-    beta: float
-
-    def epsilon(self, accuracy: float, records: int) -> float:
-        """Return the smallest epsilon that promises an accuracy."""
-        return online_pmw_epsilon(
-            self.queries,
-            accuracy=accuracy,
-            records=records,
-            cells=self.cells,
-            delta=self.delta,
-            beta=self.beta,
+    Raises:
+        BudgetError: there are more.
+    """
+    if records > MOST_RECORDS:
+        raise BudgetError(
+            f"the theorem needs {records:.3g} records for alpha={accuracy:g}; allow a larger alpha, "
+            "or give a larger epsilon"
         )
-
-    def records(self, accuracy: float, epsilon: float) -> int:
-        """Return the fewest records for which an accuracy is promised.
-
-        Raises:
-            BudgetError: there are more than a plan is made for.
-        """
-        found = online_pmw_records(
-            self.queries,
-            accuracy=accuracy,
-            cells=self.cells,
-            epsilon=epsilon,
-            delta=self.delta,
-            beta=self.beta,
-        )
-        if found > _MOST_RECORDS:
-            raise BudgetError(
-                f"the theorem needs {found:.3g} records for alpha={accuracy:g}; allow a larger alpha, "
-                "or give a larger epsilon"
-            )
-        return found
-
-    def theorems(
-        self, budget: Budget, records: int
-    ) -> tuple[float, float, int, int, OnlinePmwAccuracy, Figures, NumericSparse]:
-        """Return what the theorems say of a budget for one record, in the order of ``TextbookPlan``."""
-        epsilon, delta, beta, tests = float(budget.epsilon), self.delta, self.beta, 2 * self.queries
-        loop = online_pmw_accuracy(
-            self.queries, records=records, cells=self.cells, epsilon=epsilon, delta=delta, beta=beta
-        )
-        limit = loop.update_limit
-        figures = Figures(
-            above_threshold_accuracy(tests, epsilon=epsilon, beta=beta),
-            sparse_accuracy(tests, limit, epsilon=epsilon, delta=delta, beta=beta),
-            numeric_sparse_accuracy(tests, limit, epsilon=epsilon, delta=delta, beta=beta),
-        )
-        noise = NumericSparse.textbook(epsilon=budget.epsilon, delta=budget.delta, update_limit=limit)
-        return loop.error / records, beta, self.queries, self.cells, loop, figures, noise
+    return records
 
 
 def _digits_up(value: float) -> float:

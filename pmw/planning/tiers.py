@@ -40,8 +40,9 @@ from pmw.privacy.budget import Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import query_sensitivity
-from pmw.public.confidences import Confidences, negative_margin
-from pmw.public.contract import Contract, Opening, Options
+from pmw.public.contract import Contract
+from pmw.public.half_widths import Confidences, negative_margin
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.categories import CategoricalAttribute
@@ -206,6 +207,7 @@ def plan_marginal_test(
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
+        DEFAULT_BINS,
     )
 
 
@@ -405,7 +407,6 @@ def plan_test(
     opening: OpeningPlan,
     ledger: PrivacyFilter,
     total: float,
-    schedule: Schedule | None = None,
 ) -> TestPlan:
     """Return the tiers of a session, in order; none where nothing is left for any.
 
@@ -414,14 +415,10 @@ def plan_test(
         opening: what is measured at opening.
         ledger: what is left after it.
         total: the number of records, as released or as stated.
-        schedule: how what is left is spent, where marginals are tested; None for the usual one.
     """
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
-    if promised:
-        schedule = schedule or CONTRACT_SCHEDULE
-    else:
-        schedule = (schedule or DEFAULT_SCHEDULE).under(ledger.composition)
+    schedule = CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE.under(ledger.composition)
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)

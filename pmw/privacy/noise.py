@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,6 +213,9 @@ class DiscreteGaussian:
 
 
 # --- one number at a time --------------------------------------------------------------------------------
+
+
+NoiseDistribution: TypeAlias = DiscreteLaplace | DiscreteGaussian  # what a session measures with
 
 
 def uniform_below(bound: int, bits: BitSource) -> int:

@@ -22,16 +22,13 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from queries.factors import UNITS
-
-_Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 _SMOOTHING = 2.0  # units: the standard deviation of U beside a discrete Gaussian
 _LEAST_SIGMA = 8  # units, from which on X + U is as good as Gaussian
@@ -46,7 +43,7 @@ _LATTICE_BETA = 1e-9  # below, rounding in the transform would show
 _ROUNDING = 1e-12  # of a tail probability after the transform
 
 
-def l1_mean(noise: _Noise) -> float:
+def l1_mean(noise: NoiseDistribution) -> float:
     """Return E|X| of one cell's noise, in records.
 
     Laplace: 1/sinh(1/b), a little below b. Gaussian: sigma sqrt(2/pi) (1 - 1/(12 sigma^2) - ...) in units,
@@ -62,7 +59,9 @@ def l1_mean(noise: _Noise) -> float:
     return float(2 * np.sum(support * noise.pmf(support))) / UNITS
 
 
-def sum_half_width(noise: _Noise, squares: float, confidence: float, *, peak: float | None = None) -> float:
+def sum_half_width(
+    noise: NoiseDistribution, squares: float, confidence: float, *, peak: float | None = None
+) -> float:
     """Return w such that |sum_i w_i X_i| <= w with at least the given probability, for weights fixed before.
 
     Gaussian: the normal quantile times sqrt((sigma^2 + 4) squares), plus the grid's 18 sqrt(squares).
@@ -90,7 +89,7 @@ def sum_half_width(noise: _Noise, squares: float, confidence: float, *, peak: fl
     return root * (_smoothed(noise) * NormalDist().inv_cdf(1 - beta / 2) + _GRID) / UNITS
 
 
-def simultaneous_half_width(noise: _Noise, cells: int, confidence: float) -> float:
+def simultaneous_half_width(noise: NoiseDistribution, cells: int, confidence: float) -> float:
     """Return w such that, with the given probability, |sum_i w_i X_i| <= w for all weights in [0, 1] at once.
 
     The supremum over weights is max(P, N), the sums of the positive and of the negative parts, which have one

@@ -26,16 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.bars import SumBounds
-from pmw.public.group_weights import (
+from pmw.public.state import PublicState
+from pmw.public.sums import (
+    Estimate,
     GroupWeights,
+    Sums,
     counted_values,
     following_question,
     multiplied_values,
     squared_values,
     summed_values,
+    within,
 )
-from pmw.public.state import PublicState
-from pmw.public.sums import Estimate, Sums, within
 from queries.cell_values import CellCondition, CellValues, counted_where, on_scope, union_scope
 from queries.expressions import AggregateNode, Correlation, Linear, Quantile, Ratio, Spread
 from queries.linear import LinearQuery
@@ -70,12 +72,12 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Linear):
-            return self._sum(self._weights(node, group), events)
+            return self._sum(self._sums.weights(node, group), events)
         if isinstance(node, Ratio):
             return self._ratio(*self._sums.pair(node, group), events)
+        if node.condition is not None:
+            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Quantile):
             return self._quantile(node, group, events)
         if isinstance(node, Spread):
@@ -108,11 +110,11 @@ class Aggregates:
     def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
         """Return the weights of the sums that an aggregate is made of."""
         if isinstance(node, Linear):
-            return [self._weights(node, group)]
+            return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
             return list(self._sums.pair(node, group))
         values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
-        return [self._weights(summed_values(one), group) for one in values]
+        return [self._sums.weights(summed_values(one), group) for one in values]
 
     def _where(self, condition: CellCondition) -> Aggregates:
         """Return the aggregates of the records where a further condition holds."""
@@ -121,9 +123,6 @@ class Aggregates:
         return self._filtered[condition]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
-
-    def _weights(self, form: Linear, group: Group) -> GroupWeights:
-        return self._sums.weights(form, group)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, ends = self._sums.model(weights), self._sums.ends(weights, events)
@@ -145,7 +144,7 @@ class Aggregates:
     # --- quantiles ------------------------------------------------------------------------------------------
 
     def _quantile(self, node: Quantile, group: Group, events: int) -> Estimate:
-        counted = self._weights(counted_values(node.values), group)
+        counted = self._sums.weights(counted_values(node.values), group)
         bounds = self._sums.bounds(counted, events)
         value = self._quantile_of_model(node, counted)
         if bounds is None or value is None:

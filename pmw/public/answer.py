@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
 from pmw.display.texts import counted
+from pmw.public.contract import RecordsKept
 
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
 REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"
@@ -51,32 +52,6 @@ class QuestionKind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsKept:
-    """Which records every number is about, where the session bounds the records of each person.
-
-    Args:
-        person: the column of ids.
-        at_most: so many records of each id are kept; the others were left out before anything was counted.
-    """
-
-    person: str
-    at_most: int
-
-    def describe(self) -> str:
-        """Return it in words; every output says it in these."""
-        return f"of the records kept: at most {self.at_most:,} of each {self.person}"
-
-    def note(self) -> str:
-        """Return it as a sentence of its own, for what stands under a table."""
-        words = self.describe()
-        return f"{words[0].upper()}{words[1:]}."
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return a form ready for JSON, the value of ``records_kept``."""
-        return {"person": self.person, "at_most": self.at_most}
-
-
-@dataclass(frozen=True, slots=True)
 class Spent:
     """What the session had spent when the answer was given.
 
@@ -89,6 +64,31 @@ class Spent:
     share: float
     epsilon_cap: float
     delta: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return a form ready for JSON, the value of ``spent``."""
+        share = float(f"{self.share:.6g}")
+        return {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+
+
+def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:
+    """Return the form of an answer, or of many, with what has to be known of every number in it.
+
+    Args:
+        form: ready for JSON.
+        kept: which records are counted; None where no column of ids bounds a person's.
+        seeded: the session's noise can be repeated by anybody.
+    """
+    if kept is not None:
+        form["records_kept"] = kept.to_dict()
+    if seeded:
+        form["seeded"] = True
+    return form
+
+
+def marks(kept: RecordsKept | None, *, seeded: bool) -> list[str]:
+    """Return the same in sentences, for what stands under a table."""
+    return [*([] if kept is None else [kept.note()]), *([SEEDED_WARNING] if seeded else [])]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -143,19 +143,11 @@ class Answer:
             "source": self.source.value,
             "aligned": self.aligned,
             "version": self.version,
-            "spent": {
-                "share": float(f"{self.spent.share:.6g}"),
-                "epsilon_cap": self.spent.epsilon_cap,
-                "delta": self.spent.delta,
-            },
+            "spent": self.spent.to_dict(),
         }
         if self.is_refused:
             form["error"] = {"code": "inaccurate", "message": REFUSAL}
-        if self.kept is not None:
-            form["records_kept"] = self.kept.to_dict()
-        if self.seeded:
-            form["seeded"] = True
-        return form
+        return with_marks(form, self.kept, seeded=self.seeded)
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""

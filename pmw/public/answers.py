@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
-from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, RecordsKept, Source, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
+from pmw.public.contract import RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
 from queries.questions import Questions
@@ -137,22 +138,7 @@ class Answers(Sequence[Answer]):
     def take(self, places: NDArray[np.int64]) -> Answers:
         """Return the answers to some of the questions, in the order of their places."""
         asked = self.asked.take(places) if isinstance(self.asked, Questions) else None
-        return Answers(
-            self.count[places],
-            self.interval[places],
-            self.typical[places],
-            self.source[places],
-            self.version[places],
-            self.share[places],
-            self.kind[places],
-            self.aligned[places],
-            self.confidence,
-            self.total,
-            self.budget,
-            self.seeded,
-            self.kept,
-            asked,
-        )
+        return replace(self, asked=asked, **{name: getattr(self, name)[places] for name in COLUMNS})
 
     def each(self) -> Iterator[Answer]:
         """Yield each answer by itself."""
@@ -224,10 +210,8 @@ class Answers(Sequence[Answer]):
         lines = [text_table(header, rows, left=1, width=width)]
         if len(rows) < len(self):
             lines.append(f"… {len(self) - len(rows):,} more")
-        if len(self) and self.kept is not None:
-            lines.append(self.kept.note())
-        if len(self) and self.seeded:
-            lines.append(SEEDED_WARNING)
+        if len(self):
+            lines += marks(self.kept, seeded=self.seeded)
         return "\n".join(lines)
 
     def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:

@@ -1,5 +1,9 @@
 """Bars: what lies around a question, ranges of attributes, or a sum of numbers, from public numbers alone.
 
+``Bars`` is the one calculator of a state: ``of_query``, ``of_boxes`` and ``of_sum`` give the ends of a bar,
+``half_width`` its half-width where both ends are one number's, and ``of_family`` what bounds many sums by one
+event.
+
 A sum over a scope is held by evidence of several kinds (``pmw.public.evidence``). A question that cuts a
 bin lies, cell by cell, between its inner and its outer query on the bins: the low end is the inner one's, the
 high end the outer one's. So does a question that the declared cells cannot decide lie between its two
@@ -12,32 +16,19 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Coarsening, MarginalMeasurement, MarginalValues
-from pmw.public.answer import Answer, Basis, Source, Spent
-from pmw.public.confidences import Confidences, total_error_bound
-from pmw.public.evidence import (
-    BASES,
-    Evidence,
-    KnownOfScope,
-    evidence_of,
-    is_fine,
-    known_of,
-    marginals_over,
-    opened_over,
-    weighed,
-)
-from pmw.public.group_weights import narrowed
-from pmw.public.intervals import answer_within, untested_answer, with_typical
+from pmw.model import Coarsening
+from pmw.public.answer import Basis
+from pmw.public.evidence import BASES, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
+from pmw.public.half_widths import Confidences, total_error_bound
 from pmw.public.state import Certificate, PublicState
-from queries.boxes import MOST_SUMS, Boxes, BoxSums
+from queries.boxes import Boxes
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
@@ -57,7 +48,7 @@ class Bound(NamedTuple):
     basis: _Number
 
 
-class _Ends(NamedTuple):
+class Bar(NamedTuple):
     """The ends of intervals, in records, NaN where they are not known, and what they rest on."""
 
     low: _Number
@@ -81,51 +72,6 @@ class Share(enum.Enum):
     HALF = "half"
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeKnowledge:
-    """What is known of a scope, whatever is asked about it.
-
-    Args:
-        opened: what opening measured over it, and what was requested of that, on the declared cells.
-        opened_bins: what was requested of it on bins.
-        fine: what else is known on declared cells.
-        coarse: what is known on bins of them.
-        measured: marginals that contain the scope, the newest first; whether each lies beside the model, and
-            whether it is on declared cells.
-    """
-
-    opened: Sequence[KnownOfScope]
-    opened_bins: Sequence[KnownOfScope]
-    fine: Sequence[KnownOfScope]
-    coarse: Sequence[KnownOfScope]
-    measured: Sequence[tuple[MarginalValues, bool, bool]]
-
-    @classmethod
-    def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> ScopeKnowledge:
-        """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
-        left_out = [state.measured[place] for place in state.beside]
-        beside = {one.scope for one in left_out if isinstance(one, MarginalMeasurement)}
-        measured = [(one, one.scope in beside, is_fine(state, one)) for one in marginals_over(state, scope)]
-        return cls(*opened_over(state, scope), *known_of(state, scope, asked), measured[::-1])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BoxBounds:
-    """What bounds boxes over one scope.
-
-    Args:
-        counts: float64, shape (n,), the model's answers, records.
-        low: float64, shape (n,), records; NaN where an end is not known.
-        high: the same of the other end.
-        basis: uint8, shape (n,): places in ``BASES``.
-    """
-
-    counts: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    basis: NDArray[np.uint8]
-
-
 class _Sums(Protocol):
     """What is bounded: one sum over a scope, or ranges that all cut bins, or of which none does."""
 
@@ -136,8 +82,8 @@ class _Sums(Protocol):
     def reduced(self, coarsening: Coarsening) -> tuple[_Sums, _Sums]:
         """Return what bounds it below and above on bins; one object where it is the same."""
 
-    def bound(self, bounds: Bounds, known: Sequence[KnownOfScope], share: Share) -> Bound:
-        """Return the evidence with the smallest half-width, the first of equal ones; see ``Bounds``."""
+    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
+        """Return the evidence with the smallest half-width, the first of equal ones; see ``Bars``."""
 
     def either(self, chosen: bool | NDArray[np.bool_], one: Bound, other: Bound) -> Bound:
         """Return one bound where it is chosen, and else the other."""
@@ -173,18 +119,18 @@ class _OneSum:
         """Return the sums of the least and of the greatest weight in each bin; see ``_Sums``."""
         least = coarsening.least(self.scope, self._weights)
         greatest = coarsening.greatest(self.scope, self._weights)
-        low = _OneSum(*narrowed(self.scope, least))
-        return low, low if np.array_equal(least, greatest) else _OneSum(*narrowed(self.scope, greatest))
+        low = _OneSum(*_narrowed(self.scope, least))
+        return low, low if np.array_equal(least, greatest) else _OneSum(*_narrowed(self.scope, greatest))
 
-    def bound(self, bounds: Bounds, known: Sequence[KnownOfScope], share: Share) -> Bound:
+    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
         """Return the evidence with the smallest half-width; see ``_Sums``."""
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
-            return bounds.everybody(self.constant, share)
+            return bars.everybody(self.constant, share)
         least, found = math.inf, None
         for one in known:
             if share is Share.CERTIFIED and not isinstance(one, Certificate):
                 continue
-            evidence = bounds.evidence(one, self.scope, one_end=share is Share.HALF)
+            evidence = bars.evidence(one, self.scope, one_end=share is Share.HALF)
             width = self.half_width(evidence)
             if width < least:
                 least, found = width, evidence
@@ -257,20 +203,20 @@ class _Ranges:
         low = _Ranges(inner, cut=cut)
         return low, _Ranges(outer, cut=cut) if cut else low
 
-    def bound(self, bounds: Bounds, known: Sequence[KnownOfScope], share: Share) -> Bound:
+    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
         """Return for each the evidence with the smallest half-width; see ``_Sums``."""
         if not self.cut:
-            return Bound(*_narrowest(bounds, self.boxes, known, share))
+            return Bound(*_narrowest(bars, self.boxes, known, share))
         found = np.repeat([[math.nan], [math.inf], [_RELEASED]], len(self.boxes), axis=1)
         empty = np.any(self.boxes.first > self.boxes.last, axis=1)
         if empty.any():
-            found[:, empty] = np.array([bounds.everybody(0.0, share)]).T
+            found[:, empty] = np.array([bars.everybody(0.0, share)]).T
         rest = np.flatnonzero(~empty)
         for places, part in self.boxes.take(rest).parts():
             if part.scope:
-                found[:, rest[places]] = _narrowest(bounds, part, known, share)
+                found[:, rest[places]] = _narrowest(bars, part, known, share)
             else:
-                found[:, rest[places]] = np.array([bounds.everybody(1.0, share)]).T
+                found[:, rest[places]] = np.array([bars.everybody(1.0, share)]).T
         return Bound(*found)
 
     def either(self, chosen: bool | NDArray[np.bool_], one: Bound, other: Bound) -> Bound:
@@ -278,14 +224,14 @@ class _Ranges:
         return Bound(*(np.where(chosen, *pair) for pair in zip(one, other, strict=True)))
 
 
-def _narrowest(bounds: Bounds, boxes: Boxes, known: Sequence[KnownOfScope], share: Share) -> _Array:
+def _narrowest(bars: Bars, boxes: Boxes, known: Sequence[KnownOfScope], share: Share) -> _Array:
     """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
     found = np.repeat([[math.nan], [math.inf], [_RELEASED]], len(boxes), axis=1)
     cells = boxes.cells()
     for one in known:
         if share is Share.CERTIFIED and not isinstance(one, Certificate):
             continue
-        evidence = bounds.evidence(one, boxes.scope, one_end=share is Share.HALF)
+        evidence = bars.evidence(one, boxes.scope, one_end=share is Share.HALF)
         widths = evidence.half_widths(cells)
         if widths is None:
             raise _NotAlikeError
@@ -296,7 +242,7 @@ def _narrowest(bounds: Bounds, boxes: Boxes, known: Sequence[KnownOfScope], shar
     return found
 
 
-class Bounds:
+class Bars:
     """Bounds sums in one state; what those over a scope have in common is looked up once.
 
     Args:
@@ -309,7 +255,7 @@ class Bounds:
         confidences = Confidences.in_state(state)
         if events > 1 and not state.contract.options.simultaneous:
             confidences = confidences.of_part(events)
-        self._confidences = confidences
+        self.confidences = confidences
         self._total_error = total_error_bound(state, confidences.alone)
         self._certified_total_error = total_error_bound(state, confidences.total)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
@@ -325,7 +271,7 @@ class Bounds:
     def evidence(self, known: KnownOfScope, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
         """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
         if (known, scope, one_end) not in self._held:
-            found = evidence_of(self.state, known, scope, self._confidences, one_end=one_end)
+            found = evidence_of(self.state, known, scope, self.confidences, one_end=one_end)
             self._held[known, scope, one_end] = found
         return self._held[known, scope, one_end]
 
@@ -346,7 +292,7 @@ class Bounds:
         width = float(self._bound(below, Share.ONE).half_width) if below is above else math.inf
         return width if math.isfinite(width) else None
 
-    def of_query(self, query: LinearQuery) -> _Ends:
+    def of_query(self, query: LinearQuery) -> Bar:
         """Return the ends of a question's interval."""
         if query.readings is None:
             return self._ends(*self._pieces(_Question(query), query.scope))
@@ -355,7 +301,7 @@ class Bounds:
         )
         return self._ends(below, above)
 
-    def of_boxes(self, boxes: Boxes, bins: tuple[Boxes, Boxes]) -> _Ends | None:
+    def of_boxes(self, boxes: Boxes, bins: tuple[Boxes, Boxes]) -> Bar | None:
         """Return the ends of ranges' intervals; None where they have to be looked at one by one.
 
         Args:
@@ -415,7 +361,7 @@ class Bounds:
 
     @staticmethod
     def _of_weights(scope: tuple[str, ...], weights: _Array) -> tuple[_OneSum, tuple[str, ...]]:
-        one = _OneSum(*narrowed(scope, weights))
+        one = _OneSum(*_narrowed(scope, weights))
         return one, one.scope
 
     def _pieces(self, sums: _Sums, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
@@ -442,13 +388,13 @@ class Bounds:
         both = ((sums, scope.fine), *both) if scope.fine else both
         return both, both
 
-    def _ends(self, below: _Pieces, above: _Pieces) -> _Ends:
+    def _ends(self, below: _Pieces, above: _Pieces) -> Bar:
         """Return the ends of intervals: around what one piece of evidence says, one event, or between two."""
         if below is above:
             low = high = self._bound(below, Share.ONE)
         else:
             low, high = self._between(below, above)
-        return _Ends(
+        return Bar(
             low.value - low.half_width, high.value + high.half_width, low.basis if low is high else _BINS
         )
 
@@ -525,118 +471,13 @@ class SumBounds:
         return self.evidence.sum_half_width(weights)
 
 
-def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery], Answer]:
-    """Return what answers questions from one state's model, within what was released and tests promise."""
-    if not state.contract.options.tests_marginals:
-        return partial(untested_answer, state, spent=spent)
-    return MarginalBars(state, spent).answer
-
-
-class MarginalBars:
-    """Answers questions in one state whose marginals are tested.
-
-    Args:
-        state: the state after the tests that the questions asked for.
-        spent: what the session had spent.
-    """
-
-    def __init__(self, state: PublicState, spent: Spent) -> None:
-        self.state = state
-        self.spent = spent
-        self.bounds = Bounds(state)
-        self._sums: dict[tuple[str, ...], BoxSums | None] = {}
-
-    def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
-        """Return the model's answer to a question.
-
-        Args:
-            query: the question.
-            measured: a marginal was measured for it. The answer is called measured where the noise makes
-                most of its interval: not where that comes from the bins that the question cuts.
-        """
-        state = self.state
-        if query.scope:
-            count = self._count(query)
+def _narrowed(scope: tuple[str, ...], weights: _Array) -> tuple[tuple[str, ...], _Array]:
+    """Return the attributes that weights vary over, and the weights over these."""
+    kept = []
+    for axis, name in reversed(list(enumerate(scope))):
+        first = weights.take([0], axis=axis)
+        if np.all(weights == first):
+            weights = first.reshape([size for place, size in enumerate(weights.shape) if place != axis])
         else:
-            value, width, _ = self.bounds.everybody(query.constant / UNITS)
-            count, interval = float(value), (float(value - width), float(value + width))
-            if query.readings is None:
-                return answer_within(state, query, count, interval, Source.SYNTHETIC, self.spent)
-        low, high, basis = self._interval(query)
-        if math.isnan(low) or math.isnan(high):
-            spendable = not state.closed and state.positives_used < state.positives_limit
-            source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
-            return answer_within(state, query, count, None, source, self.spent)
-        is_measured = measured and not self.bounds.cuts_more_than_noise(query)
-        source = Source.MEASURED if is_measured else Source.SYNTHETIC
-        if state.contract.options.bar_limit is None:  # the answer lies within its interval
-            low, high = min(low, count), max(high, count)
-        else:  # what is promised is the width of the interval
-            count = min(max(count, low), high)
-        answer = answer_within(state, query, count, (low, high), source, self.spent)
-        return with_typical(state, query, answer, basis)
-
-    def _count(self, query: LinearQuery) -> float:
-        """Return the model's answer.
-
-        Where a marginal says more of the scope than the model can know, since it is kept beside the model, or
-        is on declared cells of a bin that the question cuts, the answer is moved to within one standard
-        deviation of what the marginal says.
-        """
-        sums = self.model_sums(query.scope) if query.is_box else None
-        count = self.state.model.answer(query) if sums is None else sums.one(query.box)
-        for one, beside, fine in self.bounds.known(query.scope).measured:
-            if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
-                continue
-            value, deviation = weighed(self.state, one, query)
-            return min(max(count, value - deviation), value + deviation)
-        return count
-
-    def _interval(self, query: LinearQuery) -> tuple[float, float, Basis]:
-        ends = self.bounds.of_query(query)
-        low, high = float(ends.low), float(ends.high)
-        if query.readings is not None and not query.factors:
-            # No test says more of a question whose weights are the same for everybody; some ends are known.
-            everybody = self.bounds.everybody(1.0)
-            low = 0.0 if math.isnan(low) else low
-            high = float(everybody.value + everybody.half_width) if math.isnan(high) else high
-        return low, high, BASES[int(ends.basis)]
-
-    def of_boxes(self, boxes: Boxes) -> BoxBounds | None:
-        """Return what bounds boxes; None where they have to be looked at one by one.
-
-        That is where the model's marginal has too many cells for a table, a marginal lies beside the model or
-        is on declared cells of bins that boxes cut, bins are no runs of cells, noise is that of a tree, or a
-        contract moves answers.
-
-        Args:
-            boxes: the questions; each depends on all attributes of their scope.
-        """
-        sums = self.model_sums(boxes.scope) if boxes.scope else None
-        bins = self.state.coarsening.box_bounds(boxes)
-        if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
-            return None
-        inner, outer = bins
-        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last), axis=1)
-        measured = self.bounds.known(boxes.scope).measured
-        if any(beside or (fine and cuts.any()) for _, beside, fine in measured):
-            return None
-        found = np.full((3, len(boxes)), math.nan)
-        for cut in (False, True):
-            places = np.flatnonzero(cuts == cut)
-            if places.size:
-                low = inner.take(places)
-                both = low, outer.take(places) if cut else low
-                ends = self.bounds.of_boxes(boxes.take(places), both)
-                if ends is None:
-                    return None
-                for row, end in zip(found, ends, strict=True):
-                    row[places] = end
-        return BoxBounds(sums.many(boxes), found[0], found[1], found[2].astype(np.uint8))
-
-    def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
-        """Return the model's sums inside boxes of a scope; None where it has too many cells for a table."""
-        if scope not in self._sums:
-            few = self.state.domain.scope_size(scope) <= MOST_SUMS
-            self._sums[scope] = BoxSums.of_few(self.state.model.marginal(scope)) if few else None
-        return self._sums[scope]
+            kept.append(name)
+    return tuple(reversed(kept)), weights

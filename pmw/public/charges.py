@@ -12,12 +12,10 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model.measurement import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
-from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.answer import QuestionKind
-from pmw.public.contract import Options
+from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
+from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from queries.factors import UNITS
 
@@ -150,14 +148,6 @@ def positive_entry(tier: TierPlan, options: Options, composition: Composition, l
     return LedgerEntry(event, label, tier.sparse.charges(composition)[1] + measured)
 
 
-def paid_for(measurement: QueryMeasurement | MarginalMeasurement) -> tuple[str, str]:
-    """Return event and label of the charge that pays for a measurement after opening."""
-    if isinstance(measurement, QueryMeasurement):
-        return Event.MEASUREMENT, measurement.query.describe()
-    event = Event.REQUESTED if measurement.requested else Event.MARGINAL
-    return event, ", ".join(measurement.scope)
-
-
 def requested_entry(scope: Sequence[str], noise: NoiseDistribution, options: Options) -> LedgerEntry:
     """Return what a marginal charges that an analyst asked for: what it costs at a positive, without a test.
 
@@ -169,15 +159,15 @@ def requested_entry(scope: Sequence[str], noise: NoiseDistribution, options: Opt
     return LedgerEntry(Event.REQUESTED, ", ".join(scope), marginal_charge(noise, options))
 
 
-def quantile_entry(kind: QuestionKind, noise: NoiseDistribution, options: Options) -> LedgerEntry:
+def quantile_entry(kind: str, noise: NoiseDistribution, options: Options) -> LedgerEntry:
     """Return what a quantile of answers' errors charges; it moves as one answer does.
 
     Args:
-        kind: of the questions.
+        kind: of the questions, in words.
         noise: on the quantile.
         options: the custodian's choices.
     """
-    return LedgerEntry(Event.QUANTILE, kind.describe(), number_charge(noise, options))
+    return LedgerEntry(Event.QUANTILE, kind, number_charge(noise, options))
 
 
 def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:

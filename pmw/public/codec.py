@@ -39,8 +39,9 @@ from pmw.privacy.budget import Budget, Charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
+from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan
 from pmw.public.state import Certificate
 from pmw.sparse_vector import NoisyComparison, NumericSparse, Sech2Test, Sparse, ThresholdTest

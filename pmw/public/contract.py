@@ -1,294 +1,40 @@
-"""The contract: what a custodian may choose at opening, and what is fixed for the session once chosen."""
+"""The contract: what is fixed for a session when it opens, and what it promises in words."""
 
 from __future__ import annotations
 
-import enum
-import math
 from dataclasses import dataclass, replace
-from typing import cast
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.public.answer import RecordsKept
-from pmw.sparse_vector.noisy_comparison import Sides
-from pmw.sparse_vector.sparse import SparseVectorKind
+from pmw.privacy.budget import Budget, NeighboringRelation
+from pmw.public.options import Options
 from queries.domain import Domain, require_domain
 from queries.person import Person
-from queries.plain_values import shown_text
-
-
-class Opening(enum.Enum):
-    """What is measured before the first question, besides the number of records."""
-
-    NONE = "none"  # the uniform start of the textbooks
-    ONE_WAY = "one-way"  # every one-attribute marginal
-
-
-class TestKind(enum.Enum):
-    """What is tested, and measured where the test finds the model wrong."""
-
-    __test__ = False  # no test case, whatever its name says
-
-    QUERY = "query"  # one question at a time, as in the textbooks
-    MARGINAL = "marginal"  # whole marginals
-
-
-SMALL_DOMAIN = 2**16  # cells: up to here one array is as fast as a tree (benchmarks/stream.py)
-
-
-class ModelKind(enum.Enum):
-    """How the synthetic distribution is held."""
-
-    AUTO = "auto"  # dense where the domain is small, else graphical
-    DENSE = "dense"  # one array over the domain
-    GRAPHICAL = "graphical"  # a junction tree of measured scopes
-
-
-class UpdateRule(enum.Enum):
-    """What a measurement does to the model."""
-
-    STEP = "step"  # one multiplicative weights step of fixed length
-    REFIT = "refit"  # multiplicative weights over all measurements until they are met
-
-
-def is_dense(test: TestKind, model: ModelKind, cells: int) -> bool:
-    """Tell whether a model over so many cells is one array."""
-    if test is TestKind.QUERY or model is ModelKind.DENSE:
-        return True
-    return model is ModelKind.AUTO and cells <= SMALL_DOMAIN
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The custodian's choices; None leaves a choice to planning.
-
-    A choice among kinds may be given as the command line's word, such as ``update="step"``.
+class RecordsKept:
+    """Which records every number is about, where the session bounds the records of each person.
 
     Args:
-        neighboring_relation: which tables must be indistinguishable.
-        records_per_person: the most records of one person: so many are kept where there is a column of ids;
-            declared, not enforced, where there is none.
-        person_column: the column of ids; None for that of the schema's [person], where it has one.
-        accuracy: alpha of the accuracy contract: no error bar of a counting question is wider than this part
-            of ``records`` either way, or the question is refused; 1 - ``confidence`` is its beta. None for no
-            such contract. Where marginals are tested.
-        records: the stated number of records that ``accuracy`` is a part of: a public number.
-        update: what a measurement does to the model.
-        opening: what is measured before the first question.
-        update_limit: number of positives.
-        threshold: T in records, of the query test.
-        learning_rate: eta of the single step, of ``update = step``.
-        sparse_vector: the tests; None for exponential noise, drawn again after each positive unless epsilons
-            add.
-        sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
-        composition: how charges add up.
-        expected_queries: about how many different questions will come; it sets thresholds, not a limit.
-        confidence: of the intervals.
-        test: what is tested.
-        model: how the synthetic distribution is held.
-        max_cells: the most cells of a graphical model's tree; a measurement that would exceed them answers
-            questions within its own scope only.
-        simultaneous: intervals that hold for all questions at once, however they were chosen: of measured
-            numbers, of tests and of the number of records; where marginals are tested.
-        seed: makes the noise repeatable by anybody, for tests and experiments in memory: no privacy.
-
-    Raises:
-        BudgetError: a choice is out of range or contradicts another.
+        person: the column of ids.
+        at_most: so many records of each id are kept; the others were left out before anything was counted.
     """
 
-    neighboring_relation: NeighboringRelation = NeighboringRelation.ADD_REMOVE
-    records_per_person: int = 1
-    update: UpdateRule = UpdateRule.REFIT
-    opening: Opening = Opening.ONE_WAY
-    update_limit: int | None = None
-    threshold: float | None = None
-    learning_rate: float | None = None
-    sparse_vector: SparseVectorKind | None = None
-    sides: Sides | None = None
-    composition: Composition | None = None
-    expected_queries: int = 10_000
-    confidence: float = 0.95
-    test: TestKind = TestKind.MARGINAL
-    model: ModelKind = ModelKind.AUTO
-    max_cells: int | None = None
-    simultaneous: bool = False
-    seed: int | None = None
-    person_column: str | None = None
-    accuracy: float | None = None
-    records: int | None = None
+    person: str
+    at_most: int
 
-    @classmethod
-    def textbook(
-        cls,
-        *,
-        update_limit: int | None = None,
-        threshold: float | None = None,
-        learning_rate: float | None = None,
-        expected_queries: int = 10_000,
-        seed: int | None = None,
-    ) -> Options:
-        """Return the textbook's loop: online private multiplicative weights by NumericSparse.
+    def describe(self) -> str:
+        """Return it in words; every output says it in these."""
+        return f"of the records kept: at most {self.at_most:,} of each {self.person}"
 
-        A uniform start, a two-sided test of one question at a time with Laplace noise that is drawn again
-        after each positive, one noisy number and one multiplicative weights step for each. ``replace`` of
-        ``dataclasses`` makes any further choice.
+    def note(self) -> str:
+        """Return it as a sentence of its own, for what stands under a table."""
+        words = self.describe()
+        return f"{words[0].upper()}{words[1:]}."
 
-        Departures: scales are planned for the session's own filter, which leaves less noise than the printed
-        ones, and with delta > 0 a measured number has Gaussian noise. Under add/remove the number of records
-        is measured first.
-
-        Args:
-            update_limit: c, the number of positives.
-            threshold: T in records.
-            learning_rate: eta of the step.
-            expected_queries: k, about how many different questions will come.
-            seed: makes the noise repeatable by anybody: no privacy.
-
-        Raises:
-            BudgetError: a choice is out of range.
-
-        Source: Kamath, Lecture 9, Online Private Multiplicative Weights, steps 1 to 3; Dwork and Roth
-            (2014), Algorithms 3 and 6.
-        """
-        return cls(
-            update=UpdateRule.STEP,
-            opening=Opening.NONE,
-            update_limit=update_limit,
-            threshold=threshold,
-            learning_rate=learning_rate,
-            sparse_vector=SparseVectorKind.LAPLACE_ROUNDS,
-            sides=Sides.TWO_SIDED,
-            expected_queries=expected_queries,
-            test=TestKind.QUERY,
-            seed=seed,
-        )
-
-    def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
-            object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
-        self._check_wholes()
-        self._check_reals()
-        if not 0 < self.confidence < 1:
-            raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
-        column = self.person_column
-        if column is not None and not issubclass(type(column), str):
-            raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
-        if self.sides is Sides.ONE_SIDED:
-            raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
-        if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
-            raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
-        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
-            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
-        self._check_accuracy()
-        self._check_test()
-
-    def _check_wholes(self) -> None:
-        for name, low, high in (
-            ("records_per_person", 1, 10**6),
-            ("update_limit", 1, 10**6),
-            ("expected_queries", 1, 10**12),
-            ("max_cells", 1, 10**8),
-            ("records", 1, 10**12),
-        ):
-            value = getattr(self, name)
-            if value is not None and not (_is_whole(value) and low <= value <= high):
-                raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
-
-    def _check_accuracy(self) -> None:
-        accuracy = self.accuracy
-        if accuracy is not None and not 0 < accuracy < 1:
-            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
-        if (accuracy is None) != (self.records is None):
-            raise BudgetError(
-                "an accuracy is a part of a stated number of records; give accuracy and records together"
-            )
-
-    def _check_reals(self) -> None:
-        for name in ("threshold", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BudgetError(f"expected a positive {name}, got {value!r}")
-        if self.threshold is not None and self.threshold > 10**12:
-            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
-
-    @property
-    def tests_marginals(self) -> bool:
-        """Whether whole marginals are tested first, and questions that none of them holds after them."""
-        return self.test is TestKind.MARGINAL
-
-    def _check_test(self) -> None:
-        """Refuse choices that the test of this session has no use for."""
-        if self.tests_marginals:
-            self._check_marginals()
-        else:
-            self._check_questions()
-
-    def _check_marginals(self) -> None:
-        if self.update is UpdateRule.STEP:
-            raise BudgetError(
-                "a single step corrects one question: update = step goes with test = query; "
-                "where marginals are tested, choose update = refit"
-            )
-        for name in ("threshold", "learning_rate", "sides"):
-            if getattr(self, name) is not None:
-                raise BudgetError(f"{name} belongs to test = query; where marginals are tested, leave it out")
-        if self.simultaneous and self.sparse_vector is not None and self.sparse_vector.is_laplace:
-            raise BudgetError(
-                "simultaneous intervals need one-sided test noise: under Laplace noise a negative "
-                "bounds its own test alone"
-            )
-        if self.model is ModelKind.DENSE and self.max_cells is not None:
-            raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
-
-    def _check_questions(self) -> None:
-        if self.learning_rate is not None and self.update is UpdateRule.REFIT:
-            raise BudgetError(
-                "learning_rate is the length of a single step: choose update = step, or leave it out"
-            )
-        if self.model is ModelKind.GRAPHICAL:
-            raise BudgetError(
-                "single questions need a dense model; choose test = marginal for a graphical one"
-            )
-        if self.max_cells is not None:
-            raise BudgetError("max_cells bounds a graphical model's tree, which goes with test = marginal")
-        if self.simultaneous:
-            raise BudgetError("simultaneous intervals go with test = marginal")
-        if self.accuracy is not None:
-            raise BudgetError("an accuracy contract goes with test = marginal")
-
-    @property
-    def public_count(self) -> bool:
-        """The number of records is the same in all neighbours, so it is public.
-
-        With a column of ids it never is: a person who is replaced may have had more records, or fewer.
-        """
-        return self.neighboring_relation is NeighboringRelation.REPLACE_ONE and self.person_column is None
-
-    @property
-    def bar_limit(self) -> float | None:
-        """How far an error bar may reach either way, in records; None without an accuracy contract."""
-        if self.accuracy is None or self.records is None:
-            return None
-        return self.accuracy * self.records
-
-    @property
-    def signs_agree(self) -> bool:
-        """Between neighbours all counts move the same way, so signed tests cost half."""
-        return self.neighboring_relation is NeighboringRelation.ADD_REMOVE
-
-    def chosen_sparse_vector(self, composition: Composition) -> SparseVectorKind:
-        """Return the tests asked for, or exponential noise, drawn again where squares of epsilons add up."""
-        if self.sparse_vector is not None:
-            return self.sparse_vector
-        pure = composition is Composition.PURE
-        return SparseVectorKind.EXPONENTIAL if pure else SparseVectorKind.EXPONENTIAL_ROUNDS
-
-    @property
-    def chosen_sides(self) -> Sides:
-        """The sides asked for, or two thresholds where they are allowed."""
-        if self.sides is not None:
-            return self.sides
-        return Sides.TWO_THRESHOLDS if self.signs_agree else Sides.TWO_SIDED
+    def to_dict(self) -> dict[str, str | int]:
+        """Return a form ready for JSON, the value of ``records_kept``."""
+        return {"person": self.person, "at_most": self.at_most}
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,38 +97,6 @@ def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
     records = person.records or records
     chosen = replace(options, person_column=person.column, records_per_person=records)
     return replace(domain, person=replace(person, records=records)), chosen
-
-
-_KINDS: dict[str, type[enum.Enum]] = {
-    "neighboring_relation": NeighboringRelation,
-    "update": UpdateRule,
-    "opening": Opening,
-    "sparse_vector": SparseVectorKind,
-    "sides": Sides,
-    "composition": Composition,
-    "test": TestKind,
-    "model": ModelKind,
-}
-_LEFT_TO_PLANNING = ("sparse_vector", "sides", "composition")  # may be None
-
-
-def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None:
-    """Return a choice among kinds, which may be given as the command line's word.
-
-    Raises:
-        BudgetError: it is none of them.
-    """
-    if issubclass(type(value), kind) or (value is None and name in _LEFT_TO_PLANNING):
-        return cast("enum.Enum | None", value)
-    words = {one.value.replace("_", "-"): one for one in kind}
-    chosen = words.get(str.replace(value, "_", "-")) if isinstance(value, str) else None
-    if chosen is None:
-        raise BudgetError(f"{name}: expected one of {', '.join(map(repr, words))}, got {shown_text(value)}")
-    return chosen
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def guarantee(contract: Contract) -> str:

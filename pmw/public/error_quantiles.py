@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pmw.model import NoiseDistribution
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Basis, QuestionKind
+from queries.domain import Domain
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
@@ -88,11 +89,16 @@ def kind_of(query: LinearQuery, basis: Basis) -> QuestionKind | None:
         query: the question.
         basis: what its interval rests on.
     """
-    if basis is Basis.RELEASED or not query.scope or not query.aligned or query.readings is not None:
+    if not query.scope or not query.aligned or query.readings is not None:
         return None
-    if query.domain.scope_size(query.scope) > MOST_CELLS:
+    return kind_over(query.domain, query.scope, basis)
+
+
+def kind_over(domain: Domain, scope: tuple[str, ...], basis: Basis) -> QuestionKind | None:
+    """Return the kind of questions about a scope that the cells decide; see ``kind_of``."""
+    if basis is Basis.RELEASED or domain.scope_size(scope) > MOST_CELLS:
         return None
-    return QuestionKind(min(len(query.scope), QUESTION_ATTRIBUTES), basis)
+    return QuestionKind(min(len(scope), QUESTION_ATTRIBUTES), basis)
 
 
 def typical_half_width(

@@ -1,24 +1,16 @@
 """Evidence: what released numbers, and tests that were negative, say of a scope, and how far it may be off.
 
-A question, a range among many and a sum of numbers are sums of w_i x_i over the cells of a scope. Each kind
-of evidence bounds such a sum by a few numbers of its weights (``WeightStats``), alone or many at once:
-
-* noise of a measured marginal: a quantile of sum w_i X_i, by sum w_i^2 and the largest |w_i|;
-* a table measured whole, with the number of records: by sum w_i^2 and sum w_i (``pmw.public.table_noise``);
-* a certificate: (max w - min w)/2 S + |max w + min w|/2 |delta| (``certificate_half_width``);
-* noise that is bounded for all weights at once: (max(w, 0) - min(w, 0)) W;
-* the number of records, for one weight: |w| times its own half-width;
-* a tree's noise, which depends on where the weights are: by the weights themselves.
-
-Proofs are in ``docs/intervals.md``.
+A question, a range among many and a sum of numbers are sums of w_i x_i over the cells of a scope. Evidence
+has values for the cells, and bounds such a sum on them by the weights, alone or many at once
+(``pmw.public.half_widths``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +20,22 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     MarginalValues,
-    NoiseDistribution,
     OneWayMeasurement,
     combined,
 )
-from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
 from pmw.public.answer import Basis
-from pmw.public.confidences import Confidences, negative_half_width, total_error_bound
-from pmw.public.plans import MarginalTestPlan, marginal_tier
+from pmw.public.half_widths import (
+    CellNoise,
+    Certified,
+    Confidences,
+    TableNoise,
+    TreeNoise,
+    WeightStats,
+    measured_noise,
+    total_error_bound,
+)
+from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
-from pmw.public.table_noise import TableNoise, moved_cells
 from queries.boxes import BoxSums
 from queries.factors import UNITS
 from queries.linear import LinearQuery
@@ -46,44 +44,6 @@ BASES = tuple(Basis)
 Known: TypeAlias = MarginalValues | Certificate  # than the opening
 KnownOfScope: TypeAlias = OneWayMeasurement | Known
 _Weights: TypeAlias = NDArray[np.float64]
-_ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
-
-
-class WeightStats(NamedTuple):
-    """What bounds of a sum of w_i x_i depend on, whichever cells the weights are of.
-
-    Args:
-        total: sum of w_i.
-        squares: sum of w_i^2.
-        least: the least weight, or less.
-        greatest: the greatest weight, or more.
-    """
-
-    total: float
-    squares: float
-    least: float
-    greatest: float
-
-    @classmethod
-    def of(cls, weights: _Weights) -> WeightStats:
-        """Return those of weights, of records: float64, one axis per attribute."""
-        squares = float(np.sum(weights**2))
-        return cls(float(np.sum(weights)), squares, float(weights.min()), float(weights.max()))
-
-    @classmethod
-    def of_cells(cls, cells: int) -> WeightStats:
-        """Return those of a question that counts so many cells, and leaves out others."""
-        return cls(cells, cells, 0.0, 1.0)  # sums of ones are exact, in whatever order
-
-    @property
-    def reach(self) -> float:
-        """From the least of 0 and the weights to the greatest of 0 and the weights."""
-        return max(self.greatest, 0.0) - min(self.least, 0.0)
-
-    @property
-    def largest(self) -> float:
-        """The largest |w_i|."""
-        return max(self.greatest, -self.least)
 
 
 class Evidence:
@@ -185,116 +145,129 @@ def evidence_of(
             fail. Where intervals hold for all questions at once, every noise has its own part already.
     """
     axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
+    options = state.contract.options
     if isinstance(known, Certificate):
-        values = (known.units / UNITS).sum(axis=axes)
-        if one_end and not state.contract.options.simultaneous:
+        if one_end and not options.simultaneous:
             confidences = confidences.of_one_end()
-        return Evidence(values, Basis.TESTED, _Certified.of(state, known, confidences).half_width)
-    if state.contract.options.simultaneous:
+        total_error, cells = total_error_bound(state, confidences.total), known.units.size
+        plan = marginal_tier(state.plan)
+        certified = Certified(plan, known.threshold, cells, confidences, total_error)
+        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, certified.half_width)
+    alone = confidences.alone
+    if options.simultaneous:
         # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
         drawn = known.cell_values if isinstance(known, HierarchicalMeasurement) else known.values
-        width = simultaneous_half_width(known.noise, drawn.size, confidences.alone)
-        return Evidence(drawn.sum(axis=axes), Basis.RELEASED, lambda stats: stats.reach * width)
+        noise = measured_noise(options, known.noise, drawn.size, alone)
+        return Evidence(drawn.sum(axis=axes), Basis.RELEASED, noise.half_width)
     if isinstance(known, HierarchicalMeasurement):
-        tree, sums = _Tree(known, confidences.alone), BoxSums.of_few(known.values)
+        tree, sums = TreeNoise(known, alone), BoxSums.of_few(known.values)
         return Evidence(known.values, Basis.RELEASED, None, by_weights=tree.half_width, sums=sums)
     values = known.values.sum(axis=axes)
     repeated = known.values.size // values.size
     if is_whole_table(known, state):
-        noise = TableNoise.of(known.noise, known.units.size, state.total.deviation)
-        table = _Table(noise, repeated, confidences.alone)
+        table = TableNoise.of(known.noise, known.units.size, state.total.deviation, alone, repeated)
         values = moved_cells(known, state.total.estimate).sum(axis=axes)
         return Evidence(values, Basis.RELEASED, table.half_width, sums=BoxSums.of_few(values))
-    measured = _Noise(known.noise, repeated, 1.0, 1.0, confidences.alone)
-    sums = None
     if isinstance(known, CombinedMarginal):
-        measured = _Noise(known.noise, repeated, known.squares, known.peak, confidences.alone)
-        sums = BoxSums.of_few(values)
-    return Evidence(values, Basis.RELEASED, measured.half_width, sums=sums)
+        mean = CellNoise(known.noise, alone, repeated, known.squares, known.peak)
+        return Evidence(values, Basis.RELEASED, mean.half_width, sums=BoxSums.of_few(values))
+    return Evidence(values, Basis.RELEASED, CellNoise(known.noise, alone, repeated).half_width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Noise:
-    """Independent noise on each cell: X_i of a measured one, or what several measurements come to.
-
-    Args:
-        noise: the quietest noise.
-        repeated: measured cells to each of the scope.
-        part: the squared weight that a cell's value has in scales of it.
-        peak: the largest square of the parts of that.
-        confidence: of one noise that an interval rests on alone.
-    """
-
-    noise: NoiseDistribution
-    repeated: int
-    part: float
-    peak: float
-    confidence: float
-
-    def half_width(self, stats: WeightStats) -> float:
-        squares, peak = stats.squares * self.repeated * self.part, stats.largest**2 * self.peak
-        return sum_half_width(self.noise, squares, self.confidence, peak=peak or None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """The noise that least squares leave on a tree: no measured number gets a weight beyond 1 in a question.
-
-    That is for weights in [0, 1]. Others are b u - a v for two such u and v, with b and a the greatest of
-    their positive and negative parts: so the weight of a measured number is at most a + b.
-    """
-
-    tree: HierarchicalMeasurement
-    confidence: float
-
-    def half_width(self, weights: _Weights) -> float:
-        squares = self.tree.weighted_variance(weights) / self.tree.variance
-        peak = WeightStats.of(weights).reach ** 2
-        return sum_half_width(self.tree.noise, squares, self.confidence, peak=peak or None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table that opening measured whole, with the number of records."""
-
-    noise: TableNoise
-    repeated: int
-    confidence: float
-
-    def half_width(self, stats: WeightStats) -> float:
-        squares, weight = stats.squares * self.repeated, stats.total * self.repeated
-        if not 0 <= stats.least <= stats.greatest <= 1:
-            squares *= 1 + _ROUNDING  # for the difference to W^2/(m + r) may be a small part of them
-        return self.noise.half_width(squares, weight, self.confidence, (stats.least, stats.greatest))
-
-
-@dataclass(frozen=True, slots=True)
-class _Certified:
-    """A marginal that a test did not find wrong.
+def moved_cells(table: MarginalMeasurement, estimate: float) -> NDArray[np.float64]:
+    """Return the cells of a table, moved alike so that they sum to the number of records: float64, records.
 
     Args:
-        certificate: of the marginal.
-        plan: the test; None where there is none, which bounds nothing.
-        confidences: of the threshold noise, and of the number of records.
-        total_error: how far the model's total may be from the number of records, in records.
+        table: the noisy cells.
+        estimate: the number of records that takes in their sum by inverse variance, or the public one.
+    """
+    values = table.values
+    return values + (estimate - float(values.sum())) / values.size
+
+
+# --- what is known of a scope ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeKnowledge:
+    """What is known of a scope, whatever is asked about it.
+
+    Args:
+        opened: what opening measured over it, and what was requested of that, on the declared cells.
+        opened_bins: what was requested of it on bins.
+        fine: what else is known on declared cells.
+        coarse: what is known on bins of them.
+        measured: marginals that contain the scope, the newest first; whether each lies beside the model, and
+            whether it is on declared cells.
     """
 
-    certificate: Certificate
-    plan: MarginalTestPlan | None
-    confidences: Confidences
-    total_error: float
+    opened: Sequence[KnownOfScope]
+    opened_bins: Sequence[KnownOfScope]
+    fine: Sequence[KnownOfScope]
+    coarse: Sequence[KnownOfScope]
+    measured: Sequence[tuple[MarginalValues, bool, bool]]
 
     @classmethod
-    def of(cls, state: PublicState, certificate: Certificate, confidences: Confidences) -> _Certified:
-        total_error = total_error_bound(state, confidences.total)
-        return cls(certificate, marginal_tier(state.plan), confidences, total_error)
+    def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> ScopeKnowledge:
+        """Return what is known of a scope.
 
-    def half_width(self, stats: WeightStats) -> float:
-        if self.plan is None:
-            return math.inf
-        threshold, cells = self.certificate.threshold, self.certificate.units.size
-        ends = stats.least, stats.greatest
-        return negative_half_width(self.plan, threshold, cells, self.confidences, self.total_error, ends)
+        Args:
+            state: the state.
+            scope: of a question, or of a reading of one.
+            asked: the scope of the question, which contains the other. Certificates are those of this scope:
+                whether they stood at the time of an answer can be told afterwards.
+        """
+        left_out = [state.measured[place] for place in state.beside]
+        beside = {one.scope for one in left_out if isinstance(one, MarginalMeasurement)}
+        known = _marginals_over(state, scope)
+        measured = [(one, one.scope in beside, _is_fine(state, one)) for one in known]
+        certificate = state.certificates.get(asked)
+        wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
+        certificates = wider if certificate is None else (certificate,)
+        opened = _opened_over(state, scope)
+        return cls(*opened, *_fine_and_coarse(state, (*known, *certificates)), measured[::-1])
+
+
+def _marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[MarginalValues]:
+    """Return the marginals measured since opening that contain a scope; those of the same cells as one.
+
+    Intervals that hold for all questions at once have a part for each measurement, so none are combined.
+    """
+    found = [one for one in state.marginals if set(scope) <= set(one.scope)]
+    return list(found) if state.contract.options.simultaneous else combined(found)
+
+
+def _opened_over(state: PublicState, scope: tuple[str, ...]) -> tuple[list[KnownOfScope], list[KnownOfScope]]:
+    """Return what opening measured over a scope, with what was requested of it since, on cells and on bins.
+
+    Nothing where opening measured nothing over it.
+    """
+    opening = opening_over(state, scope)
+    if opening is None:
+        return [], []
+    requested = [one for one in state.marginals if one.requested and set(scope) <= set(one.scope)]
+    first: KnownOfScope
+    if isinstance(opening, MarginalMeasurement):
+        first, *again = combined([opening, *requested])
+    else:
+        first, again = opening, combined(requested)
+    fine, coarse = _fine_and_coarse(state, again)
+    return [first, *fine], coarse
+
+
+def _fine_and_coarse(
+    state: PublicState, known: Iterable[Known]
+) -> tuple[list[KnownOfScope], list[KnownOfScope]]:
+    """Return what is known on declared cells, and what on bins of them."""
+    both: tuple[list[KnownOfScope], list[KnownOfScope]] = [], []
+    for one in known:
+        both[not _is_fine(state, one)].append(one)
+    return both
+
+
+def _is_fine(state: PublicState, known: Known) -> bool:
+    """Tell whether something is known on declared cells that are binned elsewhere."""
+    return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
@@ -312,65 +285,10 @@ def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasu
     return isinstance(known, MarginalMeasurement) and state.opening == (known,) and not one_event
 
 
-def known_of(
-    state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...] | None = None
-) -> tuple[list[Known], list[Known]]:
-    """Return what is known of a scope: on declared cells, and on bins of them.
-
-    Args:
-        state: the state.
-        scope: of a question, or of a reading of one.
-        asked: the scope of the question, which contains the other; the same where it is None. Certificates
-            are those of this scope: whether they stood at the time of an answer can be told afterwards.
-    """
-    asked = scope if asked is None else asked
-    known: list[Known] = [*marginals_over(state, scope)]
-    certificate = state.certificates.get(asked)
-    if certificate is not None:
-        known.append(certificate)
-    else:
-        known += [one for wider, one in state.certificates.items() if set(asked) <= set(wider)]
-    fine = [one for one in known if is_fine(state, one)]
-    return fine, [one for one in known if not is_fine(state, one)]
-
-
-def is_fine(state: PublicState, known: Known) -> bool:
-    """Tell whether something is known on declared cells that are binned elsewhere."""
-    return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
-
-
 def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
     """Return what opening measured over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)
-
-
-def marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[MarginalValues]:
-    """Return the marginals measured since opening that contain a scope; those of the same cells as one.
-
-    Intervals that hold for all questions at once have a part for each measurement, so none are combined.
-    """
-    found = [one for one in state.marginals if set(scope) <= set(one.scope)]
-    return list(found) if state.contract.options.simultaneous else combined(found)
-
-
-def opened_over(
-    state: PublicState, scope: tuple[str, ...]
-) -> tuple[list[OneWayMeasurement | MarginalValues], list[MarginalValues]]:
-    """Return what is known of a scope that opening measured, with what was requested of it since.
-
-    Returns:
-        What is on declared cells, none where opening measured nothing over the scope; and what is on bins.
-    """
-    opening = opening_over(state, scope)
-    if opening is None:
-        return [], []
-    requested = [one for one in state.marginals if one.requested and set(scope) <= set(one.scope)]
-    if not isinstance(opening, MarginalMeasurement):
-        again = combined(requested)
-        return [opening, *(one for one in again if is_fine(state, one))], _binned(state, again)
-    again = combined([opening, *requested])
-    return [again[0], *(one for one in again[1:] if is_fine(state, one))], _binned(state, again[1:])
 
 
 def weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
@@ -379,14 +297,10 @@ def weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery)
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
-    if is_fine(state, measurement):
+    if _is_fine(state, measurement):
         factors = [(query.scope, query.weights() / UNITS)]
     for names, weights in factors:
         shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
         values = values * weights.reshape(shape)
         squares = squares * weights.reshape(shape) ** 2
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
-
-
-def _binned(state: PublicState, known: list[MarginalValues]) -> list[MarginalValues]:
-    return [one for one in known if not is_fine(state, one)]

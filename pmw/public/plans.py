@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from pmw.model.hierarchical_histogram import HierarchicalHistogram
-from pmw.model.measurement import DEFAULT_BINS, MarginalMeasurement, NoiseDistribution, QueryMeasurement
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
-from queries.domain import Domain
 from queries.factors import UNITS
 
 
@@ -57,7 +55,6 @@ class QueryTestPlan:
     threshold: int
     learning_rate: float
     tested: ClassVar[str] = "questions"
-    measures: ClassVar[type[QueryMeasurement]] = QueryMeasurement
 
     @property
     def sparse(self) -> Sparse:
@@ -100,18 +97,17 @@ class MarginalTestPlan:
     most_cells: int
     free_cells: int
     fine_cells: int
-    bins: int = DEFAULT_BINS
+    bins: int
     tested: ClassVar[str] = "marginals"
-    measures: ClassVar[type[MarginalMeasurement]] = MarginalMeasurement
 
     @property
     def update_limit(self) -> int:
         """Number of positives."""
         return self.sparse.update_limit
 
-    def is_fine(self, domain: Domain, scope: Sequence[str]) -> bool:
-        """Tell whether a scope is tested and measured on the declared cells, of ``domain``, not on bins."""
-        return domain.scope_size(scope) <= self.fine_cells
+    def is_fine(self, cells: int) -> bool:
+        """Tell whether a scope of so many declared cells is tested and measured on them, not on bins."""
+        return cells <= self.fine_cells
 
     def threshold(self, cells: int, asked: int) -> int:
         """Return T of a marginal, in units.
@@ -135,12 +131,6 @@ TestPlan: TypeAlias = tuple[TierPlan, ...]  # in the order in which a question m
 def marginal_tier(plan: TestPlan) -> MarginalTestPlan | None:
     """Return the tier of whole marginals, where there is one."""
     return next((tier for tier in plan if isinstance(tier, MarginalTestPlan)), None)
-
-
-def planned_bins(plan: TestPlan) -> int:
-    """Return about how many bins a long ordered attribute is put into."""
-    tier = marginal_tier(plan)
-    return DEFAULT_BINS if tier is None else tier.bins
 
 
 def question_tier(plan: TestPlan) -> QueryTestPlan | None:

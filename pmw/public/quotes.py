@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.model import MarginalMeasurement, NoiseDistribution
+from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import LEAST_SIGMA, Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.bars import Bounds, answers_untested
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from pmw.public.bars import Bars
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
-from pmw.public.free_answers import spent_in
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
 from queries.cells import cell_count
@@ -205,11 +205,11 @@ def _refused(message: str) -> QueryError:
 
 def _present(state: PublicState, query: LinearQuery) -> float | None:
     """Return the half-width of a question's bar as it is; None where there is none."""
-    if state.contract.options.tests_marginals:
-        width = Bounds(state).half_width(query)
-        if width is not None:
-            return width
-    interval = answers_untested(state, spent_in(state))(query).interval
+    answers = ModelAnswers(state)
+    width = answers.bars.half_width(query) if state.contract.options.tests_marginals else None
+    if width is not None:
+        return width
+    interval = answers.answer(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
@@ -219,7 +219,7 @@ def _half_width(
     """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
     shape = state.grid(scope).scope_shape(scope)
     later = MarginalMeasurement(scope, np.zeros(shape, dtype=np.int64), noise, requested=True)
-    return Bounds(replace(state, measured=(*state.measured, later))).half_width(query)
+    return Bars(replace(state, measured=(*state.measured, later))).half_width(query)
 
 
 def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
+    DEFAULT_BINS,
     FIRST_STEP_SIZE,
     Coarsening,
     MarginalMeasurement,
@@ -21,19 +22,41 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import Event
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, marginal_tier, question_tier
+from pmw.public.plans import (
+    MarginalTestPlan,
+    OpeningPlan,
+    QueryTestPlan,
+    TestPlan,
+    marginal_tier,
+    question_tier,
+)
 from queries.domain import Domain
 from queries.factors import UNITS
-from queries.linear import LinearQuery
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
+_MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
 
 
 def is_requested(measurement: LaterMeasurement) -> bool:
     """Tell whether a measurement was made on request, without a test; else a positive made it."""
     return isinstance(measurement, MarginalMeasurement) and measurement.requested
+
+
+def paid_for(measurement: LaterMeasurement) -> tuple[str, str]:
+    """Return event and label of the charge that pays for a measurement after opening."""
+    if isinstance(measurement, QueryMeasurement):
+        return Event.MEASUREMENT, measurement.query.describe()
+    event = Event.REQUESTED if measurement.requested else Event.MARGINAL
+    return event, ", ".join(measurement.scope)
+
+
+def planned_bins(plan: TestPlan) -> int:
+    """Return about how many bins a long ordered attribute is put into."""
+    tier = marginal_tier(plan)
+    return DEFAULT_BINS if tier is None else tier.bins
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +168,7 @@ class PublicState:
     def grid(self, scope: Sequence[str]) -> Domain:
         """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins."""
         tier = marginal_tier(self.plan)
-        fine = tier is not None and tier.is_fine(self.domain, scope)
+        fine = tier is not None and tier.is_fine(self.domain.scope_size(scope))
         return self.domain if fine else self.coarsening.coarse
 
     @property
@@ -175,7 +198,7 @@ class PublicState:
 
     def positives(self, place: int) -> int:
         """Return the positives of a tier so far: each has measured one thing."""
-        kind = self.plan[place].measures
+        kind = _MEASURED[type(self.plan[place])]
         return sum(isinstance(one, kind) and not is_requested(one) for one in self.measured)
 
     @property
@@ -192,11 +215,3 @@ class PublicState:
     def positives_limit(self) -> int:
         """Positives that the first tier may have."""
         return self.plan[0].update_limit if self.plan else 0
-
-    def covering(self, query: LinearQuery) -> OneWayMeasurement | None:
-        """Return a measured marginal whose scope contains the query's, or None."""
-        wanted = set(query.scope)
-        for measurement in self.opening:
-            if wanted <= set(measurement.scope):
-                return measurement
-        return None

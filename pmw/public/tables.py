@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Source, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
+from pmw.public.contract import RecordsKept
 from pmw.public.evidence import is_held
+from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
@@ -118,17 +120,9 @@ class AnswerTable:
             "notes": list(self.notes),
             "confidence": self.confidence,
             "version": self.version,
-            "spent": {
-                "share": float(f"{self.spent.share:.6g}"),
-                "epsilon_cap": self.spent.epsilon_cap,
-                "delta": self.spent.delta,
-            },
+            "spent": self.spent.to_dict(),
         }
-        if self.kept is not None:
-            form["records_kept"] = self.kept.to_dict()
-        if self.seeded:
-            form["seeded"] = True
-        return form
+        return with_marks(form, self.kept, seeded=self.seeded)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per group: the keys, then of each aggregate its value, ends and source.
@@ -166,11 +160,7 @@ class AnswerTable:
         if len(rows) < len(self.rows):
             lines.append(f"… {len(self.rows) - len(rows):,} more")
         lines += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
-        if self.kept is not None:
-            lines.append(self.kept.note())
-        if self.seeded:
-            lines.append(SEEDED_WARNING)
-        return "\n".join(lines)
+        return "\n".join([*lines, *marks(self.kept, seeded=self.seeded)])
 
     @property
     def header(self) -> list[str]:
@@ -324,8 +314,7 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     """Return the newest model's version and what was spent: as the answers say, where they say it all."""
     if answers:
         return max(answer.version for answer in answers), answers[-1].spent
-    budget = state.contract.budget
-    return state.version, Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
+    return state.version, spent_in(state)
 
 
 def _is_counting(node: Node) -> bool:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
-from pmw.public.answer import Answer, RecordsKept, Source, Spent
+from pmw.public.answer import Answer, Source, Spent
+from pmw.public.contract import RecordsKept
 from queries.errors import QueryError
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from pmw.loop import (
     settle,
 )
 from pmw.loop.secret import SecretState
-from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers

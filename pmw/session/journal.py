@@ -20,7 +20,8 @@ from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.charges import LedgerEntry, Parts, abandoned_entry
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.measurement_rows import (

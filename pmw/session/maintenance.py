@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pmw.data import Place, Table, require_table
-from pmw.disk import synchronise
+from pmw.disk import require_file, synchronise
 from pmw.errors import DataError, SessionError, SessionExistsError, StoreError
-from pmw.public.export import require_file
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of

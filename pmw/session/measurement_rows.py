@@ -16,10 +16,10 @@ from pmw.model import (
     Coarsening,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     QueryMeasurement,
 )
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import FormError, dumps, form_of, loads, read
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile

@@ -19,15 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop import choose_bins
 from pmw.model import HierarchicalMeasurement, OneWayMeasurement, QueryMeasurement
 from pmw.planning.opening import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
-from pmw.public.confidences import Confidences, negative_margin
-from pmw.public.contract import TestKind, UpdateRule, guarantee
+from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
-from pmw.public.export.writing import require_file, write_whole
+from pmw.public.half_widths import Confidences, negative_margin
+from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.journal import UNREADABLE

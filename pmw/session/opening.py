@@ -10,7 +10,8 @@ from pmw.data import Table, as_place, as_source, require_table
 from pmw.errors import NoiseError
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
-from pmw.public.contract import Contract, Options, agreed
+from pmw.public.contract import Contract, agreed
+from pmw.public.options import Options
 from pmw.session.journal import PERSON_KEY, first_facts, next_seed
 from pmw.session.loading import load_contract
 from pmw.session.session import Session

@@ -27,8 +27,9 @@ from pmw.model import (
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.codec import register
-from pmw.public.contract import Contract, UpdateRule
+from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 

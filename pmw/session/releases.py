@@ -31,7 +31,8 @@ from pmw.planning.opening import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session.journal import Batch, Recorded, opening_outcome

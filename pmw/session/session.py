@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
+from pmw.disk import require_file
 from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
-from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, require_file, synthetic_frame
+from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState

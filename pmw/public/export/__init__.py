@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pmw.public.export.manifest import program_version
-from pmw.public.export.measurements import measurements_form
+from pmw.public.export.manifest import measurements_form, program_version
 from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
-from pmw.public.export.writing import ExportFormat, export, require_file, require_target, write_whole
+from pmw.public.export.writing import ExportFormat, export, require_target
 
 __all__ = [
     "csv_parts",
@@ -13,9 +12,7 @@ __all__ = [
     "ExportFormat",
     "measurements_form",
     "program_version",
-    "require_file",
     "require_target",
     "RowPlan",
     "synthetic_frame",
-    "write_whole",
 ]

@@ -1,14 +1,30 @@
-"""Manifests: what an exported file is, how it was made and what it guarantees."""
+"""Manifests: what an exported file is, how it was made and what it guarantees; and the file of measurements.
+
+That has every noisy number that was released, in a form that others can fit a model to.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from pmw.model import (
+    Coarsening,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    Measurement,
+    QueryMeasurement,
+)
+from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.export.rows import RowPlan
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
+from queries.factors import UNITS
 from queries.schema import format_schema
+
+_MEASUREMENTS = "online-pmw measurements"
 
 
 def contract_facts(state: PublicState) -> dict[str, Any]:
@@ -35,41 +51,34 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
 
 def table_manifest(state: PublicState, file_format: str, plan: RowPlan, rows: int) -> dict[str, Any]:
     """Return what goes beside a synthetic table."""
-    return {
-        **_heading(state, file_format, "online-pmw synthetic table"),
-        "rows": rows,
-        "method": "independent draws" if plan.independent else "systematic rounding",
-        "row_seed": plan.seed,
-        "model_version": state.version,
-        "total": round(state.total.value, 3),
-        **contract_facts(state),
-    }
+    method = "independent draws" if plan.independent else "systematic rounding"
+    drawn = {"rows": rows, "method": method, "row_seed": plan.seed}
+    return _manifest(state, file_format, "online-pmw synthetic table", drawn)
 
 
 def measurements_manifest(state: PublicState, file_format: str) -> dict[str, Any]:
     """Return what goes beside a file of measurements."""
-    return {
-        **_heading(state, file_format, "online-pmw measurements"),
-        "measurements": len(state.measurements),
-        "model_version": state.version,
-        "total": round(state.total.value, 3),
-        **contract_facts(state),
-    }
+    return _manifest(state, file_format, _MEASUREMENTS, {"measurements": len(state.measurements)})
 
 
 def model_manifest(state: PublicState) -> dict[str, Any]:
     """Return what a model file is; it holds this itself, and nothing goes beside it."""
+    return _manifest(state, "model", "online-pmw model", {})
+
+
+def _manifest(state: PublicState, file_format: str, content: str, own: dict[str, Any]) -> dict[str, Any]:
     return {
-        **_heading(state, "model", "online-pmw model"),
+        "format": file_format,
+        **_heading(state, content),
+        **own,
         "model_version": state.version,
         "total": round(state.total.value, 3),
         **contract_facts(state),
     }
 
 
-def _heading(state: PublicState, file_format: str, content: str) -> dict[str, Any]:
+def _heading(state: PublicState, content: str) -> dict[str, Any]:
     return {
-        "format": file_format,
         "content": content,
         "format_version": 1,
         "program_version": program_version(),
@@ -85,3 +94,119 @@ def program_version() -> str:
         return metadata.version("online-pmw")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+# --- measurements ------------------------------------------------------------------------------------------
+
+
+def measurements_form(state: PublicState) -> dict[str, Any]:
+    """Return all released measurements, ready for JSON.
+
+    Values are in records, exact multiples of 1/``units_per_record``; so is no other number but the noise
+    scales, which are fractions in units. ``position`` is the order of release: fitting the model to the
+    marginals and trees of the opening, then to one more measurement at a time, gives the session's model
+    again.
+
+    Returns:
+        ``total`` (value, estimate, standard_deviation), ``bins`` (of long attributes: the bin of each
+        cell, and its share of the bin's records in the model), ``marginals`` (scope, the attributes of it
+        whose cells are bins, shape, values in declared order of cells), ``trees`` (scope, nodes of each
+        level, the widest first, the values of all nodes in that order, and the cells that least squares makes
+        of them), ``queries`` (canonical form, words, value, the model's value that it corrected), ``model``
+        (the update rule and its rate, what is tested, and the positions of what the model does not take in),
+        and what a manifest says of the session.
+
+    Privacy: released numbers alone; free.
+    """
+    options, questions = state.contract.options, state.query_plan
+    alone = None if marginal_tier(state.plan) else questions  # which takes single steps
+    entries = list(enumerate(state.measurements))
+    return {
+        **_heading(state, _MEASUREMENTS),
+        **contract_facts(state),
+        "units_per_record": UNITS,
+        "model": {
+            "version": state.version,
+            "update": options.update.value,
+            "learning_rate": alone.learning_rate if alone else None,
+            "test": options.test.value,
+            "beside": [len(state.opening) + place for place in state.beside],
+        },
+        "total": {
+            "value": state.total.value,
+            "estimate": state.total.estimate,
+            "standard_deviation": state.total.deviation,
+        },
+        "bins": _bins_form(state.coarsening),
+        "marginals": [
+            {"position": position, **_marginal_form(measurement, _binned(state, measurement))}
+            for position, measurement in entries
+            if isinstance(measurement, MarginalMeasurement)
+        ],
+        "trees": [
+            {"position": position, **_tree_form(measurement)}
+            for position, measurement in entries
+            if isinstance(measurement, HierarchicalMeasurement)
+        ],
+        "queries": [
+            {"position": position, **_query_form(measurement)}
+            for position, measurement in entries
+            if isinstance(measurement, QueryMeasurement)
+        ],
+    }
+
+
+def _bins_form(coarsening: Coarsening) -> dict[str, Any]:
+    """Return the bins of long attributes: for each cell, its bin and its share of the bin's records."""
+    return {
+        attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
+        for attribute, bin_, share in zip(coarsening.fine, coarsening.bins, coarsening.shares, strict=True)
+        if bin_ is not None and share is not None
+    }
+
+
+def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
+    """Return the attributes of a marginal whose cells are bins."""
+    sizes = zip(measurement.scope, measurement.units.shape, strict=True)
+    return [name for name, size in sizes if size < state.domain[name].size]
+
+
+def _marginal_form(measurement: MarginalMeasurement, binned: list[str]) -> dict[str, Any]:
+    return {
+        "scope": list(measurement.scope),
+        "binned": binned,
+        "shape": list(measurement.units.shape),
+        "values": measurement.values.tolist(),
+        **_noise_facts(measurement),
+    }
+
+
+def _tree_form(measurement: HierarchicalMeasurement) -> dict[str, Any]:
+    tree = measurement.tree
+    return {
+        "scope": list(measurement.scope),
+        "branching": tree.branching,
+        "special_cells": tree.special,
+        "levels": list(tree.sizes),
+        **({"hierarchy": [list(level) for level in tree.hierarchy]} if tree.hierarchy else {}),
+        "values": (measurement.units / UNITS).tolist(),
+        "cells": measurement.values.tolist(),
+        **_noise_facts(measurement),
+    }
+
+
+def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
+    return {
+        "query": measurement.query.to_dict(),
+        "words": measurement.query.describe(),
+        "value": measurement.value,
+        "model_value": measurement.model_units / UNITS,
+        **_noise_facts(measurement),
+    }
+
+
+def _noise_facts(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "standard_deviation": math.sqrt(measurement.variance),
+        "noise": form_of(measurement.noise),
+    }

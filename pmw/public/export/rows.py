@@ -1,17 +1,21 @@
-"""Rows: synthetic records drawn from the model."""
+"""Rows: synthetic records drawn from the model, as a frame, as CSV, and as Parquet, which DuckDB writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pmw.errors import ReleaseError
 from pmw.public.state import PublicState
+from queries.categories import CategoricalAttribute
+from queries.cells import canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Domain
+from queries.domain import Attribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
 
 if TYPE_CHECKING:
@@ -19,6 +23,13 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 10**8
 _BATCH = 10_000  # rows of one part of a CSV file
+_INT64 = 2**63
+_TYPES = {
+    IntegerAttribute: "BIGINT",
+    NumericAttribute: "DOUBLE",
+    DateAttribute: "DATE",
+    DatetimeAttribute: "TIMESTAMP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +95,98 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
         ):
             frame[attribute.name] = time_texts(frame[attribute.name], attribute.unit)
     return frame.to_csv(index=False, header=header, lineterminator="\n").encode()
+
+
+# --- Parquet -----------------------------------------------------------------------------------------------
+
+
+def column_type(attribute: Attribute) -> str:
+    """Return the type of an attribute's column, by its declaration alone.
+
+    BIGINT for whole numbers, DOUBLE for others, DATE and TIMESTAMP for these; BIGINT, BOOLEAN or VARCHAR for
+    categories, by their values.
+    A column with an ``other`` cell holds the text ``(other)``, so all of it is VARCHAR.
+    """
+    if attribute.other:
+        return "VARCHAR"
+    if isinstance(attribute, CategoricalAttribute):
+        if all(isinstance(value, bool) for value in attribute.values):
+            return "BOOLEAN"
+        whole = all(type(value) is int and -_INT64 <= value < _INT64 for value in attribute.values)
+        return "BIGINT" if whole else "VARCHAR"
+    whole = isinstance(attribute, NumericAttribute) and attribute.integer
+    return "BIGINT" if whole else _TYPES[type(attribute)]
+
+
+def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
+    """Write synthetic rows; empty values become NULL.
+
+    Args:
+        frame: one column per attribute, in declared order.
+        domain: the declared attributes.
+        path: the file to write, replaced where it exists.
+
+    Raises:
+        ReleaseError: two names differ in case only, or the file cannot be written.
+        OSError: the file cannot be opened.
+    """
+    folded = [name.casefold() for name in domain.names]
+    if len(set(folded)) != len(folded):
+        twice = next(name for name in domain.names if folded.count(name.casefold()) > 1)
+        raise ReleaseError(
+            f"a Parquet column is found by its name in any case, and {twice!r} would stand there twice; "
+            "choose --format csv"
+        )
+    write_typed(frame, [column_type(attribute) for attribute in domain], path)
+
+
+def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path) -> None:
+    """Write a table of which each column has one type; empty values become NULL.
+
+    Args:
+        frame: names that differ in more than case.
+        types: of its columns: BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP or VARCHAR.
+        path: the file to write, replaced where it exists.
+
+    Raises:
+        ReleaseError: the file cannot be written.
+        OSError: the file cannot be opened.
+    """
+    path.open("wb").close()  # an operating system's reason is told by its error
+    import duckdb  # late: only needed where Parquet is written
+
+    typed = frame.set_axis([f"c{place}" for place in range(len(types))], axis="columns")
+    for name, kind in zip(typed.columns, types, strict=True):
+        typed[name] = _TYPED[kind](typed[name])
+    columns = ", ".join(
+        f"c{place}::{kind} AS {_quoted(name)}"
+        for place, (name, kind) in enumerate(zip(frame.columns, types, strict=True))
+    )
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.register("typed", typed)
+            connection.execute(
+                f"COPY (SELECT {columns} FROM typed) TO $path (FORMAT parquet, USE_TMP_FILE false)",  # noqa: S608
+                {"path": str(path.absolute())},
+            )
+    except duckdb.Error:
+        raise ReleaseError(f"{path}: the file cannot be written as Parquet") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    empty = column.isna()
+    return column.astype(object).map(canonical_text).mask(empty, None).astype("str")
+
+
+_TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+    "BIGINT": lambda column: column.astype("Int64"),
+    "DOUBLE": lambda column: column.astype("float64"),
+    "DATE": lambda column: column,
+    "TIMESTAMP": lambda column: column,
+    "BOOLEAN": lambda column: column.astype("boolean"),
+    "VARCHAR": _texts,
+}

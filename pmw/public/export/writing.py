@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pmw.disk import synchronise
+from pmw.disk import require_file, write_whole
 from pmw.errors import ReleaseError
-from pmw.public.export.manifest import measurements_manifest, table_manifest
-from pmw.public.export.measurements import measurements_form
-from pmw.public.export.parquet import write_parquet
-from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
+from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
+from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame, write_parquet
 from pmw.public.state import PublicState
 
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
@@ -116,18 +112,6 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     return chosen, beside
 
 
-def require_file(path: Path, *, force: bool) -> None:
-    """Refuse a file that cannot or must not be written.
-
-    Raises:
-        ReleaseError: it is a folder, or it exists and ``force`` is not given.
-    """
-    if not path.name or path.is_dir():
-        raise ReleaseError(f"expected a file to write, got the folder {path}")
-    if path.exists() and not force:
-        raise ReleaseError(f"{path} exists; choose another name, or overwrite it with --force")
-
-
 def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
     if chosen is ExportFormat.PARQUET:
         frame = synthetic_frame(state, plan)
@@ -146,19 +130,3 @@ def _write_parts(parts: Iterable[bytes], target: Path) -> None:
 def _write_json(path: Path, form: dict[str, Any]) -> None:
     text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all, whatever happens to the machine meanwhile."""
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        write(temporary)
-        synchronise(temporary)
-        os.replace(temporary, path)
-        with contextlib.suppress(OSError):  # some file systems cannot
-            synchronise(path.parent)
-    except OSError as error:
-        raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
-from pmw.public.bars import Bounds
-from pmw.public.confidences import Confidences, total_error_bound
+from pmw.public.bars import Bars
+from pmw.public.half_widths import Confidences, total_error_bound
 from pmw.public.ledger import Ledger
 from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.quotes import cell_question
@@ -174,7 +174,7 @@ def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTa
 
 
 def _widths(state: PublicState, cells: Sequence[LinearQuery]) -> tuple[float, float]:
-    bounds = Bounds(state)
-    found = [bounds.half_width(cell) for cell in cells]
+    bars = Bars(state)
+    found = [bars.half_width(cell) for cell in cells]
     low, high = (math.nan if width is None else width for width in found)
     return low, high

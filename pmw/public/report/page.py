@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
 from pmw.display.texts import counted, isolated, number, percent
@@ -23,7 +24,6 @@ from pmw.public.answer import SEEDED_WARNING
 from pmw.public.charges import Event
 from pmw.public.contract import Contract, contract_words, guarantee
 from pmw.public.export.manifest import program_version
-from pmw.public.export.writing import require_file, write_whole
 from pmw.public.ledger import ledger_cells
 from pmw.public.pictures import (
     MOST_MARGINALS,

@@ -24,12 +24,12 @@ from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half
 from pmw.planning import opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatable_seed
-from pmw.public.answer import Answer, Spent
+from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.bars import answers_untested
 from pmw.public.charges import Event, LedgerEntry, charged, opening_entries, query_sensitivity
 from pmw.public.contract import Contract, agreed
 from pmw.public.export import RowPlan, export, synthetic_frame
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.state import PublicState
 from pmw.research.offline.options import (
@@ -104,14 +104,12 @@ class OfflineRelease:
         query = question if isinstance(question, LinearQuery) else parse_where(question, self.state.domain)
         if query.domain != self.state.domain:
             raise QueryError("the query was made for another domain", code="bad_request")
-        budget = self.state.contract.budget
-        spent = Spent(self.state.ledger.share, float(budget.epsilon), float(budget.delta))
-        return answers_untested(self.state, spent)(query)
+        return ModelAnswers(self.state).answer(query)
 
     def answers(self) -> Answers:
         """Return the answers to the workload's questions, in their order; free."""
         asked = QuestionList(self.workload)
-        return Answers.of(self.state, [self.answer(query) for query in self.workload], asked)
+        return Answers.of(self.state, list(map(ModelAnswers(self.state).answer, self.workload)), asked)
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False

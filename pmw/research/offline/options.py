@@ -17,7 +17,7 @@ from pmw.errors import BudgetError
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
+from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery

@@ -24,7 +24,6 @@ from pmw.model import (
     DenseDistribution,
     DescentRule,
     MarginalMeasurement,
-    NoiseDistribution,
     QueryMeasurement,
     SyntheticDistribution,
     half_width,
@@ -34,6 +33,7 @@ from pmw.model import (
 )
 from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.privacy.budget import Charge
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
 from pmw.privacy.tail_bounds import l1_mean
@@ -43,11 +43,10 @@ from pmw.public.charges import (
     l1_sensitivity,
     marginal_charge,
     number_charge,
-    paid_for,
     query_sensitivity,
 )
-from pmw.public.contract import Options, UpdateRule
-from pmw.public.state import PublicState
+from pmw.public.options import Options, UpdateRule
+from pmw.public.state import PublicState, paid_for
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
 from queries.linear import LinearQuery

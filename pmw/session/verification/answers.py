@@ -14,7 +14,7 @@ from pmw.display.texts import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
-from pmw.public.intervals import BAR_SLACK
+from pmw.public.free_answers import BAR_SLACK
 from pmw.session.accounts import ARE_HELD
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.verification.contents import Contents

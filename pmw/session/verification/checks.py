@@ -19,11 +19,12 @@ from pmw.public.charges import (
     abandoned_entry,
     l1_sensitivity,
     marginal_charge,
-    paid_for,
     query_sensitivity,
 )
-from pmw.public.contract import Contract, Opening, Options
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan
+from pmw.public.state import paid_for
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
 from pmw.session.store import QUANTILES, SessionStore

@@ -149,7 +149,8 @@ class Contents:
             if isinstance(one, MarginalMeasurement) and one.requested:
                 found[intent] = [requested_entry(one.scope, one.noise, options)]
         for intent, quantile in self.quantiles:
-            found.setdefault(intent, []).append(quantile_entry(quantile.kind, quantile.noise, options))
+            entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
+            found.setdefault(intent, []).append(entry)
         return found
 
     @cached_property

@@ -13,14 +13,13 @@ from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
     HierarchicalMeasurement,
-    NoiseDistribution,
     OneWayMeasurement,
     QueryMeasurement,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
@@ -105,7 +104,7 @@ def _scopes(contents: Contents) -> None:
     for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
-            grid = domain if plan.is_fine(domain, one.scope) else coarse
+            grid = domain if plan.is_fine(domain.scope_size(one.scope)) else coarse
             same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
             cells = one.units.size
             told = f"measurement {number} has {cell_count(cells)} cells"
@@ -212,7 +211,7 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     found, cap = contents.quantiles, contents.cap
     options, answers = contents.contract.options, store.answers.count()
     settled = [store.answers.settled_count(one.asked) for _, one in found]
-    entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
+    entries = [quantile_entry(one.kind.describe(), one.noise, options) for _, one in found]
     paid = zip(contents.chained.ledger_intents[len(contents.opening_charges) :], contents.later, strict=True)
     charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]
     pairs = [(intent, entry.label) for (intent, _), entry in zip(found, entries, strict=True)]

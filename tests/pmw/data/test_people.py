@@ -24,7 +24,7 @@ from pmw.data.scratch import Words
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
-from pmw.public.contract import Options
+from pmw.public.options import Options
 from queries import CategoricalAttribute, Domain, DomainError, IntegerAttribute
 from queries.factors import UNITS
 from queries.person import Person

@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import FirstAnswer, draw_quantiles, ranked_errors
-from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.research.audit import renyi_divergence, worst_log_ratio
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, LinearQuery
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 from queries.factors import Factor
+from tests.draws import RELATIONS, coded
 
-RELATIONS = list(NeighboringRelation)
 KIND = QuestionKind(1, Basis.TESTED)
 SMALL = Domain((CategoricalAttribute("a", ("p", "q")), IntegerAttribute("b", 0, 2)))
 WEIGHTS = np.array([UNITS // 4, UNITS, UNITS // 2])
@@ -47,8 +46,7 @@ class Still(DiscreteLaplace):
 
 
 def source(cells: Sequence[tuple[int, int]]) -> MemorySource:
-    columns = [np.array([cell[axis] for cell in cells], dtype=np.uint8) for axis in (0, 1)]
-    return MemorySource(CodedRecords(SMALL, tuple(columns)))
+    return coded(SMALL, cells)
 
 
 def request(rank: int, noise: NoiseDistribution) -> QuantileRequest:

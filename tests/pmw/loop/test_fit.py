@@ -6,16 +6,22 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.loop import correct
 from pmw.loop.fit import coarse_model, coarse_target, model_holds
-from pmw.model import Coarsening, HierarchicalHistogram, HierarchicalMeasurement, MarginalMeasurement
+from pmw.model import (
+    Coarsening,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    QueryMeasurement,
+)
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.state import PublicState
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+from tests.worlds import JOINED
 
 NOISE = DiscreteGaussian(Fraction(5 * UNITS))
 FINE = Domain((IntegerAttribute("x", 0, 5), CategoricalAttribute("y", ("a", "b"))))
@@ -50,18 +56,12 @@ def test_a_tree_of_ranges_is_aimed_at_with_the_variance_of_its_own_sums() -> Non
 
 
 def opened(**choices: object) -> PublicState:
-    generator = np.random.default_rng(2)
-    frame = pd.DataFrame({name: generator.choice(list("stuvwxyz"), 3000) for name in "abcdef"})
-    frame["b"] = frame["a"]
-    domain = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcdef"))
-    options = pmw.Options(seed=1, update_limit=3, **choices)  # type: ignore[arg-type]
-    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
-        return session.state
+    return JOINED.state(seed=1, update_limit=3, **choices)
 
 
 def measured(state: PublicState, *scope: str) -> MarginalMeasurement:
     counts = np.zeros((8,) * len(scope), dtype=np.int64)
-    np.fill_diagonal(counts, 375)
+    np.fill_diagonal(counts, 625)
     return MarginalMeasurement(scope, counts * UNITS, NOISE)
 
 
@@ -83,20 +83,31 @@ def replace_cells(state: PublicState, cells: int) -> PublicState:
     return replace(state, contract=replace(state.contract, options=options))
 
 
-def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_measured() -> None:
-    state = opened(model=pmw.ModelKind.GRAPHICAL)
+@pytest.mark.parametrize("model", [pmw.ModelKind.DENSE, pmw.ModelKind.GRAPHICAL])
+def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_measured(model: pmw.ModelKind) -> None:
+    state = opened(model=model)
     measurement = measured(state, "a", "b")
     after = correct(state, measurement)
-    assert after.version == state.version + 1
+    assert (after.version, after.beside) == (state.version + 1, ())
     before, now = (
         np.abs(coarse_model(one).marginal(("a", "b")) - measurement.values).sum() for one in (state, after)
     )
     assert now < before / 20
     assert after.model.total == state.model.total
+    assert after.model.marginal(()).item() == pytest.approx(state.total.value)
 
 
 def test_what_the_tree_cannot_hold_is_kept_beside_the_model() -> None:
-    state = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=60)
-    after = correct(state, measured(state, "a", "b"))
-    assert after.beside == (0,)
-    assert after.model is state.model
+    state = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=100)
+    first, second = measured(state, "a", "b"), measured(state, "a", "b", "c")
+    one = correct(state, first)
+    after = correct(one, second)
+    assert after.beside == (1,)
+    assert after.fitted == (first,)
+    assert after.version == 2
+    assert after.model is one.model
+    assert state.query_plan is not None
+    query = LinearQuery.cells(state.domain, {"d": (0, 3), "e": (0, 3)})
+    asked = QueryMeasurement(query, 1200 * UNITS, state.query_plan.noise, 0)
+    last = correct(after, asked)
+    assert last.fitted == (first, asked) if last.beside == (1,) else last.beside == (1, 2)

@@ -7,31 +7,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import (
-    BatchDraws,
     MarginalRequest,
     Proposal,
     QueryRequest,
     batch_entries,
-    correct,
     draw_tests,
     propose,
-    settle,
 )
 from pmw.loop.secret import SecretState
-from pmw.model import MarginalMeasurement, QueryMeasurement
+from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
-from pmw.public.contract import ModelKind
+from pmw.public.options import ModelKind
 from pmw.public.state import PublicState
 from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.store import IntentRow
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from tests.draws import carried_out
 from tests.worlds import JOINED, marginal_plan, state_with
 
 DOMAIN = JOINED.domain
@@ -52,15 +49,9 @@ def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicStat
     secret, answers, batches = SecretState.closed(2), list[pmw.Answer](), 0
     while len(answers) < len(queries):
         proposal = propose(state, queries[len(answers) :])
-        draws = BatchDraws((), None)
-        if proposal.requests and state.plan:
-            bits = BitSource.from_integer(batches)
-            draws, secret = draw_tests(proposal, state.plan, secret, SOURCE, bits)
-        ledger = state.ledger
-        for entry in batch_entries(proposal, draws, state):
-            ledger = ledger.charge(entry.charge)
-        settled = settle(state, proposal, draws, ledger)
-        assert settled.answers or draws.released is not None, "a batch answered nothing and measured nothing"
+        settled, secret = carried_out(state, proposal, secret, SOURCE, batches)
+        positive = settled.state.version > state.version
+        assert settled.answers or positive, "a batch answered nothing and measured nothing"
         state, batches = settled.state, batches + 1
         answers += settled.answers
         assert batches <= len(queries) + 10
@@ -106,7 +97,7 @@ def test_answers_come_in_order_and_every_batch_gets_on() -> None:
 
 def test_a_question_whose_pairs_are_measured_first_is_answered_after_its_own_test() -> None:
     state = opened()
-    (settled,) = [settle_one(state, boxed("a", "b", "c"))]
+    settled, _ = carried_out(state, propose(state, [boxed("a", "b", "c")]), SecretState.closed(2), SOURCE, 0)
     # A positive of the pair (a, b) does not contain the question: it is asked again against the new model.
     newest = settled.state.measured[-1]
     assert isinstance(newest, MarginalMeasurement)
@@ -115,46 +106,6 @@ def test_a_question_whose_pairs_are_measured_first_is_answered_after_its_own_tes
     _, (answer,), batches = answered(state, [boxed("a", "b", "c")])
     assert answer.interval is not None
     assert batches >= 1 + (not inside)
-
-
-def settle_one(state: PublicState, query: LinearQuery) -> Any:
-    proposal = propose(state, [query])
-    draws, _ = draw_tests(proposal, state.plan, SecretState.closed(2), SOURCE, BitSource.from_integer(0))
-    assert draws.released is not None
-    ledger = state.ledger
-    for entry in batch_entries(proposal, draws, state):
-        ledger = ledger.charge(entry.charge)
-    return settle(state, proposal, draws, ledger)
-
-
-@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
-def test_a_correction_moves_the_model_to_what_was_measured(model: ModelKind) -> None:
-    state = opened(model=model)
-    plan = marginal_plan(state)
-    counts = SOURCE.counts(("a", "b")).counts
-    measured = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
-    after = correct(state, measured)
-    assert after.version == 1
-    assert after.beside == ()
-    before = np.abs(state.model.marginal(("a", "b")) - counts).sum()
-    assert np.abs(after.model.marginal(("a", "b")) - counts).sum() < before / 10
-    assert after.model.marginal(()).item() == pytest.approx(state.total.value)
-
-
-def test_what_would_make_the_tree_too_large_is_kept_beside_the_model() -> None:
-    state = opened(model=ModelKind.GRAPHICAL, max_cells=100)
-    plan = marginal_plan(state)
-    first = MarginalMeasurement(("a", "b"), SOURCE.counts(("a", "b")).counts * UNITS, plan.noise)
-    second = MarginalMeasurement(("a", "b", "c"), SOURCE.counts(("a", "b", "c")).counts * UNITS, plan.noise)
-    after = correct(correct(state, first), second)
-    assert after.beside == (1,)
-    assert after.fitted == (first,)
-    assert after.version == 2
-    questions = state.query_plan
-    assert questions is not None
-    asked = QueryMeasurement(boxed("d", "e"), 1200 * UNITS, questions.vector.value_noise, 0)
-    last = correct(after, asked)
-    assert last.fitted == (first, asked) if last.beside == (1,) else last.beside == (1, 2)
 
 
 def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_session_goes_on() -> None:

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.data import MemorySource
 from pmw.loop import MarginalRequest, l1_distance
 from pmw.loop.marginals import MarginalTier
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
-from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import MarginalTestPlan
 from pmw.research.audit import (
     OutputDistribution,
@@ -36,11 +35,10 @@ from pmw.research.audit import (
 )
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, SparseState, ThresholdTest
 from queries import UNITS as RECORD
-from queries import CategoricalAttribute, CodedRecords, Domain
+from queries import CategoricalAttribute, Domain
+from tests.draws import MOVES, RELATIONS, Tape, coded, neighbors, read_from_tape, small_tables
 
 UNITS = 2  # of the grid, per record
-RELATIONS = list(NeighboringRelation)
-L1 = {NeighboringRelation.ADD_REMOVE: 1, NeighboringRelation.REPLACE_ONE: 2}
 
 Outputs: TypeAlias = tuple[int, ...]
 Table: TypeAlias = tuple[int, ...]  # records in each cell, row by row
@@ -56,25 +54,6 @@ class Asked:
 
 
 Stream: TypeAlias = Callable[[Outputs], Asked | None]
-
-
-def tables(cells: int, records: int) -> list[Table]:
-    return [t for t in itertools.product(range(records + 1), repeat=cells) if sum(t) <= records]
-
-
-def neighbors(found: Sequence[Table], relation: NeighboringRelation) -> Iterator[tuple[Table, Table]]:
-    """Yield the pairs that differ by a record added, or moved from one cell to another."""
-    known = set(found)
-    for table in found:
-        for cell in range(len(table)):
-            added = tuple(count + (place == cell) for place, count in enumerate(table))
-            if relation is NeighboringRelation.ADD_REMOVE:
-                if added in known:
-                    yield table, added
-                continue
-            for other in range(cell):
-                if table[other]:
-                    yield table, tuple(count - (place == other) for place, count in enumerate(added))
 
 
 def distance(table: Table, shape: tuple[int, ...], asked: Asked) -> int:
@@ -95,7 +74,7 @@ def vector(
     redraw: bool = False,
     noise: NoiseKind = NoiseKind.EXPONENTIAL,
 ) -> Sparse:
-    sensitivity = UNITS * L1[relation]
+    sensitivity = UNITS * MOVES[relation]
     test = ThresholdTest(noise, Sides.ONE_SIDED, sensitivity, False, Fraction(6), Fraction(8))
     return Sparse(test, limit, redraw)
 
@@ -128,6 +107,7 @@ def wandering(shape: tuple[int, ...], seed: int, tests: int, *, only_at_positive
         axes for size in range(len(shape) + 1) for axes in itertools.combinations(range(len(shape)), size)
     ]
 
+    @cache  # every table is asked the same
     def ask(outputs: Outputs) -> Asked | None:
         if len(outputs) == tests:
             return None
@@ -175,7 +155,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
     noise: NoiseKind,
 ) -> None:
     sparse = vector(relation, limit, redraw=redraw, noise=noise)
-    found = tables(math.prod(shape), records)
+    found = small_tables(math.prod(shape), records)
     for seed in range(4):
         stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
         assert worst(lambda t, ask=stream: distribution_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
@@ -188,7 +168,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
 def test_the_claim_is_attained(relation: NeighboringRelation, limit: int, redraw: bool) -> None:
     # No cheaper price is sound: exponential noise meets the bound where distances lie at their thresholds.
     sparse = vector(relation, limit, redraw=redraw)
-    found = tables(2, 4)
+    found = small_tables(2, 4)
     ratios = [
         worst(lambda t, at=at: distribution_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
         for at in range(14)
@@ -202,7 +182,7 @@ def test_the_price_of_monotone_values_is_caught(relation: NeighboringRelation, n
     # The same noise at Delta/b for a positive: one table and its neighbour tell otherwise.
     sparse = vector(relation, 1, noise=noise)
     monotone = float(sparse.test.threshold_price + sparse.test.positive_price / 2)
-    ratio = worst(lambda t: distribution_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
+    ratio = worst(lambda t: distribution_of(sparse, t, (2,), opposed(4, 4)), small_tables(2, 4), relation)
     assert ratio > monotone + 0.1
     assert ratio <= float(sparse.epsilon) + 1e-9
 
@@ -227,7 +207,7 @@ def test_the_sensitivity_of_one_record_added_is_caught_under_replace_one() -> No
     sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
     ratio = worst(
         lambda t: distribution_of(sparse, t, (2,), opposed(1, 16)),
-        tables(2, 4),
+        small_tables(2, 4),
         NeighboringRelation.REPLACE_ONE,
     )
     assert ratio > float(sparse.epsilon) + 0.1
@@ -243,7 +223,7 @@ def test_half_the_noise_at_the_full_price_is_caught() -> None:
     )
     ratio = worst(
         lambda t: distribution_of(halved, t, (2,), opposed(1, 8)),
-        tables(2, 4),
+        small_tables(2, 4),
         NeighboringRelation.ADD_REMOVE,
     )
     assert ratio > float(sparse.epsilon) + 0.1
@@ -267,7 +247,7 @@ def test_half_distances_need_a_grid_on_which_half_a_record_is_whole(units: int, 
         return tree_distribution(tables_of(Sparse(test, 1, redraw=False), 0), ask)
 
     ratios = [
-        worst(lambda t, at=at: distribution(t, at), tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
+        worst(lambda t, at=at: distribution(t, at), small_tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
         for at in range(6)
     ]
     assert (max(ratios) > claimed + 0.1) if caught else (max(ratios) <= claimed + 1e-9)
@@ -302,14 +282,14 @@ def shown(output: int) -> tuple[int, int]:
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_marginal_under_laplace_noise_costs_the_l1_sensitivity(relation: NeighboringRelation) -> None:
     noise = DiscreteLaplace(Fraction(3))
-    found = tables(2, 3)
+    found = small_tables(2, 3)
     distributions = {table: measured(noise, table) for table in found}
     assert all(distribution.sum() == pytest.approx(1, abs=1e-12) for distribution in distributions.values())
     ratios = [
         float(np.abs(np.log(distributions[a] / distributions[b])).max())
         for a, b in neighbors(found, relation)
     ]
-    assert max(ratios) == pytest.approx(L1[relation] / 3, abs=1e-9)
+    assert max(ratios) == pytest.approx(MOVES[relation] / 3, abs=1e-9)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -319,9 +299,9 @@ def test_a_marginal_under_gaussian_noise_costs_the_squared_l2_sensitivity(
     # Squared: 1 where a record is added, 2 where one moves. The square of the L1 sensitivity would be 4.
     noise = DiscreteGaussian(Fraction(3))
     support = np.arange(-45, 50)
-    squared = Fraction(L1[relation])
+    squared = Fraction(MOVES[relation])
     rho = gaussian_charge(squared, noise.sigma).rho
-    for one, other in neighbors(tables(2, 2), relation):
+    for one, other in neighbors(small_tables(2, 2), relation):
         distributions: list[OutputDistribution] = [
             {
                 (place,): share
@@ -344,10 +324,11 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
     # Test, measure the marginal, fit the model to the noisy counts, test again; at most two are measured. All
     # outcomes and noisy counts are outputs, and the next test is a function of them.
     noise = DiscreteLaplace(Fraction(4))
-    sensitivity = L1[relation]
+    sensitivity = MOVES[relation]
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, sensitivity, False, Fraction(3), Fraction(4))
     sparse = Sparse(test, 2, redraw)
     claimed = float(sparse.epsilon + 2 * sensitivity / noise.scale)
+    releases = {table: dict(enumerate(measured(noise, table).tolist(), 1)) for table in small_tables(2, 2)}
 
     def distribution(table: Table, thresholds: tuple[int, ...]) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
@@ -361,11 +342,10 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
             found = sum(abs(count - cell) for count, cell in zip(table, model, strict=True))
             return found - thresholds[len(outputs)]
 
-        counted = dict(enumerate(measured(noise, table).tolist(), 1))
-        return tree_distribution(releasing(tables_of(sparse, 0), lambda _: counted), ask)
+        return tree_distribution(releasing(tables_of(sparse, 0), lambda _: releases[table]), ask)
 
     ratios = [
-        worst(lambda t, at=thresholds: distribution(t, at), tables(2, 2), relation)  # type: ignore[misc]
+        worst(lambda t, at=thresholds: distribution(t, at), small_tables(2, 2), relation)  # type: ignore[misc]
         for thresholds in itertools.product((1, 2), repeat=4)
     ]
     assert max(ratios) <= claimed + 1e-9
@@ -384,7 +364,7 @@ def test_a_loop_that_forgets_the_price_of_what_it_measured_is_caught() -> None:
         counted = dict(enumerate(measured(noise, table).tolist(), 1))
         return tree_distribution(releasing(tables_of(sparse, 0), lambda _: counted), ask)
 
-    ratio = worst(distribution, tables(2, 4), NeighboringRelation.ADD_REMOVE)
+    ratio = worst(distribution, small_tables(2, 4), NeighboringRelation.ADD_REMOVE)
     assert float(sparse.epsilon) + 0.1 < ratio <= float(sparse.epsilon) + 1 / 2 + 1e-9
 
 
@@ -411,59 +391,37 @@ def test_a_negative_bounds_every_distance_of_its_round(beta: float) -> None:
 # --- the session's own draws, over all of their noise -----------------------------------------------------
 
 
-class Tape(BitSource):
-    """Noise in place of bits: what the next draws give, in records."""
-
-    def __init__(self, noise: Sequence[int]) -> None:
-        super().__init__(bytes(32))
-        self.left = list(noise)
-
-
-@pytest.fixture
-def taped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every distribution read its noise from the tape."""
-
-    def sample_array(self: object, bits: Tape, count: int) -> NDArray[np.int64]:
-        taken, bits.left = bits.left[:count], bits.left[count:]
-        assert len(taken) == count
-        return np.array(taken, dtype=np.int64) * RECORD
-
-    for distribution in (DiscreteLaplace, Geometric):
-        monkeypatch.setattr(distribution, "sample_array", sample_array)
-        monkeypatch.setattr(distribution, "sample", lambda self, bits: int(sample_array(self, bits, 1)[0]))
-
-
 ONE = Domain((CategoricalAttribute("a", ("p", "q")),))
 
 
-@pytest.mark.usefixtures("taped")
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_sessions_draws_have_the_audited_distribution_and_release_the_marginal_they_tested(
-    relation: NeighboringRelation,
+    relation: NeighboringRelation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read_from_tape(monkeypatch, DiscreteLaplace, Geometric)
     # Scales of whole records: noise of 0, 1, 2, ... records, so that all of it can be enumerated.
     scales = (Fraction(1), Fraction(2))
-    records = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, L1[relation], False, *scales)
+    records = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, MOVES[relation], False, *scales)
     units = replace(
         records,
-        sensitivity=L1[relation] * RECORD,
+        sensitivity=MOVES[relation] * RECORD,
         threshold_scale=scales[0] * RECORD,
         query_scale=scales[1] * RECORD,
     )
     plan = MarginalTestPlan(
-        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2
+        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2, 16
     )
     request = MarginalRequest(("a",), np.array([2 * RECORD, 0]), RECORD, ("a",))
+    sizes = 24, 46  # beyond, e^-23
     shares = [
-        scale_distribution.pmf(np.arange(60))
-        for scale_distribution in (records.threshold_noise, records.query_noise)
+        noise.pmf(np.arange(size))
+        for noise, size in zip((records.threshold_noise, records.query_noise), sizes, strict=True)
     ]
     distributions: dict[Table, OutputDistribution] = {}
-    for table in tables(2, 2):
-        cells = np.repeat(np.arange(2), table).astype(np.uint8)
-        source = MemorySource(CodedRecords(ONE, (cells,)))
+    for table in small_tables(2, 2):
+        source = coded(ONE, np.repeat(np.arange(2), table))
         positive = 0.0
-        for first, second in itertools.product(range(60), repeat=2):
+        for first, second in itertools.product(*map(range, sizes)):
             tape = Tape((first, second, 5, -7))
             draws, kept = MarginalTier(0, plan).draw([request], SparseState(None, 0), source, tape)
             assert kept is None if draws.outcomes[0] else kept is not None

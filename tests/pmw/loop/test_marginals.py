@@ -17,34 +17,28 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.errors import BudgetError
 from pmw.loop import (
     BatchDraws,
     MarginalRequest,
-    Proposal,
     QueryRequest,
-    Settled,
     batch_entries,
-    draw_opening,
     draw_tests,
     l1_distance,
     marginal_units,
     propose,
-    released_total,
     settle,
-    settle_opening,
 )
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
-from pmw.public.contract import Contract, ModelKind, Options, TestKind
+from pmw.public.options import ModelKind, Options, TestKind
 from pmw.public.state import PublicState
-from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
+from pmw.sparse_vector import SparseVectorKind
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from tests.draws import carried_out, coded, opened_by_hand
 from tests.worlds import marginal_plan, state_with
 
 SIZES = {"a": 6, "b": 3, "c": 3, "d": 5}
@@ -56,8 +50,7 @@ TRIPLE = LinearQuery.cells(DOMAIN, {"a": (0, 2), "b": (0, 0), "c": (1, 1)})
 
 
 def table(rows: NDArray[np.int64]) -> MemorySource:
-    columns = rows.reshape(-1, 4).astype(np.uint8)
-    return MemorySource(CodedRecords(DOMAIN, tuple(columns[:, place] for place in range(4))))
+    return coded(DOMAIN, rows)
 
 
 def random_rows(count: int, *, joined: bool = False) -> NDArray[np.int64]:
@@ -69,14 +62,8 @@ def random_rows(count: int, *, joined: bool = False) -> NDArray[np.int64]:
     return rows
 
 
-def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **choices: Any) -> PublicState:
-    options = Options(test=TestKind.MARGINAL, **choices)
-    ledger = choose_filter(DOMAIN, budget, options)
-    contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(DOMAIN, ledger, contract.options)
-    draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
-    after = plan_opened(contract, plan, released_total(plan, draws).value)
-    state = settle_opening(contract, plan, draws, after.ledger, after.test)
+def opened(rows: NDArray[np.int64], budget: Budget = BUDGET, **choices: Any) -> PublicState:
+    state = opened_by_hand(table(rows), budget, Options(test=TestKind.MARGINAL, **choices))
     # No head start: what is tested first is held to the same threshold as what comes later.
     return state_with(state, decay=(0, 1))
 
@@ -88,18 +75,6 @@ def scopes_to_test(state: PublicState, query: LinearQuery) -> Iterator[tuple[str
 def patient(state: PublicState) -> PublicState:
     """Return the state with thresholds that nothing reaches."""
     return state_with(state, margin=20_000 * UNITS)
-
-
-def carried_out(
-    state: PublicState, secret: SecretState, rows: NDArray[np.int64], proposal: Proposal, seed: int = 2
-) -> tuple[Settled, SecretState]:
-    draws = BatchDraws((), None)
-    if proposal.requests and state.plan:
-        draws, secret = draw_tests(proposal, state.plan, secret, table(rows), BitSource.from_integer(seed))
-    ledger = state.ledger
-    for entry in batch_entries(proposal, draws, state):
-        ledger = ledger.charge(entry.charge)
-    return settle(state, proposal, draws, ledger), secret
 
 
 # --- the statistic ----------------------------------------------------------------------------------------
@@ -198,7 +173,7 @@ def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_
         ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c"),
     ]  # fmt: skip
     assert proposal.needs == (1, 1, 4)
-    settled, _ = carried_out(state, SecretState.closed(2), rows, proposal)
+    settled, _ = carried_out(state, proposal, SecretState.closed(2), table(rows), 2)
     after = settled.state
     assert set(after.certificates) == {("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")}
     assert propose(after, queries).requests == ()
@@ -217,7 +192,7 @@ def test_a_marginal_is_tested_again_where_its_threshold_came_down() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
     state = state_with(state, decay=(20_000 * UNITS, 10))
-    settled, _ = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
+    settled, _ = carried_out(state, propose(state, [PAIR]), SecretState.closed(2), table(rows), 2)
     assert propose(settled.state, [PAIR]).requests == ()
     later = replace(settled.state, asked=100)
     (request,) = propose(later, [PAIR]).requests
@@ -298,44 +273,20 @@ def test_all_positives_fit_under_the_cap_and_no_more_are_tested(budget: Budget) 
     state, queries = eager, [TRIPLE, PAIR, LinearQuery.cells(DOMAIN, {"c": (0, 1), "d": (0, 1)})]
     for seed in range(20):
         proposal = propose(state, queries)
-        settled, secret = carried_out(state, secret, rows, proposal, seed)
+        settled, secret = carried_out(state, proposal, secret, table(rows), seed)
         state = settled.state
     assert state.positives_used == 3
     assert state.ledger.spent <= state.ledger.cap
     assert not any(isinstance(one, MarginalRequest) for one in propose(state, queries).requests)
 
 
-# --- what stays secret ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "limit", "kept"), [(ROUNDS, 3, False), (ONCE, 1, False), (ONCE, 3, True)])
-def test_a_positive_that_ends_a_round_takes_its_noise_with_it(
-    kind: SparseVectorKind, limit: int, kept: bool
-) -> None:
-    rows = random_rows(20_000, joined=True)
-    state = opened(rows, sparse_vector=kind, update_limit=limit)
-    other = NoisyThreshold(1, 2)
-    settled, secret = carried_out(state, SecretState((None, other)), rows, propose(state, [PAIR]))
-    assert settled.state.positives_used == 1
-    assert (secret.thresholds[0] is not None) is kept
-    assert secret.thresholds[1] is other
-
-
-def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then() -> None:
-    rows = random_rows(20_000)
-    state = opened(rows)
-    for opens, held in ((False, SecretState.closed(2)), (True, SecretState((NoisyThreshold(1, 1), None)))):
-        proposal = propose(replace(state, rounds=(not opens, False)), [PAIR])
-        bits = BitSource.from_integer(1)
-        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, state.plan, held, table(rows), bits)
-        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
+# --- what a negative leaves -------------------------------------------------------------------------------
 
 
 def test_a_negative_changes_neither_the_model_nor_what_is_held_of_others() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
-    settled, secret = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
+    settled, secret = carried_out(state, propose(state, [PAIR]), SecretState.closed(2), table(rows), 2)
     assert settled.state.model is state.model
     assert secret.thresholds[0] is not None
     (certificate,) = settled.state.certificates.values()
@@ -346,7 +297,7 @@ def test_a_negative_changes_neither_the_model_nor_what_is_held_of_others() -> No
 def test_a_certificate_bounds_the_answers_of_later_models_too() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
-    settled, _ = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
+    settled, _ = carried_out(state, propose(state, [PAIR]), SecretState.closed(2), table(rows), 2)
     (before,) = settled.answers
     far = replace(settled.state, model=opened(rows[:200]).model.with_terms(()), plan=state.plan)
     proposal = replace(propose(settled.state, [PAIR]), queries=(PAIR,))
@@ -372,7 +323,7 @@ def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart
     vector = state.query_plan
     assert vector is not None
     assert proposal.reserved == sum_of(vector.vector.charges(state.ledger.composition))
-    settled, secret = carried_out(state, SecretState.closed(2), rows, proposal)
+    settled, secret = carried_out(state, proposal, SecretState.closed(2), table(rows), 2)
     assert secret.thresholds[0] is None
     assert settled.state.rounds[1] == (secret.thresholds[1] is not None)
     assert not settled.state.round_open

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 import pmw
 import pmw.loop
@@ -32,6 +31,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
 from queries import UNITS, LinearQuery
+from tests.draws import MOVES, RELATIONS, charged_scale, require_scale
 from tests.worlds import LETTERS, marginal_plan, state_with
 
 DOMAIN = LETTERS.domain
@@ -66,13 +66,8 @@ def draw(state: PublicState, proposal: Proposal, bits: BitSource) -> tuple[Batch
     return draw_tests(proposal, state.plan, SecretState.closed(2), SOURCE, bits)
 
 
-def p_value(draws: NDArray[np.float64], pure: bool) -> float:
-    continuous = stats.laplace if pure else stats.norm
-    return float(stats.kstest(draws, continuous.cdf).pvalue)
-
-
 @pytest.mark.statistical
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("composition", list(Composition))
 def test_every_cell_of_a_measured_marginal_has_noise_of_its_own_of_the_scale_that_is_charged(
     composition: Composition,
@@ -80,7 +75,7 @@ def test_every_cell_of_a_measured_marginal_has_noise_of_its_own_of_the_scale_tha
     require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
     state = opened(composition, neighboring_relation=relation, records_per_person=3)
-    proposal, pure = positive(state, boxed(*TWO)), composition is Composition.PURE
+    proposal = positive(state, boxed(*TWO))
     (request,) = proposal.requests
     assert isinstance(request, MarginalRequest)
     assert request.measured == TWO
@@ -89,16 +84,25 @@ def test_every_cell_of_a_measured_marginal_has_noise_of_its_own_of_the_scale_tha
         released = draw(state, proposal, BitSource.from_integer(seed))[0].released
         assert isinstance(released, np.ndarray)
         drawn.append((released - SOURCE.counts(TWO).counts * UNITS).ravel())
-    moves, noise = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, marginal_plan(state).noise
-    charge = pmw.public.charges.marginal_charge(noise, state.contract.options)
-    scale = 3 * math.sqrt(moves / (2 * float(charge.rho)))
-    if pure:
-        assert charge.epsilon is not None
-        scale = float(3 * moves / charge.epsilon)
-    assert p_value(np.concatenate(drawn) / UNITS / scale, pure) > 1e-4
-    for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.concatenate(drawn) / UNITS / (scale * wrong), pure) < 1e-5
+    charge = pmw.public.charges.marginal_charge(marginal_plan(state).noise, state.contract.options)
+    require_scale(np.concatenate(drawn) / UNITS, *charged_scale(charge, records=3, moves=MOVES[relation]))
     require_independent(np.stack(drawn))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_measured_answer_has_noise_of_the_scale_that_is_charged(
+    composition: Composition, relation: NeighboringRelation
+) -> None:
+    state = opened(composition, neighboring_relation=relation, records_per_person=3)
+    proposal, true = positive(state, boxed(*FIVE)), boxed(*FIVE).answer(SOURCE.counts(FIVE))
+    drawn = []
+    for seed in range(600):
+        released = draw(state, proposal, BitSource.from_integer(seed))[0].released
+        assert isinstance(released, int)
+        drawn.append(released - true)
+    require_scale(np.array(drawn) / UNITS, *charged_scale(vector_of(state).value_charge, records=3))
 
 
 @pytest.mark.parametrize("opens", [False, True])
@@ -146,13 +150,10 @@ def test_threshold_noise_has_the_scale_that_a_round_is_charged_for(names: tuple[
         assert noisy is not None
         found.append([noisy.upper, noisy.upper if noisy.lower is None else noisy.lower])
     (entry,) = pmw.loop.batch_entries(proposal, BatchDraws((0,), None), state)
-    assert entry.charge.epsilon is not None
-    scale = float(3 * UNITS / entry.charge.epsilon)  # one person moves three records
+    scale, _ = charged_scale(entry.charge, records=3)
     drawn = np.array(found)
     for column in drawn.T:
-        assert stats.kstest(column / scale, stats.expon.cdf).pvalue > 1e-4
-        for wrong in (1 / 1.3, 1.3):
-            assert stats.kstest(column / (scale * wrong), stats.expon.cdf).pvalue < 1e-5
+        require_scale(column / UNITS, scale, "expon")
     if names is FIVE:  # two thresholds, drawn apart
         assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.15
         assert (drawn[:, 0] != drawn[:, 1]).all()
@@ -268,7 +269,7 @@ def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
     state = after_positives(state, 0 if questions else used, used if questions else 0)
     proposal, held = positive(state, boxed(*names)), SecretState.closed(2)
     if last:
-        held = SecretState((None, OTHER[1])) if questions else SecretState((OTHER[0], None))
+        held = SecretState(OTHER)
         proposal = replace(proposal, opens_round=False)
     draws, secret = draw_tests(proposal, state.plan, held, SOURCE, BitSource.from_integer(1))
     after = settle(state, proposal, draws, state.ledger).state
@@ -276,3 +277,4 @@ def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
         (after.rounds[1], secret.thresholds[1]) if questions else (after.round_open, secret.thresholds[0])
     )
     assert open_ == (kept is not None) == (kind is not None and not last)
+    assert secret.thresholds[not questions] == held.thresholds[not questions]  # the other tier keeps its own

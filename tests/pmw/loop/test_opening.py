@@ -5,7 +5,6 @@ All its numbers have noise of their own, expanded from its bytes in the order in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from pmw.data import MemorySource
 from pmw.loop import OpeningDraws, draw_opening, released_total
@@ -22,10 +20,11 @@ from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import opening_entries
-from pmw.public.contract import Options, TestKind
+from pmw.public.charges import Event, opening_entries
+from pmw.public.options import Options, TestKind
 from pmw.public.plans import OpeningPlan
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+from tests.draws import MOVES, RELATIONS, charged_scale, coded, require_scale
 
 WHOLE = Domain(  # measured whole: it is no larger than its only pair
     tuple(
@@ -33,26 +32,26 @@ WHOLE = Domain(  # measured whole: it is no larger than its only pair
         for name, size in (("x", 4), ("y", 7))
     )
 )
-LONG = Domain((IntegerAttribute("x", 0, 99, missing=True), CategoricalAttribute("y", ("p", "q"))))
+LONG = Domain((IntegerAttribute("x", 0, 99, missing=True), CategoricalAttribute("y", tuple("pqrstuvw"))))
 
 
 def long_table(cells: NDArray[np.int64]) -> MemorySource:
-    columns = (cells.astype(np.uint8), np.zeros(len(cells), dtype=np.uint8))
-    return MemorySource(CodedRecords(LONG, columns))
+    return coded(LONG, np.stack([cells, np.zeros_like(cells)], axis=1))
 
 
 def whole_table() -> MemorySource:
     generator = np.random.default_rng(2)
-    columns = (generator.integers(0, size, 300).astype(np.uint8) for size in WHOLE.shape)
-    return MemorySource(CodedRecords(WHOLE, tuple(columns)))
+    return coded(WHOLE, np.stack([generator.integers(0, size, 300) for size in WHOLE.shape], axis=1))
 
 
-def whole_plan(composition: Composition, relation: NeighboringRelation) -> tuple[OpeningPlan, Options]:
-    """Return the plan for a table that is measured whole, where a person has up to three records."""
-    options = Options(composition=composition, neighboring_relation=relation, records_per_person=3)
-    plan = plan_opening(WHOLE, choose_filter(WHOLE, Budget.of(2, 1e-9), options), options)
-    assert plan.table_noise is not None
-    assert not plan.marginal_noise
+def planned(
+    domain: Domain, composition: Composition, relation: NeighboringRelation = RELATIONS[0]
+) -> tuple[OpeningPlan, Options]:
+    """Return the plan of an opening where a person has up to three records."""
+    kind = TestKind.MARGINAL if domain is WHOLE else TestKind.QUERY
+    options = Options(test=kind, composition=composition, neighboring_relation=relation, records_per_person=3)
+    plan = plan_opening(domain, choose_filter(domain, Budget.of(2, 1e-9), options), options)
+    assert (plan.table_noise is not None) == (not plan.marginal_noise) == (domain is WHOLE)
     return plan, options
 
 
@@ -67,16 +66,12 @@ def noise_of(draws: OpeningDraws, source: MemorySource) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def p_value(draws: NDArray[np.float64], distribution: str) -> float:
-    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[distribution]
-    return float(stats.kstest(draws, continuous.cdf).pvalue)
-
-
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
-@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of(1)])
-def test_a_tree_is_charged_for_what_one_person_changes(budget: Budget, relation: NeighboringRelation) -> None:
-    options = Options(test=TestKind.QUERY, neighboring_relation=relation, records_per_person=3)
-    plan = plan_opening(LONG, choose_filter(LONG, budget, options), options)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", [Composition.ZCDP, Composition.PURE])
+def test_a_tree_is_charged_for_what_one_person_changes(
+    composition: Composition, relation: NeighboringRelation
+) -> None:
+    plan, options = planned(LONG, composition, relation)
     tree, noise = plan.trees["x"], plan.marginal_noise["x"]
     counts = long_table(np.arange(101)).counts(("x",)).counts
     changed = counts.copy()
@@ -94,52 +89,27 @@ def test_a_tree_is_charged_for_what_one_person_changes(budget: Budget, relation:
         assert charge.epsilon is None
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
-)
-def test_every_node_of_a_tree_has_the_noise_that_is_charged(budget: Budget, distribution: str) -> None:
-    composition = Composition.ZCDP if budget.delta else Composition.PURE
-    options = Options(test=TestKind.QUERY, composition=composition)
-    plan = plan_opening(LONG, choose_filter(LONG, budget, options), options)
-    source = long_table(np.random.default_rng(1).integers(0, 101, 400))
-    tree = plan.trees["x"]
-    true = tree.node_counts(source.counts(("x",)).counts)
-    found = []
-    for seed in range(60):
-        measurement = draw_opening(plan, source, BitSource.from_integer(seed)).marginals[0]
-        found.append(measurement.units / UNITS - true)
-    (charge,) = (
-        entry.charge for entry in opening_entries(plan, options) if entry.event == "hierarchical histogram"
-    )
-    if distribution == "norm":
-        scale = math.sqrt(tree.height / (2 * float(charge.rho)))
-    else:
-        assert charge.epsilon is not None
-        scale = float(tree.height / charge.epsilon)
-    assert p_value(np.concatenate(found) / scale, distribution) > 1e-4
-    for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.concatenate(found) / (scale * wrong), distribution) < 1e-5
-
-
-def test_a_trees_sum_is_one_more_estimate_of_the_total() -> None:
+@pytest.mark.parametrize("names", [("x",), ("y",), ("x", "y")])
+def test_the_sum_of_what_is_measured_is_one_more_estimate_of_the_total(names: tuple[str, ...]) -> None:
     options = Options(test=TestKind.QUERY, composition=Composition.ZCDP)
     plan = plan_opening(LONG, choose_filter(LONG, Budget.of(1, 1e-9), options), options)
+    plan = replace(plan, marginal_noise={name: plan.marginal_noise[name] for name in names})
     draws = draw_opening(plan, long_table(np.arange(101)), BitSource.from_integer(4))
     total = released_total(plan, draws)
     alone = released_total(replace(plan, marginal_noise={}, trees={}), replace(draws, marginals=()))
     assert total.deviation < 0.9 * alone.deviation
-    assert draws.marginals[0].values.shape == (101,)
+    assert abs(total.value - 101) < 5 * total.deviation
+    assert [one.values.shape for one in draws.marginals] == [(LONG[name].size,) for name in names]
 
 
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("composition", list(Composition))
 def test_a_table_that_is_measured_whole_is_charged_for_the_records_of_one_person(
     composition: Composition, relation: NeighboringRelation
 ) -> None:
-    plan, options = whole_plan(composition, relation)
+    plan, options = planned(WHOLE, composition, relation)
     (entry,) = (entry for entry in opening_entries(plan, options) if entry.label == "the whole table")
-    moves = 1 if relation is NeighboringRelation.ADD_REMOVE else 2
+    moves = MOVES[relation]
     moved = 3 * UNITS  # all three may share a cell
     if composition is Composition.PURE:
         assert isinstance(plan.table_noise, DiscreteLaplace)
@@ -151,43 +121,13 @@ def test_a_table_that_is_measured_whole_is_charged_for_the_records_of_one_person
         assert entry.charge.epsilon is None
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
-@pytest.mark.parametrize("composition", list(Composition))
-def test_every_cell_of_a_table_that_is_measured_whole_has_the_noise_that_is_charged(
-    composition: Composition, relation: NeighboringRelation
-) -> None:
-    plan, options = whole_plan(composition, relation)
-    source, found = whole_table(), []
-    for seed in range(60):
-        (measured,) = draw_opening(plan, source, BitSource.from_integer(seed)).marginals
-        assert measured.noise == plan.table_noise
-        found.append((measured.units - source.counts(WHOLE.names).counts * UNITS).ravel() / UNITS)
-    (entry,) = (entry for entry in opening_entries(plan, options) if entry.label == "the whole table")
-    moves, distribution = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, "norm"
-    scale = 3 * math.sqrt(moves / (2 * float(entry.charge.rho)))
-    if composition is Composition.PURE:
-        assert entry.charge.epsilon is not None
-        scale, distribution = float(3 * moves / entry.charge.epsilon), "laplace"
-    assert p_value(np.concatenate(found) / scale, distribution) > 1e-4
-    for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.concatenate(found) / (scale * wrong), distribution) < 1e-5
-
-
-def planned(domain: Domain, budget: Budget) -> OpeningPlan:
-    kind = TestKind.MARGINAL if domain is WHOLE else TestKind.QUERY
-    composition = Composition.ZCDP if budget.delta else Composition.PURE
-    options = Options(test=kind, composition=composition)
-    return plan_opening(domain, choose_filter(domain, budget, options), options)
-
-
-@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of(1)])
+@pytest.mark.parametrize("composition", [Composition.ZCDP, Composition.PURE])
 @pytest.mark.parametrize("domain", [LONG, WHOLE])
 def test_the_noise_of_an_opening_is_expanded_in_the_order_of_its_numbers(
-    domain: Domain, budget: Budget
+    domain: Domain, composition: Composition
 ) -> None:
     source = whole_table() if domain is WHOLE else long_table(np.arange(101))
-    plan, bits, again = planned(domain, budget), *(BitSource.from_integer(8) for _ in range(2))
+    (plan, _), bits, again = planned(domain, composition), *(BitSource.from_integer(8) for _ in range(2))
     found = noise_of(draw_opening(plan, source, bits), source)
     assert plan.total_noise is not None
     expected = [np.array([plan.total_noise.sample(again)])]
@@ -201,11 +141,33 @@ def test_the_noise_of_an_opening_is_expanded_in_the_order_of_its_numbers(
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("domain", [LONG, WHOLE])
-def test_every_number_of_an_opening_has_noise_of_its_own(
-    domain: Domain, require_independent: Callable[[NDArray[np.int64]], None]
+@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize(
+    ("domain", "relation"), [(LONG, RELATIONS[0]), *((WHOLE, relation) for relation in RELATIONS)]
+)
+def test_every_number_of_an_opening_has_noise_of_its_own_of_the_scale_that_is_charged(
+    domain: Domain,
+    relation: NeighboringRelation,
+    composition: Composition,
+    require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
+    plan, options = planned(domain, composition, relation)
     source = whole_table() if domain is WHOLE else long_table(np.arange(101))
-    plan = planned(domain, Budget.of(1))
-    openings = [draw_opening(plan, source, BitSource.from_integer(seed)) for seed in range(100)]
-    require_independent(np.stack([noise_of(draws, source) for draws in openings]))
+    openings = [draw_opening(plan, source, BitSource.from_integer(seed)) for seed in range(90)]
+    drawn = np.stack([noise_of(one, source) for one in openings])
+    require_independent(drawn[:, 0 if plan.total_noise else 1 :])
+    place = 1
+    for entry in opening_entries(plan, options):
+        if entry.event == Event.TOTAL:  # one number to an opening: it alone is drawn more often
+            alone, bits = OpeningPlan(plan.total_noise, {}), BitSource.from_integer(1)
+            totals = np.array([draw_opening(alone, source, bits).total_units for _ in range(600)])
+            found = totals / UNITS - source.counts(()).total
+            require_scale(found, *charged_scale(entry.charge, records=3))
+            continue
+        tree = plan.trees.get(entry.label)
+        size = domain.size if domain is WHOLE else domain[entry.label].size if tree is None else tree.nodes
+        levels = plan.levels(entry.label)
+        scale = charged_scale(entry.charge, records=3, moves=MOVES[relation], levels=levels)
+        require_scale(drawn[:, place : place + size] / UNITS, *scale)
+        place += size
+    assert place == drawn.shape[1]

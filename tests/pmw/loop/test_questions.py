@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,32 +16,26 @@ from scipy import stats
 
 from pmw import loop
 from pmw.data import MemorySource
-from pmw.errors import BudgetError
 from pmw.loop import (
     BatchDraws,
     QueryRequest,
     batch_entries,
-    draw_opening,
     draw_tests,
     propose,
-    released_total,
     settle,
-    settle_opening,
 )
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
-from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, opening_entries, query_sensitivity
-from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
+from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
 from pmw.research.audit import stream_distribution, tables_of
-from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
+from pmw.sparse_vector import Sparse, SparseVectorKind, ThresholdTest
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
+from tests.draws import carried_out, coded, opened_by_hand
 
 DOMAIN = Domain(
     (IntegerAttribute("a", 0, 5), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 2))
@@ -54,8 +47,7 @@ ROUNDS_OR_NOT = [SparseVectorKind.EXPONENTIAL_ROUNDS, SparseVectorKind.EXPONENTI
 
 
 def table(rows: NDArray[np.int64]) -> MemorySource:
-    columns = rows.reshape(-1, 3).astype(np.uint8)
-    return MemorySource(CodedRecords(DOMAIN, tuple(columns[:, place] for place in range(3))))
+    return coded(DOMAIN, rows)
 
 
 def random_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
@@ -63,33 +55,16 @@ def random_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
     return np.stack([generator.integers(0, size, count) for size in DOMAIN.shape], axis=1)
 
 
-def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **choices: Any) -> PublicState:
-    options = Options(**{"test": TestKind.QUERY, **choices})
-    ledger = choose_filter(DOMAIN, budget, options)
-    contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(DOMAIN, ledger, contract.options)
-    draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
-    for entry in opening_entries(plan, contract.options):
-        ledger = ledger.charge(entry.charge)
-    test = plan_query_test(DOMAIN, ledger, released_total(plan, draws).value, contract.options)
-    return settle_opening(contract, plan, draws, ledger, () if test is None else (test,))
+def opened(rows: NDArray[np.int64], budget: Budget = BUDGET, **choices: Any) -> PublicState:
+    return opened_by_hand(table(rows), budget, Options(**{"test": TestKind.QUERY, **choices}))
 
 
-def run(
-    state: PublicState, rows: NDArray[np.int64], queries: list[LinearQuery], seed: int = 2
-) -> PublicState:
+def run(state: PublicState, rows: NDArray[np.int64], queries: list[LinearQuery]) -> PublicState:
     """Run queries through the loop, one batch at a time, as the engine does."""
-    source, secret, bits = table(rows), SecretState.closed(1), BitSource.from_integer(seed)
+    source, secret, batches = table(rows), SecretState.closed(1), 0
     while queries:
-        proposal = propose(state, queries)
-        draws = BatchDraws((), None)
-        if proposal.requests and state.query_plan is not None:
-            draws, secret = draw_tests(proposal, state.plan, secret, source, bits)
-        ledger = state.ledger
-        for entry in batch_entries(proposal, draws, state):
-            ledger = ledger.charge(entry.charge)
-        settled = settle(state, proposal, draws, ledger)
-        state, queries = settled.state, queries[len(settled.answers) :]
+        settled, secret = carried_out(state, propose(state, queries), secret, source, batches)
+        state, queries, batches = settled.state, queries[len(settled.answers) :], batches + 1
     return state
 
 
@@ -183,106 +158,38 @@ def test_marginals_move_by_at_most_their_sensitivities(
         assert int(((swapped - original) ** 2).sum()) <= l2_squared_sensitivity(swap)
 
 
-# --- noise: what is drawn has the scale that is charged ---------------------------------------------------
-
-
-def p_value(draws: NDArray[np.float64], distribution: str) -> float:
-    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[distribution]
-    return float(stats.kstest(draws, continuous.cdf).pvalue)
-
-
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
-)
-def test_opening_noise_has_the_scale_that_is_charged(budget: Budget, distribution: str) -> None:
-    options = Options(test=TestKind.QUERY)
-    ledger = choose_filter(DOMAIN, budget, options)
-    plan = plan_opening(DOMAIN, ledger, options)
-    source = table(random_rows(500))
-    totals, cells = [], []
-    for seed in range(2000 if distribution == "norm" else 4000):  # enough to tell a scale 30 % off
-        draws = draw_opening(plan, source, BitSource.from_integer(seed))
-        totals.append(draws.total_units / UNITS - 500)
-        cells.append((draws.marginals[1].values - source.counts(("b",)).counts)[2])
-    entries = {entry.label: entry for entry in opening_entries(plan, options)}
-    for label, found in (("number of records", totals), ("b", cells)):
-        entry = entries[label]
-        if distribution == "norm":
-            charged = math.sqrt(1 / (2 * float(entry.charge.rho)))  # sigma of a sensitivity-1 Gaussian
-        else:
-            assert entry.charge.epsilon is not None
-            charged = float(1 / entry.charge.epsilon)
-        assert p_value(np.array(found) / charged, distribution) > 1e-4
-        for wrong in (1 / 1.3, 1.3):
-            assert p_value(np.array(found) / (charged * wrong), distribution) < 1e-5
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
-)
-def test_measured_values_have_the_scale_that_is_charged(budget: Budget, distribution: str) -> None:
-    rows = np.tile(np.array([[2, 0, 0]]), (50_000, 1))
-    state = opened(rows, budget=budget, opening=Opening.NONE, update_limit=20, composition=None)
-    assert state.query_plan is not None
-    proposal = propose(state, [QUERY])
-    source = table(rows)
-    found = []
-    for seed in range(4000):
-        draws, _ = draw_tests(
-            proposal, state.plan, SecretState.closed(1), source, BitSource.from_integer(seed)
-        )
-        assert draws.outcomes == (1,)
-        assert draws.released is not None
-        found.append(draws.released / UNITS - 50_000)
-    charge = state.query_plan.vector.value_charge
-    if distribution == "norm":
-        charged = math.sqrt(1 / (2 * float(charge.rho)))
-    else:
-        assert charge.epsilon is not None
-        charged = float(1 / charge.epsilon)
-    assert p_value(np.array(found) / charged, distribution) > 1e-4
-    for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.array(found) / (charged * wrong), distribution) < 1e-5
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("off", [Fraction(1), Fraction(10, 13), Fraction(13, 10)])
-def test_tests_pass_as_often_as_the_audited_distribution_says(off: Fraction) -> None:
+def test_tests_pass_as_often_as_the_audited_distribution_says() -> None:
     # On the session's own grid, with the session's own scales divided by 2^20 for the table.
     rows = random_rows(2000)
     state = opened(rows, opening=Opening.NONE, update_limit=20)
     assert state.query_plan is not None
     test = state.query_plan.vector.sparse.test
+    assert isinstance(test, ThresholdTest)
     source = table(rows)
     truth = QUERY.answer(source.counts(QUERY.scope))
-    error = 40  # records between the true answer and the model's
-    threshold = 60
+    error, threshold, runs = 40, 60, 4000  # records between the true answer and the model's
     proposal = propose(state, [QUERY])
     request = proposal.requests[0]
     assert isinstance(request, QueryRequest)
     request = replace(request, model_units=truth - error * UNITS, threshold=threshold * UNITS)
-    proposal = replace(proposal, requests=(request,))
-    runs = 4000
-    found = [
-        draw_tests(proposal, state.plan, SecretState.closed(1), source, BitSource.from_integer(seed))[
-            0
-        ].outcomes[0]
-        for seed in range(runs)
-    ]
-    assert isinstance(test, ThresholdTest)
-    coarse = replace(
-        test,
-        sensitivity=1,
-        threshold_scale=(test.threshold_scale * off / UNITS).limit_denominator(1000),
-        query_scale=(test.query_scale * off / UNITS).limit_denominator(1000),
+    proposal, closed, bits = (
+        replace(proposal, requests=(request,)),
+        SecretState.closed(1),
+        BitSource(bytes(32)),
     )
-    distribution = stream_distribution(tables_of(Sparse(coarse, 1, redraw=True), threshold), (error,))
-    expected = np.array([distribution[outcome,] for outcome in (-1, 0, 1)]) * runs
-    statistic = float(((np.bincount(np.array(found) + 1, minlength=3) - expected) ** 2 / expected).sum())
-    agrees = stats.chi2.sf(statistic, 2) > 1e-4
-    assert agrees == (off == 1)
+    found = [draw_tests(proposal, state.plan, closed, source, bits)[0].outcomes[0] for _ in range(runs)]
+    for off in (Fraction(1), Fraction(10, 13), Fraction(13, 10)):
+        coarse = replace(
+            test,
+            sensitivity=1,
+            threshold_scale=(test.threshold_scale * off / UNITS).limit_denominator(1000),
+            query_scale=(test.query_scale * off / UNITS).limit_denominator(1000),
+        )
+        distribution = stream_distribution(tables_of(Sparse(coarse, 1, redraw=True), threshold), (error,))
+        expected = np.array([distribution[outcome,] for outcome in (-1, 0, 1)]) * runs
+        statistic = float(((np.bincount(np.array(found) + 1, minlength=3) - expected) ** 2 / expected).sum())
+        assert (stats.chi2.sf(statistic, 2) > 1e-4) == (off == 1)
 
 
 # --- what is tested, and what it costs --------------------------------------------------------------------
@@ -295,19 +202,6 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
     }
     assert holders == {"counted_requested", "draw_opening", "draw_tests", "ranked_errors"}
-
-
-def test_a_draw_is_a_function_of_proposal_table_and_bytes() -> None:
-    rows = random_rows(3000)
-    state = opened(rows, threshold=1.0)
-    assert state.query_plan is not None
-    queries = [LinearQuery.cells(DOMAIN, {"a": (low, low + 1), "b": (0, 0)}) for low in range(5)]
-    proposal = propose(state, queries)
-    one, two = (
-        draw_tests(proposal, state.plan, SecretState.closed(1), table(rows), BitSource(b"\x05" * 32))
-        for _ in range(2)
-    )
-    assert (one[0].outcomes, one[0].released, one[1]) == (two[0].outcomes, two[0].released, two[1])
 
 
 def test_covered_questions_are_not_tested() -> None:
@@ -361,13 +255,6 @@ def test_a_run_without_positives_pays_for_one_round() -> None:
     assert after.round_open
 
 
-def test_a_test_runs_only_if_its_positive_is_reserved() -> None:
-    state = opened(random_rows(1000))
-    almost = replace(state.ledger, spent=state.ledger.cap * Fraction(9999, 10_000))
-    assert propose(replace(state, ledger=almost), [QUERY]).requests == ()
-    assert propose(state, [QUERY]).reserved is not None
-
-
 @pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
 def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_value(
     kind: SparseVectorKind,
@@ -393,41 +280,6 @@ def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_val
             assert len(proposal.requests) == runs, (round_open, left)
 
 
-def test_the_threshold_noise_goes_when_its_round_closes() -> None:
-    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
-    for kind, limit in zip(ROUNDS_OR_NOT, (3, 1), strict=True):
-        state = opened(rows, opening=Opening.NONE, sparse_vector=kind, update_limit=limit)
-        assert state.query_plan is not None
-        _, secret = draw_tests(
-            propose(state, [QUERY]),
-            state.plan,
-            SecretState.closed(1),
-            table(rows),
-            BitSource.from_integer(1),
-        )
-        assert secret.thresholds[0] is None
-    kept = opened(rows, opening=Opening.NONE, sparse_vector=SparseVectorKind.EXPONENTIAL, update_limit=2)
-    assert kept.query_plan is not None
-    _, secret = draw_tests(
-        propose(kept, [QUERY]), kept.plan, SecretState.closed(1), table(rows), BitSource.from_integer(1)
-    )
-    assert secret.thresholds[0] is not None
-
-
-@pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
-def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then(kind: SparseVectorKind) -> None:
-    rows, secret = random_rows(100), SecretState((NoisyThreshold(7, 8),))
-    state = opened(rows, sparse_vector=kind, update_limit=3)
-    assert state.query_plan is not None
-    for opens, held in ((False, SecretState.closed(1)), (True, secret)):
-        proposal = propose(replace(state, rounds=(not opens,)), [QUERY])
-        assert proposal.opens_round is opens
-        bits = BitSource.from_integer(1)
-        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, state.plan, held, table(rows), bits)
-        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
-
-
 def test_the_ledger_names_what_was_measured() -> None:
     rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
     state = opened(rows, opening=Opening.NONE)
@@ -449,14 +301,6 @@ def test_the_textbook_step_and_the_refit_both_correct_the_model() -> None:
             assert after.model.answer(QUERY) == pytest.approx(20_000, rel=0.02)
 
 
-def test_the_total_combines_all_that_was_released() -> None:
-    rows = random_rows(5000)
-    state = opened(rows)
-    alone = opened(rows, opening=Opening.NONE)
-    assert state.total.deviation < alone.total.deviation
-    assert abs(state.total.value - 5000) < 5 * state.total.deviation
-
-
 def test_an_empty_table_opens_and_answers() -> None:
     state = opened(np.empty((0, 3), dtype=np.int64))
     assert state.total.value >= 1
@@ -468,22 +312,3 @@ def test_one_record_and_one_cell_work() -> None:
     state = opened(np.array([[0, 0, 0]]))
     assert isinstance(state.model, DenseDistribution)
     assert run(state, np.array([[0, 0, 0]]), [QUERY]).total.value >= 1
-
-
-def test_value_noise_follows_the_composition() -> None:
-    assert isinstance(vector(BUDGET).value_noise, DiscreteGaussian)
-    assert isinstance(vector(Budget.of(1)).value_noise, DiscreteLaplace)
-
-
-def vector(budget: Budget) -> NumericSparse:
-    plan = opened(random_rows(100), budget=budget).query_plan
-    assert plan is not None
-    return plan.vector
-
-
-def test_signed_tests_charge_the_monotone_rate_only_under_add_remove() -> None:
-    test = vector(BUDGET).sparse.test
-    assert (test.sides, test.monotone) == (Sides.TWO_THRESHOLDS, True)
-    swap = opened(random_rows(100), neighboring_relation=NeighboringRelation.REPLACE_ONE).query_plan
-    assert swap is not None
-    assert (swap.vector.sparse.test.sides, swap.vector.sparse.test.monotone) == (Sides.TWO_SIDED, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -16,46 +16,30 @@ from numpy.typing import NDArray
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
 from pmw.loop import RequestedMarginal, counted_requested, draw_requested, settle_requested
-from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import Event, reserved_by_rounds
+from pmw.public.charges import Event, positive_entry, reserved_by_rounds
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain
+from queries import UNITS, CategoricalAttribute, Domain
+from tests.draws import (
+    MOVES,
+    RELATIONS,
+    Tape,
+    charged_scale,
+    coded,
+    neighbors,
+    read_from_tape,
+    require_scale,
+    small_tables,
+)
 from tests.worlds import LETTERS
 
-RELATIONS = list(NeighboringRelation)
 NOISES: list[type[DiscreteLaplace] | type[DiscreteGaussian]] = [DiscreteLaplace, DiscreteGaussian]
 SMALL = Domain((CategoricalAttribute("a", ("p", "q")),))
 SCALE = 3  # records
-SUPPORT = np.arange(-60, 61)  # records of noise; what lies beyond has a probability below 1e-8
-
-
-class Tape(BitSource):
-    """Noise in place of bits: what the next draws give, in records."""
-
-    def __init__(self, noise: Sequence[int]) -> None:
-        super().__init__(bytes(32))
-        self.left = list(noise)
-
-
-@pytest.fixture
-def taped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, int]]:
-    """Let noise be read from the tape; return the distributions that were drawn from, and how often."""
-    drawn: list[tuple[object, int]] = []
-
-    def sample_array(self: object, bits: Tape, count: int) -> NDArray[np.int64]:
-        drawn.append((self, count))
-        taken, bits.left = bits.left[:count], bits.left[count:]
-        assert len(taken) == count
-        return np.array(taken, dtype=np.int64) * UNITS
-
-    for distribution in NOISES:
-        monkeypatch.setattr(distribution, "sample_array", sample_array)
-    return drawn
 
 
 def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple[PublicState, MemorySource]:
@@ -65,30 +49,28 @@ def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple
 
 
 def small(table: tuple[int, ...]) -> MemorySource:
-    return MemorySource(CodedRecords(SMALL, (np.repeat(np.arange(2), table).astype(np.uint8),)))
+    return coded(SMALL, np.repeat(np.arange(2), table))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("kind", NOISES)
 def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
-    kind: Any, relation: NeighboringRelation, request: pytest.FixtureRequest
+    kind: Any, relation: NeighboringRelation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # All tables of at most two records on two cells, with all their neighbours; noise in whole records, whose
     # distribution is that in units at a scale 2^20 times as large.
     state, _ = opened(neighboring_relation=relation)  # with noise of its own
-    taped: list[tuple[object, int]] = request.getfixturevalue("taped")
+    taped = read_from_tape(monkeypatch, *NOISES)
     state = replace(state, contract=replace(state.contract, domain=SMALL))
     requested = RequestedMarginal(("a",), kind(Fraction(SCALE * UNITS)))
     charge = requested.entry(state.contract.options).charge
-    shares = kind(Fraction(SCALE)).pmf(SUPPORT)
+    support = np.arange(-44, 45)  # of noise, and of outputs, in records
+    shares = kind(Fraction(SCALE)).pmf(support)
+    assert math.isclose(float(np.sum(shares)), 1, abs_tol=1e-6)
     found: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
-    for table in itertools.product(range(3), repeat=2):
-        if sum(table) > 2:
-            continue
-        outputs: dict[tuple[int, ...], float] = {}
+    for table in small_tables(2, 2):
         source = small(table)
-        for first, second in itertools.product(range(0, len(SUPPORT), 4), repeat=2):
-            noise = int(SUPPORT[first]), int(SUPPORT[second])
+        for noise in itertools.product(support[::8].tolist(), repeat=2):
             tape = Tape(noise)
             measured = draw_requested(requested, counted_requested(requested, state, source, None), tape)
             assert not tape.left  # one draw for each cell, and none besides
@@ -96,18 +78,9 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
             assert measured.units.tolist() == [
                 (count + one) * UNITS for count, one in zip(table, noise, strict=True)
             ]
-        for first, second in itertools.product(range(-40, 42), repeat=2):  # the same, over all outputs
-            shifted = kind(Fraction(SCALE)).pmf(np.array([first - table[0], second - table[1]]))
-            outputs[first, second] = float(np.prod(shifted))
-        found[table] = outputs
-    assert math.isclose(float(np.sum(shares)), 1, abs_tol=1e-7)
-    moves = 1 if relation is NeighboringRelation.ADD_REMOVE else 2
-    pairs = [
-        (one, other)
-        for one, other in itertools.permutations(found, 2)
-        if sum(abs(a - b) for a, b in zip(one, other, strict=True)) == moves
-        and (moves == 1 or sum(one) == sum(other))
-    ]
+        outputs = np.outer(*(kind(Fraction(SCALE)).pmf(support - count) for count in table)).ravel()
+        found[table] = {(place,): share for place, share in enumerate(outputs.tolist())}  # the same, over all
+    moves, pairs = MOVES[relation], list(neighbors(list(found), relation))
     assert pairs
     if kind is DiscreteLaplace:
         worst = max(worst_log_ratio(found[one], found[other]) for one, other in pairs)
@@ -129,8 +102,6 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
     relation: NeighboringRelation,
     require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
-    from scipy import stats
-
     state, source = opened(composition, neighboring_relation=relation, records_per_person=3)
     quote = quote_marginal(state, ["b", "a"])
     assert quote.noise is not None
@@ -142,15 +113,8 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
         for seed in range(60)
     ])  # fmt: skip
     charge = requested.entry(state.contract.options).charge
-    moves = 1 if relation is NeighboringRelation.ADD_REMOVE else 2
-    if charge.epsilon is None:
-        scale, cdf = 3 * math.sqrt(moves / (2 * float(charge.rho))), stats.norm.cdf
-    else:
-        scale, cdf = float(3 * moves / charge.epsilon), stats.laplace.cdf
     assert (charge.epsilon is None) == (composition is not Composition.PURE)
-    assert stats.kstest(drawn.ravel() / UNITS / scale, cdf).pvalue > 1e-4
-    for wrong in (1 / 1.3, 1.3):
-        assert stats.kstest(drawn.ravel() / UNITS / (scale * wrong), cdf).pvalue < 1e-5
+    require_scale(drawn / UNITS, *charged_scale(charge, records=3, moves=MOVES[relation]))
     require_independent(drawn)
 
 
@@ -178,8 +142,6 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     after = just.ledger.charge(entry.charge)
     for place, (tier, is_open) in enumerate(zip(state.plan, rounds, strict=True)):
         if is_open:  # each of them can still pay its positive, one after the other
-            from pmw.public.charges import positive_entry
-
             after = after.charge(
                 positive_entry(tier, state.contract.options, after.composition, f"of tier {place}").charge
             )

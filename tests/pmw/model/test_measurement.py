@@ -13,13 +13,12 @@ from pmw.model import (
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseDistribution,
     QueryMeasurement,
     half_width,
     noise_variance,
     target_of,
 )
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, ScopeError
 

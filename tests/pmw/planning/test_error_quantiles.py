@@ -67,7 +67,7 @@ def test_what_was_spent_on_them_is_not_spent_again(state: PublicState) -> None:
     options, ledger = state.contract.options, state.ledger
     (first,) = plan_quantiles(state, {TESTED: asked(40)})
     released = ErrorQuantile(TESTED, 128, 40, 10**12, first.noise)
-    entry = quantile_entry(TESTED, first.noise, options)
+    entry = quantile_entry(TESTED.describe(), first.noise, options)
     later = replace(state, quantiles=(released,), ledger=ledger.charge(entry.charge))
     (second,) = plan_quantiles(later, {BINS: asked(40)})
     price = [float(ledger.price(one.entry(options).charge)) for one in (first, second)]
@@ -81,7 +81,7 @@ def test_what_is_kept_for_tests_is_left_to_them(state: PublicState) -> None:
         ledger = state.ledger
         while ledger.remaining > most:  # as requests may have done
             noise = DiscreteGaussian(Fraction(2**28))
-            ledger = ledger.charge(quantile_entry(TESTED, noise, state.contract.options).charge)
+            ledger = ledger.charge(quantile_entry(TESTED.describe(), noise, state.contract.options).charge)
         assert ledger.remaining > 0
         return replace(state, ledger=ledger)
 

@@ -143,6 +143,26 @@ def row(queries: int, positives: int, gap: float, bits: BitSource) -> NDArray[np
     return values
 
 
+def violates(
+    algorithm: Sparse | NumericSparse, values: NDArray[np.int64], gap: float, bits: BitSource
+) -> bool:
+    """Tell whether a run halts early, errs beyond the gap, or releases a value that is off by more."""
+    state, place = algorithm.open(bits), 0
+    while place < len(values):
+        rest = values[place:]
+        try:
+            state, outcomes, *released = algorithm.scan(state, rest, np.zeros_like(rest), bits)
+        except BudgetError:
+            return True  # it halted
+        if ((outcomes != 0) != (rest[: len(outcomes)] > 0)).any():
+            return True
+        for value in released:
+            if value is not None and abs(value - int(rest[len(outcomes) - 1])) > gap * GRID:
+                return True
+        place += len(outcomes)
+    return False
+
+
 @pytest.mark.statistical
 def test_noise_on_every_count_keeps_to_its_theorem_and_to_no_less() -> None:
     queries, beta, runs = 100, 0.1, 400
@@ -155,84 +175,28 @@ def test_noise_on_every_count_keeps_to_its_theorem_and_to_no_less() -> None:
 
 
 @pytest.mark.statistical
-def test_above_threshold_keeps_to_its_theorem_and_not_to_a_tenth_of_it() -> None:
-    queries, beta, runs = 100, 0.1, 400
-    algorithm = AboveThreshold.textbook(epsilon=1, sensitivity=GRID)
-    alpha = above_threshold_accuracy(queries, epsilon=1, beta=beta)
-    bits = BitSource.from_integer(1)
-
-    def violations(gap: float) -> int:
-        wrong = 0
-        for _ in range(runs):
-            values = row(queries, 1, gap, bits)
-            _, outcomes = algorithm.scan(algorithm.open(bits), values, np.zeros_like(values), bits)
-            wrong += not (len(outcomes) == queries and outcomes[-1])
-        return wrong
-
-    assert violations(alpha) <= most(runs, beta)
-    assert violations(alpha / 10) > most(runs, beta)
-
-
-def sparse_violates(algorithm: Sparse, values: NDArray[np.int64], bits: BitSource) -> bool:
-    state, place = algorithm.open(bits), 0
-    while place < len(values):
-        if state.positives == algorithm.update_limit:
-            return True
-        rest = values[place:]
-        state, outcomes = algorithm.scan(state, rest, np.zeros_like(rest), bits)
-        if ((outcomes != 0) != (rest[: len(outcomes)] > 0)).any():
-            return True
-        place += len(outcomes)
-    return False
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("delta", [0, 1e-6])
-def test_sparse_keeps_to_its_theorem_and_not_to_a_tenth_of_it(delta: float) -> None:
-    queries, positives, beta, runs = 100, 4, 0.1, 250
-    algorithm = Sparse.textbook(epsilon=1, delta=delta, update_limit=positives, sensitivity=GRID)
-    alpha = sparse_accuracy(queries, positives, epsilon=1, delta=delta, beta=beta)
-    bits = BitSource.from_integer(2)
-
-    def violations(gap: float) -> int:
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [(AboveThreshold, 0), (Sparse, 0), (Sparse, 1e-6), (NumericSparse, 0), (NumericSparse, 1e-6)],
+)
+def test_a_sparse_vector_keeps_to_its_theorem_and_not_to_a_tenth_of_it(
+    kind: type[AboveThreshold | Sparse | NumericSparse], delta: float
+) -> None:
+    queries, beta, bits = 100, 0.1, BitSource.from_integer(2)
+    if kind is AboveThreshold:  # one round of it, with a single positive
+        positives, alpha = 1, above_threshold_accuracy(queries, epsilon=1, beta=beta)
+        algorithm: Sparse | NumericSparse = Sparse(
+            AboveThreshold.textbook(epsilon=1, sensitivity=GRID).test, 1, redraw=True
+        )
+    else:
+        positives, theorem = 4, sparse_accuracy if kind is Sparse else numeric_sparse_accuracy
+        alpha = theorem(queries, positives, epsilon=1, delta=delta, beta=beta)
+        textbook = Sparse.textbook if kind is Sparse else NumericSparse.textbook
+        algorithm = textbook(epsilon=1, delta=delta, update_limit=positives, sensitivity=GRID)
+    for gap, runs, keeps in ((alpha, 250, True), (alpha / 10, 60, False)):
         rows = (row(queries, positives, gap, bits) for _ in range(runs))
-        return sum(sparse_violates(algorithm, values, bits) for values in rows)
-
-    assert violations(alpha) <= most(runs, beta)
-    assert violations(alpha / 10) > most(runs, beta)
-
-
-def numeric_violates(
-    algorithm: NumericSparse, values: NDArray[np.int64], alpha: float, bits: BitSource
-) -> bool:
-    state, place = algorithm.open(bits), 0
-    while place < len(values):
-        if state.positives == algorithm.sparse.update_limit:
-            return True
-        rest = values[place:]
-        state, outcomes, released = algorithm.scan(state, rest, np.zeros_like(rest), bits)
-        if ((outcomes != 0) != (rest[: len(outcomes)] > 0)).any():
-            return True
-        if released is not None and abs(released - int(rest[len(outcomes) - 1])) > alpha * GRID:
-            return True
-        place += len(outcomes)
-    return False
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("delta", [0, 1e-6])
-def test_numeric_sparse_keeps_to_its_theorem_and_not_to_a_tenth_of_it(delta: float) -> None:
-    queries, positives, beta, runs = 100, 4, 0.1, 250
-    algorithm = NumericSparse.textbook(epsilon=1, delta=delta, update_limit=positives, sensitivity=GRID)
-    alpha = numeric_sparse_accuracy(queries, positives, epsilon=1, delta=delta, beta=beta)
-    bits = BitSource.from_integer(3)
-
-    def violations(gap: float) -> int:
-        rows = (row(queries, positives, gap, bits) for _ in range(runs))
-        return sum(numeric_violates(algorithm, values, gap, bits) for values in rows)
-
-    assert violations(alpha) <= most(runs, beta)
-    assert violations(alpha / 10) > most(runs, beta)
+        violations = sum(violates(algorithm, values, gap, bits) for values in rows)
+        assert (violations <= most(runs, beta)) is keeps
 
 
 @pytest.mark.statistical
@@ -285,7 +249,7 @@ def exact(query: LinearQuery) -> int:
 
 @pytest.mark.statistical
 def test_online_pmw_keeps_to_its_theorem_and_not_to_a_tenth_of_it() -> None:
-    beta, runs = 0.1, 20
+    beta, runs = 0.1, 12
     boxes = [
         LinearQuery.cells(DOMAIN, {"a": (low, low + 1), "b": (other, other + 1)})
         for low in range(3)

@@ -35,7 +35,7 @@ from pmw.privacy.budget import (
 from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
-from pmw.public.contract import Options
+from pmw.public.options import Options
 from pmw.sparse_vector import (
     NoiseKind,
     Sech2Test,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ import pmw
 from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
-from pmw.public.bars import Bounds, MarginalBars
-from pmw.public.confidences import Confidences
-from pmw.public.evidence import BASES, WeightStats, evidence_of, is_whole_table
-from pmw.public.free_answers import spent_in
+from pmw.public.bars import Bars
+from pmw.public.evidence import BASES, evidence_of, is_whole_table
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.half_widths import Confidences, WeightStats
 from pmw.public.state import Certificate, PublicState, Total
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.boxes import Boxes
@@ -85,8 +86,8 @@ def test_bars_that_hold_together_have_each_its_part_of_what_may_fail(form: str) 
         state = session.state
     contract = state.contract
     surer = replace(contract, options=replace(contract.options, confidence=1 - 0.05 / 4))
-    alone, together = Bounds(state), Bounds(state, events=4)
-    expected = alone if form == "simultaneous" else Bounds(replace(state, contract=surer))
+    alone, together = Bars(state), Bars(state, events=4)
+    expected = alone if form == "simultaneous" else Bars(replace(state, contract=surer))
     for where in QUESTIONS:
         query = parse_where(where, LARGE)
         found, wanted, narrow = (bounds.of_query(query) for bounds in (together, expected, alone))
@@ -104,7 +105,7 @@ def test_a_sum_of_ones_has_the_bar_of_its_count(
         session.ask_all(questions)  # what is tested, is tested
         kinds = set()
         for where in questions:
-            ends = Bounds(session.state).of_query(parse_where(where, domain))
+            ends = Bars(session.state).of_query(parse_where(where, domain))
             if math.isnan(float(ends.low)):
                 continue
             kinds.add(BASES[int(ends.basis)])
@@ -118,8 +119,8 @@ def test_a_sum_of_ones_has_the_bar_of_its_count(
                 shown = sorted(end * abs(weight) / weight for end in found)
                 assert answer.interval[0] <= max(0.0, shown[0] / abs(weight)) + 1e-6
                 assert answer.interval[1] >= shown[1] / abs(weight) - 1e-6
-        everybody = Bounds(session.state).everybody(1.0)
-        low, high = Bounds(session.state).of_sum((), np.full((), -2.0), np.full((), -2.0))
+        everybody = Bars(session.state).everybody(1.0)
+        low, high = Bars(session.state).of_sum((), np.full((), -2.0), np.full((), -2.0))
         assert high - low == pytest.approx(4 * everybody.half_width)
         whole = is_whole_table(session.state.opening[0], session.state)
     assert whole == (domain is SMALL and "simultaneous" not in form)
@@ -127,27 +128,32 @@ def test_a_sum_of_ones_has_the_bar_of_its_count(
     assert domain is SMALL or Basis.TESTED in kinds or session.state.marginals
 
 
+@cache
+def asked(form: str) -> PublicState:
+    with opened(LARGE, FORMS[form]) as session:
+        session.ask_all(LONG)
+        return session.state
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", [("age",), ("sex", "grade"), ("age", "grade")])
 def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tuple[str, ...]) -> None:
-    with opened(LARGE, FORMS[form]) as session:
-        session.ask_all(LONG)
-        state = session.state
-    generator = np.random.default_rng(0)
+    state, generator = asked(form), np.random.default_rng(0)
     ends = [np.sort(generator.integers(0, LARGE[name].size, (60, 2)), axis=1) for name in names]
     first, last = (np.stack([end[:, side] for end in ends], axis=1) for side in (0, 1))
-    bars = MarginalBars(state, spent_in(state))
+    answers = ModelAnswers(state)
     for _, part in Boxes.of(LARGE, names, first, last).parts():
-        found = bars.of_boxes(part) if part.scope else None
+        found = answers.of_boxes(part) if part.scope else None
         if found is None:
             continue
         for place in range(len(part)):
-            alone = bars.bounds.of_query(part.query(place))
+            alone = answers.bars.of_query(part.query(place))
             both = (found.low[place], found.high[place]), (alone.low, alone.high)
             np.testing.assert_array_equal(*both)
             assert math.isnan(float(alone.low)) or found.basis[place] == alone.basis
 
 
+@cache
 def whole_table(noise: DiscreteLaplace | DiscreteGaussian) -> tuple[PublicState, MarginalMeasurement]:
     form = "pure" if isinstance(noise, DiscreteLaplace) else "Gaussian"
     with opened(SMALL, FORMS[form]) as session:
@@ -194,8 +200,7 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
 
 
 def test_no_measured_number_of_a_tree_has_a_weight_beyond_what_its_bar_allows_for() -> None:
-    with opened(LARGE, FORMS["Gaussian"]) as session:
-        tree = next(one for one in session.state.opening if isinstance(one, HierarchicalMeasurement))
+    tree = next(one for one in asked("Gaussian").opening if isinstance(one, HierarchicalMeasurement))
     nodes = len(tree.units)
     rows = []
     for node in range(nodes):
@@ -228,12 +233,12 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     held = replace(state, measured=(measured,), certificates={scope: certificate})
     low, high = np.zeros(shape), np.zeros(shape)
     low[0, 0], high[:2, :6] = 1.0, 1.0
-    least, most = Bounds(held).of_sum(scope, low, high)
+    least, most = Bars(held).of_sum(scope, low, high)
     one = evidence_of(held, measured, scope, confidences).sum_half_width(cell)
     assert least == pytest.approx(70 - one)
     assert most == pytest.approx(70 * 12 + halved)
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))
-    ends = Bounds(held).of_query(query)
+    ends = Bars(held).of_query(query)
     assert (least, most) == pytest.approx((ends.low, ends.high))

@@ -10,7 +10,8 @@ import pytest
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.public.contract import Contract, ModelKind, Opening, Options, TestKind, UpdateRule
+from pmw.public.contract import Contract
+from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import Domain, IntegerAttribute
 

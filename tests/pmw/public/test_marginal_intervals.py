@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 from typing import Any
 
@@ -17,18 +18,17 @@ from pmw.data import MemorySource
 from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
-from pmw.public.answer import Source, Spent
-from pmw.public.bars import MarginalBars
-from pmw.public.confidences import Confidences, negative_margin, total_error_bound
-from pmw.public.contract import ModelKind, TestKind
+from pmw.public.answer import Source
 from pmw.public.evidence import evidence_of, is_held
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.half_widths import Confidences, negative_margin, total_error_bound
+from pmw.public.options import ModelKind, TestKind
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where
 from queries.linear import Readings
 from tests.worlds import marginal_plan, state_with
 
-NOWHERE = Spent(0.0, 0.0, 0.0)
 DOMAIN = Domain(
     (
         IntegerAttribute("age", 0, 59),
@@ -65,16 +65,11 @@ def opened(seed: int = 1, **choices: Any) -> pmw.Session:
     return pmw.open_session(FRAME, DOMAIN, epsilon=2, delta=1e-9, options=options)
 
 
+@cache
 def opening(seed: int = 1, **choices: Any) -> PublicState:
     """Return the state of a session that was just opened."""
     with opened(seed, **choices) as session:
         return session.state
-
-
-def marginal_answer(
-    state: PublicState, query: LinearQuery, spent: Spent, *, measured: bool = False
-) -> pmw.Answer:
-    return MarginalBars(state, spent).answer(query, measured=measured)
 
 
 def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: bool = False) -> float:
@@ -96,12 +91,12 @@ def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certif
     assert is_held(state, LinearQuery.everything(DOMAIN))
     assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
     assert not is_held(state, PAIR)
-    answer = marginal_answer(state, PAIR, NOWHERE)
+    answer = ModelAnswers(state).answer(PAIR)
     assert (answer.source, answer.interval) == (Source.UNVERIFIED, None)
-    assert marginal_answer(replace(state, closed=True), PAIR, NOWHERE).source is Source.EXHAUSTED
+    assert ModelAnswers(replace(state, closed=True)).answer(PAIR).source is Source.EXHAUSTED
     held = certified(state, ("sex", "grade"), 50 * UNITS)
     assert is_held(held, PAIR)
-    assert marginal_answer(held, PAIR, NOWHERE).source is Source.SYNTHETIC
+    assert ModelAnswers(held).answer(PAIR).source is Source.SYNTHETIC
     wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
     assert is_held(wider, PAIR)
 
@@ -121,7 +116,7 @@ def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None
     (certificate,) = state.certificates.values()
     bound = certificate_bound(state, certificate)
     assert bound > (50 + plan.sparse.test.negative_margin(0.95) / UNITS) / 2
-    answer = marginal_answer(state, PAIR, NOWHERE)
+    answer = ModelAnswers(state).answer(PAIR)
     assert answer.interval is not None
     assert answer.interval[1] - answer.count == pytest.approx(bound, abs=1)
     higher = certified(state, ("sex", "grade"), 90 * UNITS)
@@ -139,7 +134,7 @@ def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() 
     touched = [cell for cell in range(60) if (bins[1:38] == bins[cell]).any()]
     inner = LinearQuery.cells(DOMAIN, {"age": (min(inside), max(inside)), "grade": (1, 3)})
     outer = LinearQuery.cells(DOMAIN, {"age": (min(touched), max(touched)), "grade": (1, 3)})
-    found, low, high = (marginal_answer(state, query, NOWHERE) for query in (CUT, inner, outer))
+    found, low, high = (ModelAnswers(state).answer(query) for query in (CUT, inner, outer))
     assert found.interval is not None
     assert low.interval is not None
     assert high.interval is not None
@@ -222,7 +217,7 @@ def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stat
 
 def unclipped(state: PublicState, query: LinearQuery) -> tuple[float, float]:
     """Return an interval before its ends are kept from lying below nobody."""
-    low, high, _ = MarginalBars(state, NOWHERE)._interval(query)
+    low, high, _ = ModelAnswers(state)._ends(query, undecided=False)
     assert math.isfinite(high - low)
     return low, high
 
@@ -300,10 +295,10 @@ def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cell
     assert units.shape == (60, 8) == fine.grid(("age", "grade")).scope_shape(("age", "grade"))
     certificate = Certificate(("age", "grade"), 0, 50 * UNITS, units)
     held = replace(fine, certificates={certificate.scope: certificate})
-    answer = marginal_answer(held, CUT, NOWHERE)
+    answer = ModelAnswers(held).answer(CUT)
     bound = certificate_bound(held, certificate)
     assert answer.interval == pytest.approx((answer.count - bound, answer.count + bound), abs=0.01)
-    on_groups = marginal_answer(certified(state, ("age", "grade"), 50 * UNITS), CUT, NOWHERE).interval
+    on_groups = ModelAnswers(certified(state, ("age", "grade"), 50 * UNITS)).answer(CUT).interval
     assert on_groups is not None
     assert on_groups[1] - on_groups[0] > 2 * bound
 
@@ -315,7 +310,7 @@ def test_an_answer_inside_groups_is_moved_to_what_was_measured_of_its_cells() ->
     after = replace(state, measured=(measured,))
     noise = math.sqrt(measured.variance * 37 * 3)
     truth = CUT.evaluate(exact.astype(np.float64))
-    answer = marginal_answer(after, CUT, NOWHERE, measured=True)
+    answer = ModelAnswers(after).answer(CUT, measured=True)
     assert abs(state.model.answer(CUT) - truth) > noise
     assert abs(answer.count - truth) == pytest.approx(noise)
     assert answer.source is Source.MEASURED
@@ -324,7 +319,7 @@ def test_an_answer_inside_groups_is_moved_to_what_was_measured_of_its_cells() ->
     aligned = LinearQuery.cells(DOMAIN, {"grade": (1, 3), "age": (0, 59)})
     # Sums of cells in another order: the same but for the last bit.
     unmoved = pytest.approx(state.model.answer(aligned), rel=1e-12)
-    assert marginal_answer(after, aligned, NOWHERE).count == unmoved
+    assert ModelAnswers(after).answer(aligned).count == unmoved
 
 
 def between(low: LinearQuery, high: LinearQuery) -> LinearQuery:
@@ -338,9 +333,7 @@ def test_a_question_that_cells_cannot_decide_reaches_from_one_reading_to_the_oth
         (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.cells(DOMAIN, {"age": (0, 19)})),
         (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.everything(DOMAIN)),
     ):
-        found, least, most = (
-            marginal_answer(state, query, NOWHERE) for query in (between(low, high), low, high)
-        )
+        found, least, most = (ModelAnswers(state).answer(query) for query in (between(low, high), low, high))
         assert found.interval is not None
         assert least.interval is not None
         assert most.interval is not None
@@ -356,7 +349,7 @@ def test_a_reading_is_held_by_certificates_of_the_question_alone() -> None:
     state = opening()
     assert query.scope == high.scope == ("sex", "grade", "region")
     for certificate, source in ((low.scope, Source.UNVERIFIED), (query.scope, Source.SYNTHETIC)):
-        assert marginal_answer(certified(state, certificate, 50 * UNITS), query, NOWHERE).source is source
+        assert ModelAnswers(certified(state, certificate, 50 * UNITS)).answer(query).source is source
 
 
 def test_a_certificate_that_gives_one_end_has_half_of_what_may_fail() -> None:
@@ -369,8 +362,8 @@ def test_a_certificate_that_gives_one_end_has_half_of_what_may_fail() -> None:
     one, both = (certificate_bound(state, certificate, one_end=end) for end in (True, False))
     assert one > both
     low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1)})
-    answer = marginal_answer(state, between(low, LinearQuery.cells(DOMAIN, {"sex": (0, 0)})), NOWHERE)
-    least = marginal_answer(state, low, NOWHERE)
+    answer = ModelAnswers(state).answer(between(low, LinearQuery.cells(DOMAIN, {"sex": (0, 0)})))
+    least = ModelAnswers(state).answer(low)
     assert answer.interval is not None
     assert answer.interval[0] == pytest.approx(max(0.0, least.count - one), abs=0.01)
 
@@ -380,9 +373,9 @@ def test_a_question_without_weights_of_its_own_reaches_from_nobody_to_everybody(
     pair = between(PAIR, LinearQuery.cells(DOMAIN, {"sex": (0, 1)}))
     assert not is_held(state, pair)
     assert pair.factors == ()
-    everybody = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE).interval
+    everybody = ModelAnswers(state).answer(LinearQuery.everything(DOMAIN)).interval
     assert everybody is not None
-    answer = marginal_answer(state, pair, NOWHERE)
+    answer = ModelAnswers(state).answer(pair)
     assert (answer.interval, answer.source) == ((0.0, everybody[1]), Source.SYNTHETIC)
     nothing = LinearQuery(
         DOMAIN,
@@ -390,18 +383,7 @@ def test_a_question_without_weights_of_its_own_reaches_from_nobody_to_everybody(
         readings=Readings(parse_where("sex = 'f' AND sex = 'm'", DOMAIN), LinearQuery.everything(DOMAIN)),
     )
     assert nothing.scope == ()
-    assert marginal_answer(state, nothing, NOWHERE).interval == (0.0, everybody[1])
-
-
-def test_simultaneous_intervals_are_wider() -> None:
-    questions = ["age >= 30 AND grade = 'g'", "age < 10 AND grade = 'a'"]
-    with opened(seed=3) as single, opened(seed=3, simultaneous=True) as together:
-        one, every = single.ask_all(questions), together.ask_all(questions)
-    for narrow, wide in zip(one, every, strict=True):
-        assert narrow.interval is not None
-        assert wide.interval is not None
-        assert wide.count == narrow.count
-        assert wide.interval[1] - wide.interval[0] > narrow.interval[1] - narrow.interval[0]
+    assert ModelAnswers(state).answer(nothing).interval == (0.0, everybody[1])
 
 
 def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
@@ -427,7 +409,7 @@ def test_simultaneous_certificates_and_totals_are_wider() -> None:
     assert bounds[1] > bounds[0]
     widths = []
     for state in (one, every):
-        answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+        answer = ModelAnswers(state).answer(LinearQuery.everything(DOMAIN))
         assert answer.interval is not None
         widths.append(answer.interval[1] - answer.interval[0])
     assert widths[1] > 1.3 * widths[0]
@@ -442,7 +424,7 @@ def test_the_total_keeps_to_its_width_where_opening_measured_nothing_else(
     options = pmw.Options(composition=composition, opening=pmw.Opening.NONE, confidence=0.9999)
     with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
         state = session.state
-    answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+    answer = ModelAnswers(state).answer(LinearQuery.everything(DOMAIN))
     assert answer.interval is not None
     half = (answer.interval[1] - answer.interval[0]) / 2 / state.total.deviation
     quantile = math.log(1e4) / math.sqrt(2) if composition is pmw.Composition.PURE else 3.8905
@@ -453,7 +435,7 @@ def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -
     state = opening(seed=3, simultaneous=True)
     tree = next(one for one in state.opening if isinstance(one, HierarchicalMeasurement))
     query = LinearQuery.cells(DOMAIN, {"age": (3, 47)})
-    answer = marginal_answer(state, query, NOWHERE)
+    answer = ModelAnswers(state).answer(query)
     assert answer.interval is not None
     width = simultaneous_half_width(tree.noise, 60, Confidences.in_state(state).alone)
     value = float(tree.units[-60:][3:48].sum()) / UNITS
@@ -475,8 +457,7 @@ def streams(seed: int) -> list[LinearQuery]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
-@pytest.mark.parametrize("simultaneous", [False, True])
+@pytest.mark.parametrize(("model", "simultaneous"), [(ModelKind.DENSE, False), (ModelKind.GRAPHICAL, True)])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind, simultaneous: bool) -> None:
     source = MemorySource.from_frame(FRAME, DOMAIN)
     questions = streams(5)
@@ -513,10 +494,10 @@ def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simu
         "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
     )  # fmt: skip
     for held in (state, measured):
-        bars = MarginalBars(held, NOWHERE)
+        bars = ModelAnswers(held)
         for text in (*texts, *texts[::-1]):
             query = parse_where(text, DOMAIN)
-            assert bars.answer(query) == marginal_answer(held, query, NOWHERE)
+            assert bars.answer(query) == ModelAnswers(held).answer(query)
 
 
 def test_the_width_of_a_box_is_that_of_its_weights_summed_cell_by_cell() -> None:
@@ -528,6 +509,6 @@ def test_the_width_of_a_box_is_that_of_its_weights_summed_cell_by_cell() -> None
         squares = float(np.sum((query.weights() / UNITS) ** 2))
         width = sum_half_width(one.noise, squares, Confidences.in_state(state).alone, peak=1.0)
         value = query.evaluate(one.values)
-        answer = MarginalBars(state, NOWHERE).answer(query)
+        answer = ModelAnswers(state).answer(query)
         ends = (min(value - width, answer.count), max(value + width, answer.count))
         assert answer.interval == (max(0.0, ends[0]), max(0.0, ends[1]))

@@ -21,15 +21,12 @@ from pmw.errors import ReleaseError
 from pmw.model import half_width
 from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
 from pmw.public.state import PublicState
-from pmw.public.status import History
 from pmw.session.maintenance import read_history, read_session
 from queries import CategoricalAttribute, Domain, NumericAttribute, random_conjunctions
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
-
-NOTHING_ASKED = History(np.array([0]), np.array([0.11]))
 
 
 def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
@@ -43,6 +40,11 @@ def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]
     with opened(shared_frame, domain) as session:
         session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
         yield session
+
+
+@pytest.fixture(scope="module")
+def figure(session: pmw.Session) -> Any:
+    return session.plot()
 
 
 def panel(figure: Any, title: str) -> Any:
@@ -77,10 +79,10 @@ def centers_and_ends(axes: Any) -> tuple[Any, Any]:
 
 
 def test_a_column_panel_shows_the_model_and_the_measured_marginal_with_its_error_bars(
-    session: pmw.Session,
+    session: pmw.Session, figure: Any
 ) -> None:
     state = session.state
-    axes = panel(session.plot(), "age")
+    axes = panel(figure, "age")
     share = 100 / state.total.value
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx(share * state.model.marginal(("age",)))
@@ -91,9 +93,9 @@ def test_a_column_panel_shows_the_model_and_the_measured_marginal_with_its_error
     assert ends[:, 1, 1] - ends[:, 0, 1] == pytest.approx(np.full(10, 2 * share * width))
 
 
-def test_a_bar_panel_names_every_cell(session: pmw.Session) -> None:
+def test_a_bar_panel_names_every_cell(session: pmw.Session, figure: Any) -> None:
     state = session.state
-    axes = panel(session.plot(), "region")
+    axes = panel(figure, "region")
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["north", "east", "south", "west", "(missing)", "(other)"]
     share = 100 / state.total.value
@@ -131,8 +133,8 @@ def test_the_header_tells_table_records_and_guarantee(frame: pd.DataFrame, domai
     assert "SEEDED" not in text
 
 
-def test_a_seeded_session_says_that_it_gives_no_privacy(session: pmw.Session) -> None:
-    text = words(session.plot())
+def test_a_seeded_session_says_that_it_gives_no_privacy(figure: Any) -> None:
+    text = words(figure)
     assert "SEEDED NOISE: no privacy" in text
     assert "Guarantee: none: the noise of this session is seeded" in text.replace("\n", " ")
 
@@ -164,27 +166,13 @@ def wide(count: int, last: str = "income") -> tuple[pd.DataFrame, Domain]:
     return pd.DataFrame(columns), Domain(tuple(attributes), name="a $ table $")
 
 
-@pytest.mark.parametrize(("count", "shown"), [(2, 2), (4, 4), (6, 6), (7, 6)])
-def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
-    count: int, shown: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("count", "shown"), [(2, 2), (4, 4), (7, 6)])
+def test_at_most_six_marginals_are_shown_and_the_picture_says_which(count: int, shown: int) -> None:
     with opened(*wide(count)) as session:
-        figure = session.plot(tmp_path / "wide.png")
+        figure = session.plot()
     assert len(titles(figure)) == shown + 1
     assert ("Marginals of the first 6 of 7 attributes" in words(figure)) == (count == 7)
     assert "a $ table $: " in words(figure)
-
-
-def test_a_long_list_of_values_shows_the_cells_whose_intervals_lie_highest_and_says_so() -> None:
-    with opened(*wide(3)) as session:
-        axes = panel(session.plot(), "land (10 of 13 values, the most frequent)")
-        model = session.state.model.marginal(("land",))
-        (land,) = [one for one in compare_marginals(session.state, 6) if one.attribute.name == "land"]
-    assert len(axes.patches) == 10
-    assert land.measured is not None
-    shown = [bar.get_width() * session.state.total.value / 100 for bar in axes.patches]
-    highest = np.argsort(-np.maximum(0, land.measured - land.half_width), kind="stable")[:10]
-    assert shown == pytest.approx(model[np.sort(highest)])
 
 
 def test_numbers_stand_at_the_ends_of_their_cells_and_special_cells_last() -> None:
@@ -197,16 +185,16 @@ def test_numbers_stand_at_the_ends_of_their_cells_and_special_cells_last() -> No
     assert [bar.get_x() for bar in axes.patches] == [0, 1, 2, 3, 4, 5]
 
 
-def test_labels_do_not_overlap(session: pmw.Session) -> None:
+def test_labels_do_not_overlap(figure: Any) -> None:
     with opened(*wide(6)) as another:
-        figures = (session.plot(), another.plot())
-    for figure in figures:
-        draw(figure)
-        for axes in figure.axes:
+        figures = (figure, another.plot())
+    for one in figures:
+        draw(one)
+        for axes in one.axes:
             for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
                 boxes = [label.get_window_extent() for label in labels if label.get_text()]
-                for one, other in pairwise(boxes):
-                    assert not one.overlaps(other), [label.get_text() for label in labels]
+                for box, other in pairwise(boxes):
+                    assert not box.overlaps(other), [label.get_text() for label in labels]
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
@@ -243,7 +231,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: No such file or directory"):
         write_figure(new_figure(2, 2), tmp_path / "absent" / "a.png")
     (tmp_path / "a.png").mkdir()
-    with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: Is a directory"):
+    with pytest.raises(ReleaseError, match=r"expected a file to write, got the folder .*a.png"):
         write_figure(new_figure(2, 2), tmp_path / "a.png", force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
@@ -267,16 +255,12 @@ def test_no_global_state_of_matplotlib_is_touched() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def state_and_history(path: Path) -> tuple[PublicState, History]:
-    return read_session(path)[0], read_history(path)
-
-
 def test_a_history_read_from_the_file_ends_with_what_was_spent(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
     with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "a.pmw", options=TEXTBOOK) as session:
         session.ask_all(list(random_conjunctions(domain, 80, seed=2)))
-    state, history = state_and_history(tmp_path / "a.pmw")
+    state, history = read_session(tmp_path / "a.pmw")[0], read_history(tmp_path / "a.pmw")
     assert history.answers[0] == 0
     assert history.shares[0] == pytest.approx(0.11, abs=1e-4)
     assert history.shares[-1] == state.ledger.share > history.shares[0]

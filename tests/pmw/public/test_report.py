@@ -342,14 +342,6 @@ def test_long_attributes_and_many_attributes_are_shown_in_part(tmp_path: Path) -
     assert len(text) < 200_000
 
 
-def test_pictures_show_the_numbers_of_the_state(session: pmw.Session, tmp_path: Path) -> None:
-    picture = svgs(written(session, tmp_path))[1]
-    _, *bars = [one for one in picture.findall("rect") if one.get("class") == "model"]
-    lengths = np.array([float(one.get("width", "nan")) for one in bars])
-    model = session.state.model.marginal(("sex",))
-    assert lengths / lengths.sum() == pytest.approx(model / model.sum(), abs=0.002)
-
-
 def test_a_line_of_nothing_is_drawn_at_the_bottom() -> None:
     (picture,) = svgs(line_chart(Picture("t", "what", "words"), Lines((Line("a", "line-0", [(0, 0)]),), "n")))
     assert [one.text for one in picture.findall("text")][-2:] == ["0", "n"]

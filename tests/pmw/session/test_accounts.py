@@ -19,7 +19,7 @@ from pmw.loop.loop import tiers_of
 from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
 from pmw.public.charges import Parts
-from pmw.public.contract import TestKind
+from pmw.public.options import TestKind
 from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text

@@ -14,10 +14,10 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop.loop import tiers_of
 from pmw.planning.plans import contract_budget, plan_accuracy
-from pmw.public.answer import Source, Spent
-from pmw.public.bars import answers_untested
-from pmw.public.confidences import negative_margin
+from pmw.public.answer import Source
 from pmw.public.evidence import is_held
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.half_widths import negative_margin
 from pmw.public.plans import question_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 
@@ -184,7 +184,7 @@ def test_refusals_depend_on_public_state_alone() -> None:
         state = session.state
         first = [answer.is_refused for answer in session.ask_all(questions)]
 
-        again = [answers_untested(state, Spent(0, 0, 0))(query).is_refused for query in questions]
+        again = [ModelAnswers(state).answer(query).is_refused for query in questions]
     assert first == again
     assert any(first)
     assert not all(first)
@@ -213,9 +213,9 @@ def test_single_questions_are_tested_where_no_bar_is_narrow_enough_and_nowhere_e
         state = session.state
     tier = tiers_of(state.plan)[1]
     assert tier.may_test(state)
-    answered, found = answers_untested(state, Spent(0, 0, 0)), set()
+    answers, found = ModelAnswers(state), set()
     for query in random_conjunctions(WIDE, 200, seed=7):
-        refused = answered(query).is_refused
+        refused = answers.answer(query).is_refused
         (wanted,) = tier.wanted(state, [query])
         assert bool(wanted) == refused
         found.add((refused, is_held(state, query)))

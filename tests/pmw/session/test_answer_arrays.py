@@ -18,10 +18,10 @@ import pmw
 from pmw.errors import DataError, StoreError
 from pmw.public.answer import Answer, Basis, Source
 from pmw.public.answers import Answers
-from pmw.public.bars import MarginalBars
-from pmw.public.contract import Opening, TestKind
-from pmw.public.evidence import Evidence, WeightStats, is_whole_table
-from pmw.public.free_answers import FreeAnswers, answer_boxes, spent_in
+from pmw.public.evidence import Evidence, is_whole_table
+from pmw.public.free_answers import FreeAnswers, ModelAnswers, answer_boxes
+from pmw.public.half_widths import WeightStats
+from pmw.public.options import Opening, TestKind
 from pmw.public.state import Certificate
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
@@ -108,7 +108,7 @@ def test_a_table_that_was_measured_whole_answers_together() -> None:
         first, last = ranges(names, 200)
         answers = session.answer_arrays(names, first, last)
         boxes = Boxes.of(domain, names, first, last)
-        assert FreeAnswers().bars(session.state).of_boxes(boxes) is not None  # type: ignore[union-attr]
+        assert ModelAnswers(session.state).of_boxes(boxes) is not None
         for place, one in enumerate(session.ask_all([boxes.query(k) for k in range(200)], fresh=True)):
             same(answers, place, one)
 
@@ -176,12 +176,10 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                 queries = [some.query(place) for place in range(len(some))]
                 session.ask(queries[0])  # what is tested, is tested
                 free, state = FreeAnswers(), session.state
-                alone = [free.of(state)(query) for query in queries]
+                alone = [free.of(state).answer(query) for query in queries]
                 assert str(list(free.answers(state, QuestionList(queries)))) == str(alone)
-                bars = free.bars(state)
-                assert bars is not None
                 for places, part in some.parts():
-                    found = bars.of_boxes(part)
+                    found = free.of(state).of_boxes(part)
                     together += found is not None
                     if found is not None:
                         given = answer_boxes(state, found, part).each()
@@ -194,10 +192,9 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
 def test_boxes_that_cut_bins_of_a_marginal_on_declared_cells_are_looked_at_one_by_one() -> None:
     with binned_session() as session:
         session.ask("age BETWEEN 3 AND 9 AND pay < 60")
-        bars = FreeAnswers().bars(session.state)
-        assert bars is not None
-        known, names = bars.bounds.known(("age", "pay")), ("age", "pay")
-        bars.bounds._scopes[names, names] = replace(
+        bars = ModelAnswers(session.state)
+        known, names = bars.bars.known(("age", "pay")), ("age", "pay")
+        bars.bars._scopes[names, names] = replace(
             known, measured=[(one, False, True) for one, _, _ in known.measured]
         )
         age, pay = session.state.coarsening.bins[:2]
@@ -319,20 +316,20 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
     """Noise bounds small boxes, and a certificate large ones: it is taken at half of what may fail."""
     with binned_session(seed=1) as session:
         session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
-        bars = MarginalBars(session.state, spent_in(session.state))
-        known, names = bars.bounds.known(("age", "sex")), ("age", "sex")
+        bars = ModelAnswers(session.state)
+        known, names = bars.bars.known(("age", "sex")), ("age", "sex")
         (measured,) = known.coarse
-        plain = bars.bounds.evidence
+        plain = bars.bars.evidence
         units = np.rint(plain(measured, names, one_end=False).values * UNITS).astype(np.int64)
         certificate = Certificate(names, 0, 10, units)
-        bars.bounds._scopes[names, names] = replace(known, coarse=[measured, certificate])
+        bars.bars._scopes[names, names] = replace(known, coarse=[measured, certificate])
 
         @cache
         def evidence(one: Any, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
             values = plain(one, scope, one_end=one_end).values
             return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), one_end))
 
-        monkeypatch.setattr(bars.bounds, "evidence", evidence)
+        monkeypatch.setattr(bars.bars, "evidence", evidence)
         generator = np.random.default_rng(0)
         ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
         sex = generator.integers(0, 2, 200)

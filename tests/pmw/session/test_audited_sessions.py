@@ -28,9 +28,8 @@ from pmw.data import CountSource, MemorySource
 from pmw.loop import l1_distance
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.questions import QuestionTier
-from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event
 from pmw.session import releases
@@ -292,7 +291,7 @@ class Audit:
     def _counts(
         tier: MarginalTier, scope: tuple[str, ...], table: CountSource, bins: CountSource | None
     ) -> NDArray[np.int64]:
-        fine = bins is None or tier.plan.is_fine(table.domain, scope)
+        fine = bins is None or tier.plan.is_fine(table.domain.scope_size(scope))
         return (table if fine or bins is None else bins).counts(scope).counts
 
 

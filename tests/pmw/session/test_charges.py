@@ -27,7 +27,7 @@ from pmw.loop import Proposal, draw_tests
 from pmw.model import HierarchicalMeasurement, Measurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared
-from pmw.public.contract import ModelKind, Opening
+from pmw.public.options import ModelKind, Opening
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseVectorKind

@@ -33,8 +33,9 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
-from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
+from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.state import Certificate
 from pmw.session.journal import Recorded, read_recorded, recorded_text

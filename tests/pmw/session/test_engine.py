@@ -335,7 +335,7 @@ def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_
         for query in before:
             others.pop(query.to_json(), None)
         queries = [one for one in others.values() if not propose(session.state, [one]).requests][:40]
-        apart = [session._engine._free.of(session.state)(query) for query in queries]
+        apart = [session._engine._free.of(session.state).answer(query) for query in queries]
         given: list[list[pmw.Answer]] = []
         statements: list[str] = []
         session._open_store()._connection.set_trace_callback(statements.append)

@@ -132,7 +132,9 @@ def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
         state, ledger = session.state, session.ledger()
         assert session.verify().holds
     assert state.quantiles
-    entries = [quantile_entry(one.kind, one.noise, state.contract.options) for one in state.quantiles]
+    entries = [
+        quantile_entry(one.kind.describe(), one.noise, state.contract.options) for one in state.quantiles
+    ]
     lines = [line for line in ledger.lines if line.event == "error quantile"]
     assert [line.label for line in lines] == [entry.label for entry in entries]
     assert [line.price for line in lines] == [state.ledger.price(entry.charge) for entry in entries]

@@ -29,7 +29,7 @@ from pmw.data import MemorySource
 from pmw.loop import Proposal, draw_tests
 from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import TestKind
+from pmw.public.options import TestKind
 from pmw.session.journal import read_recorded
 from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session

@@ -23,7 +23,8 @@ from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Budget
 from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import Contract
-from pmw.public.plans import OpeningPlan, marginal_tier, planned_bins
+from pmw.public.plans import OpeningPlan, marginal_tier
+from pmw.public.state import planned_bins
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, parse_where
 
 LONG = Domain(

@@ -14,8 +14,8 @@ import pmw
 from pmw.cli.texts import opening_text
 from pmw.data import MemorySource
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
-from pmw.public.contract import ModelKind, TestKind
 from pmw.public.export import measurements_form
+from pmw.public.options import ModelKind, TestKind
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session

@@ -15,7 +15,8 @@ from pmw.errors import BudgetError, DataError
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.charges import Event, opening_entries
-from pmw.public.contract import Contract, Options, agreed, guarantee
+from pmw.public.contract import Contract, agreed, guarantee
+from pmw.public.options import Options
 from queries import (
     CategoricalAttribute,
     Domain,

@@ -20,6 +20,7 @@ from pmw.model import noise_variance
 from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.planning.session_plan import SessionPlan
 from pmw.public.answer import Answer, Source
+from pmw.public.evidence import opening_over
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries import (
@@ -248,7 +249,7 @@ def allowed(plan: SessionPlan, state: PublicState, query: LinearQuery, answer: A
         (attribute,) = (one for one in plan.attributes if (one.name,) == query.scope)
         residual = 0.0
         if marginal_tier(state.plan) is None:
-            covering = state.covering(query)
+            covering = opening_over(state, query.scope)
             assert covering is not None
             residual = abs(answer.count - query.evaluate(covering.values))
         return attribute.widest_bound + residual

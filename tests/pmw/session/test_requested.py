@@ -23,9 +23,9 @@ from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.bars import Bounds
+from pmw.public.bars import Bars
 from pmw.public.charges import reservation
-from pmw.public.contract import TestKind
+from pmw.public.options import TestKind
 from pmw.public.quotes import Quote
 from pmw.session.maintenance import read_ledger
 from pmw.session.store import REQUESTED, SessionStore
@@ -401,7 +401,7 @@ def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
             session.measure(["sex", "region"])
             state = session.state
             query = parse_where(PAIR, session.domain)
-            bounds, weights = Bounds(state), query.weights() / UNITS
+            bounds, weights = Bars(state), query.weights() / UNITS
             family = bounds.of_family(query.scope, weights)
             assert family is not None
             assert family.half_width(weights) == pytest.approx(bounds.half_width(query))

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from pmw.cli import main
 from pmw.cli.demo import fertility_domain, fertility_table, noise_per_query, score
-from pmw.public.contract import Options, TestKind
+from pmw.public.options import Options, TestKind
 from pmw.session.maintenance import read_session
 from pmw.session.opening import open_session
 from queries import Domain, save_schema

@@ -1,4 +1,4 @@
-"""A session to release from."""
+"""A session to release from, which no test changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pmw
 from queries import Domain
 
 
-@pytest.fixture
-def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+@pytest.fixture(scope="session")
+def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
     options = pmw.Options(test=pmw.TestKind.QUERY, seed=1)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+    with pmw.open_session(shared_frame, domain, epsilon=1, delta=1e-9, options=options) as session:
         yield session

@@ -18,11 +18,11 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
-    NoiseDistribution,
     QueryMeasurement,
     refit,
     step,
 )
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import read
 from pmw.public.state import PublicState
 from queries import Domain, LinearQuery, all_marginals, parse_schema

@@ -14,7 +14,7 @@ import pytest
 
 from pmw.data import as_source
 from pmw.errors import ReleaseError
-from pmw.public.export.parquet import column_type, write_parquet
+from pmw.public.export.rows import column_type, write_parquet
 from queries import (
     Attribute,
     CategoricalAttribute,

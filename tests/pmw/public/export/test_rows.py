@@ -46,11 +46,11 @@ def test_an_impossible_drawing_is_refused(rows: int, seed: int | None) -> None:
 def test_a_csv_file_is_the_same_in_parts_of_any_size(
     session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    plan = RowPlan(500, seed=3)
-    whole = session.synthetic_records(500, seed=3).to_csv(index=False, lineterminator="\n").encode()
+    plan = RowPlan(150, seed=3)
+    whole = session.synthetic_records(150, seed=3).to_csv(index=False, lineterminator="\n").encode()
     monkeypatch.setattr("pmw.public.export.rows._BATCH", batch)
     parts = list(csv_parts(session.state, plan))
-    assert len(parts) == -(-500 // batch)
+    assert len(parts) == -(-150 // batch)
     assert max(part.count(b"\n") for part in parts) <= batch + 1  # a heading
     assert b"".join(parts) == whole
     export(session.state, tmp_path / "rows.csv", plan)
@@ -72,10 +72,10 @@ def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: py
         {"bare": ["2023-01-02 00:00:02"], "marked": ["x"], "day": [""], "marked day": ["x"], "n": [1]}
     )
     with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
-        whole = session.synthetic_records(300, seed=3).to_csv(index=False, lineterminator="\n").encode()
+        whole = session.synthetic_records(80, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert whole.count(b"2023-01-02 00:00:00,") > 2
         monkeypatch.setattr("pmw.public.export.rows._BATCH", 1)  # then midnight stands alone
-        assert b"".join(csv_parts(session.state, RowPlan(300, seed=3))) == whole
+        assert b"".join(csv_parts(session.state, RowPlan(80, seed=3))) == whole
 
 
 def test_the_memory_of_parts_does_not_grow_with_the_rows(

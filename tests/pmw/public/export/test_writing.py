@@ -38,9 +38,7 @@ def test_an_export_has_its_name_only_once_it_lasts(
         events.append(("named", target.name))
         replace(source, target)
 
-    monkeypatch.setattr(
-        "pmw.public.export.writing.synchronise", lambda path: events.append(("synchronised", path.name))
-    )
+    monkeypatch.setattr("pmw.disk.synchronise", lambda path: events.append(("synchronised", path.name)))
     monkeypatch.setattr(os, "replace", named)
     export(session.state, tmp_path / "rows.csv", RowPlan(rows=30, seed=1))
     name = "rows.csv"

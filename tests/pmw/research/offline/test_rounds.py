@@ -25,7 +25,8 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.research.offline.options import RoundPrices
 from pmw.research.offline.rounds import (

@@ -12,7 +12,7 @@ import pytest
 
 import pmw
 from pmw.model import QueryMeasurement
-from pmw.public.contract import ModelKind, TestKind
+from pmw.public.options import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import edit, execute, failed, tamper
 from tests.pmw.session.verification.conftest import Copied

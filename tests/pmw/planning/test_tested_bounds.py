@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
+from pmw.planning.calibration import half_band
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.outlook import measured_half_width
-from pmw.planning.plans import plan_accuracy
-from pmw.planning.tested_bounds import Grids
+from pmw.planning.tested_bounds import Grids, forecast_sparse_vectors
+from pmw.planning.tiers import expected_tests, plan_test
+from pmw.privacy.budget import Budget
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
-from pmw.public.confidences import Confidences
+from pmw.public.contract import Contract
+from pmw.public.half_widths import Confidences, WeightStats, measured_noise
 from pmw.public.plans import marginal_tier
+from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
-
-NAMES = tuple("abcdef")
-
-
-@pytest.fixture
-def wide() -> Domain:
-    """Six short attributes: more cells than their pairs, so that no table is measured; none is binned."""
-    return Domain(
-        tuple(IntegerAttribute(name, 0, 3, missing=True, other=True) for name in NAMES), name="wide"
-    )
-
-
-@pytest.fixture
-def records() -> pd.DataFrame:
-    """20,000 records of dependent attributes, the same in every run."""
-    generator = np.random.default_rng(5)
-    first = generator.integers(0, 4, 20_000)
-    return pd.DataFrame({name: (first + generator.integers(0, 3, 20_000)) % 4 for name in NAMES})
+from tests.worlds import WIDE
 
 
 def half_width(answer: Answer) -> float:
@@ -50,12 +34,10 @@ def half_width(answer: Answer) -> float:
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
 @pytest.mark.parametrize("relation", list(pmw.NeighboringRelation))
-def test_a_plan_makes_the_choices_of_the_session(
-    records: pd.DataFrame, wide: Domain, relation: pmw.NeighboringRelation, delta: float
-) -> None:
+def test_a_plan_makes_the_choices_of_the_session(relation: pmw.NeighboringRelation, delta: float) -> None:
     options = pmw.Options(neighboring_relation=relation, seed=3, update_limit=6)
-    plan = pmw.plan_session(wide, records=len(records), epsilon=2, delta=delta, options=options)
-    with pmw.open_session(records, wide, epsilon=2, delta=delta, options=options) as session:
+    plan = pmw.plan_session(WIDE.domain, records=20_000, epsilon=2, delta=delta, options=options)
+    with pmw.open_session(WIDE.frame, WIDE.domain, epsilon=2, delta=delta, options=options) as session:
         state = session.state
     tier = marginal_tier(state.plan)
     assert tier is not None
@@ -73,15 +55,13 @@ def test_a_plan_makes_the_choices_of_the_session(
 
 
 @pytest.mark.parametrize("relation", list(pmw.NeighboringRelation))
-def test_a_certified_answer_carries_the_bound_that_was_planned(
-    records: pd.DataFrame, wide: Domain, relation: pmw.NeighboringRelation
-) -> None:
+def test_a_certified_answer_carries_the_bound_that_was_planned(relation: pmw.NeighboringRelation) -> None:
     # The head start of thresholds is that after the expected number of questions: one.
     options = pmw.Options(neighboring_relation=relation, seed=4, expected_queries=1, update_limit=6)
-    plan = pmw.plan_session(wide, records=len(records), epsilon=2, delta=1e-9, options=options)
+    plan = pmw.plan_session(WIDE.domain, records=20_000, epsilon=2, delta=1e-9, options=options)
     assert plan.marginals is not None
     bounds = {one.order: one.largest_bound for one in plan.marginals.certificates}
-    with pmw.open_session(records, wide, epsilon=2, delta=1e-9, options=options) as session:
+    with pmw.open_session(WIDE.frame, WIDE.domain, epsilon=2, delta=1e-9, options=options) as session:
         session.ask("")
         # Most of the records: no end of the interval is cut at 0.
         answer = session.ask("a <= 2 AND b <= 2")
@@ -89,8 +69,8 @@ def test_a_certified_answer_carries_the_bound_that_was_planned(
     assert half_width(answer) == pytest.approx(bounds[2], rel=0.02)
 
 
-def test_scopes_are_counted_up_to_the_largest_that_is_tested(wide: Domain) -> None:
-    uneven = Domain((*wide, CategoricalAttribute("long", tuple(range(500)))))
+def test_scopes_are_counted_up_to_the_largest_that_is_tested() -> None:
+    uneven = Domain((*WIDE.domain, CategoricalAttribute("long", tuple(range(500)))))
     plan = pmw.plan_session(uneven, records=20_000, epsilon=1, delta=1e-9)
     assert plan.marginals is not None
     pairs, triples = plan.marginals.certificates
@@ -183,7 +163,8 @@ def test_a_small_table_is_measured_whole_and_covers_everything(delta: float) -> 
 def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
     def width(options: pmw.Options, cells: int, numbers: int) -> float:
         confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
-        return measured_half_width(options, noise, cells, numbers, confidences.alone)
+        measured = measured_noise(options, noise, numbers, confidences.alone)
+        return measured.half_width(WeightStats.of_cells(cells))
 
     one, every = pmw.Options(), pmw.Options(simultaneous=True)
     for numbers in (1, 16, 400):
@@ -197,10 +178,10 @@ def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | 
         assert attribute.cell_bound == attribute.range_bound == attribute.widest_bound == bound
 
 
-def test_the_first_bounds_are_wider_than_the_later(wide: Domain) -> None:
+def test_the_first_bounds_are_wider_than_the_later() -> None:
     def planned(queries: int) -> tuple[float, float]:
         options = pmw.Options(expected_queries=queries, update_limit=6)
-        plan = pmw.plan_session(wide, records=50_000, epsilon=1, delta=1e-9, options=options)
+        plan = pmw.plan_session(WIDE.domain, records=50_000, epsilon=1, delta=1e-9, options=options)
         assert plan.marginals is not None
         assert plan.marginals.typical_bound is not None
         return plan.marginals.typical_bound, plan.marginals.head_start
@@ -226,15 +207,71 @@ def test_a_large_domain_is_planned_on_a_tree_and_a_dense_model_refused() -> None
             pmw.plan_session(domain, records=10**5, epsilon=1, options=pmw.Options(**choices))
 
 
+# --- kinds of sparse vectors at one price -------------------------------------------------------------------
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 99),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("grade", tuple("abcdefgh")),
+        CategoricalAttribute("region", tuple("abcdefghijkl")),
+    )
+)
+
+
+def planned(test: pmw.TestKind, delta: float, **choices: object) -> pmw.SessionPlan:
+    options = pmw.Options(test=test, **choices)  # type: ignore[arg-type]
+    return pmw.plan_session(DOMAIN, records=40_000, epsilon=1, delta=delta, options=options)
+
+
+@pytest.mark.parametrize("test", list(pmw.TestKind))
 @pytest.mark.parametrize("delta", [0, 1e-9])
-def test_the_smallest_epsilon_for_an_accuracy_keeps_it(wide: Domain, delta: float) -> None:
-    plan = plan_accuracy(wide, records=50_000, accuracy=0.02, delta=delta)
+def test_a_plan_compares_every_sparse_vector_and_marks_its_own(test: pmw.TestKind, delta: float) -> None:
+    plan = planned(test, delta)
+    gdp = test is pmw.TestKind.MARGINAL and delta > 0
+    kinds = [kind.value for kind in SparseVectorKind if not (gdp and kind.is_sech2)]  # it has no price there
+    assert [one.name for one in plan.sparse_vectors] == kinds
+    (chosen,) = (one for one in plan.sparse_vectors if one.chosen)
+    assert chosen.name == ("exponential-rounds" if delta else "exponential")
+    tests = plan.marginals or plan.vector
+    assert tests is not None
+    assert (chosen.threshold_scale, chosen.query_scale) == (tests.threshold_scale, tests.query_scale)
+    bands = {one.name: one.half_band for one in plan.sparse_vectors}
+    # One-sided noise beats two-sided noise of the same kind; squares add up for sech^2 alone.
+    assert bands["exponential"] < bands["laplace"]
+    assert bands["exponential-rounds"] < bands["laplace-rounds"]
+    best = "exponential" if not delta else "exponential-rounds" if gdp else "sech2"
+    assert min(bands, key=lambda name: bands[name]) == best
+    assert all(one.theorem for one in plan.sparse_vectors)
+
+
+@pytest.mark.parametrize("test", list(pmw.TestKind))
+@pytest.mark.parametrize("kind", list(SparseVectorKind))
+def test_a_planned_sparse_vector_is_the_one_that_a_session_opens_with(
+    test: pmw.TestKind, kind: SparseVectorKind
+) -> None:
+    plan = planned(test, 1e-9, sparse_vector=kind, update_limit=4)
+    (chosen,) = (one for one in plan.sparse_vectors if one.chosen)
+    assert chosen.name == kind.value
+    composition = plan.contract.options.composition  # sech^2 tests have no price in GDP
+    others = planned(test, 1e-9, update_limit=4, composition=composition).sparse_vectors
+    assert [one.half_band for one in others if one.name == kind.value] == [chosen.half_band]
+
+
+def test_intervals_for_all_questions_at_once_leave_two_sided_noise_out() -> None:
+    names = {one.name for one in planned(pmw.TestKind.MARGINAL, 1e-9, simultaneous=True).sparse_vectors}
+    assert names == {"exponential", "exponential-rounds"}
+
+
+def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
+    options = pmw.Options(opening=pmw.Opening.NONE)
+    budget = Budget.of(1, 1e-9)
+    ledger = choose_filter(DOMAIN, budget, options)
+    contract = Contract(DOMAIN, budget, options)
+    opening = plan_opening(DOMAIN, ledger, options)
+    assert opening.marginal_noise == {}
+    plan = marginal_tier(plan_test(contract, opening, ledger, 1e5))
     assert plan is not None
-    assert plan.contract_bound is not None
-    assert plan.contract_bound <= 1000
-    epsilon = float(plan.contract.budget.epsilon)
-    less = float(f"{epsilon * (1 - 1e-9):.12g}")
-    less -= 10.0 ** (math.floor(math.log10(epsilon)) - 2)  # one less in the last of three digits
-    options = replace(plan.contract.options, composition=None)
-    small = pmw.plan_session(wide, records=50_000, epsilon=less, delta=delta, options=options)
-    assert small.contract_bound is None or small.contract_bound > 1000
+    band = half_band(plan.sparse.test, expected_tests(DOMAIN), plan.update_limit) / UNITS
+    forecasts = forecast_sparse_vectors(contract, opening, ledger, 1e5)
+    assert [one.half_band for one in forecasts if one.chosen] == [band]

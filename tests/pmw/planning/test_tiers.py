@@ -13,7 +13,8 @@ from pmw.planning.tiers import DEFAULT_SCHEDULE, plan_marginal_test, plan_query_
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import marginal_charge
-from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.contract import Contract
+from pmw.public.options import Opening, Options, TestKind
 from pmw.public.plans import marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries import CategoricalAttribute, Domain

@@ -1,0 +1,299 @@
+"""What is measured without a test: at opening, on request, and of how near answers were.
+
+That something is measured depends on public numbers alone. So each is one event, with the price of what it
+measures (Dwork and Roth 2014, Theorem 3.6, for Laplace noise; Canonne, Kamath and Steinke 2020, Theorem 4,
+for Gaussian noise).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.data import CountSource
+from pmw.loop.fit import correct, fitted_to, model_of_terms
+from pmw.model import (
+    FIRST_STEP_SIZE,
+    Coarsening,
+    DenseDistribution,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    OneWayMeasurement,
+    SyntheticDistribution,
+    choose_coarsening,
+    refit,
+    target_of,
+)
+from pmw.planning.error_quantiles import QuantileRequest
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import NoiseDistribution
+from pmw.privacy.random_bits import BitSource
+from pmw.public.charges import LedgerEntry, requested_entry
+from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.options import Options
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import PublicState, Total, planned_bins
+from queries.factors import UNITS
+from queries.linear import LinearQuery
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningDraws:
+    """What opening released.
+
+    Args:
+        total_units: records in units of 2^-20, noisy, or exact where the row count is public.
+        marginals: one per attribute measured.
+    """
+
+    total_units: int
+    marginals: tuple[OneWayMeasurement, ...]
+
+
+def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> OpeningDraws:
+    """Return the noisy number of records and marginals.
+
+    Privacy: costs what ``opening_entries`` says, under the neighbours that the plan's noise was made for;
+        a row count without noise is for replace-one only, where it is the same for all neighbours.
+    """
+    source.prepare([(), *((name,) for name in plan.marginal_noise)])
+    total = source.counts(()).total * UNITS
+    if plan.total_noise is not None:
+        total += plan.total_noise.sample(bits)
+    marginals: list[OneWayMeasurement] = []
+    for name, noise in plan.marginal_noise.items():
+        counts, tree = source.counts((name,)).counts, plan.trees.get(name)
+        if tree is None:
+            units = counts * UNITS + noise.sample_array(bits, counts.size)
+            marginals.append(MarginalMeasurement((name,), units, noise))
+        else:
+            units = tree.node_counts(counts) * UNITS + noise.sample_array(bits, tree.nodes)
+            marginals.append(HierarchicalMeasurement((name,), tree, units, noise))
+    if plan.table_noise is not None:
+        counts = source.counts(source.domain.names).counts
+        units = counts * UNITS + plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)
+        marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
+    return OpeningDraws(total, tuple(marginals))
+
+
+def settle_opening(
+    contract: Contract,
+    plan: OpeningPlan,
+    draws: OpeningDraws,
+    ledger: PrivacyFilter,
+    test: TestPlan,
+    fitted: tuple[SyntheticDistribution, float] | None = None,
+) -> PublicState:
+    """Return the session's first public state.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: the noise of the opening measurements.
+        draws: what they gave.
+        ledger: the filter after their charges.
+        test: the tests, planned from the same numbers.
+        fitted: the model and its step size, where they are known already; None fits the model.
+    """
+    total = released_total(plan, draws)
+    coarsening = choose_bins(contract, plan, draws, test)
+    if not contract.options.tests_marginals and fitted is None:
+        dense = DenseDistribution.uniform(contract.domain, total.value)
+        fitted = refit(dense, draws.marginals), FIRST_STEP_SIZE
+    state = PublicState(
+        contract=contract,
+        ledger=ledger,
+        total=total,
+        opening=draws.marginals,
+        measured=(),
+        model=model_of_terms(contract, coarsening, total.value, ()) if fitted is None else fitted[0],
+        plan=test,
+        rounds=(False,) * len(test),
+        coarsening=coarsening,
+    )
+    return fitted_to(state) if fitted is None else replace(state, step_size=fitted[1])
+
+
+def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test: TestPlan) -> Coarsening:
+    """Return the bins of long attributes, by the released one-attribute counts; post-processing, free.
+
+    Single questions are tested and measured on the declared cells, and so is a table that was measured whole.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: the noise of the opening measurements.
+        draws: what they gave.
+        test: the tests, which are planned for about so many bins.
+    """
+    if not contract.options.tests_marginals or plan.table_noise is not None:
+        return Coarsening.identity(contract.domain)
+    total = released_total(plan, draws).value
+    counts = {one.scope[0]: target_of(one, total) for one in draws.marginals}
+    return choose_coarsening(
+        contract.domain,
+        {name: target.values for name, target in counts.items()},
+        {name: math.sqrt(float(target.variance.max())) for name, target in counts.items()},
+        bins=planned_bins(test),
+    )
+
+
+def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
+    """Return the released total combined with the sums of the released marginals, by inverse variance."""
+    return Total.released(plan, draws.total_units, draws.marginals)
+
+
+# --- marginals on request -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedMarginal:
+    """What will be measured. A function of public state and the request.
+
+    Args:
+        scope: attribute names in declared order.
+        noise: on each cell, in units of 2^-20 records.
+    """
+
+    scope: tuple[str, ...]
+    noise: NoiseDistribution
+
+    def entry(self, options: Options) -> LedgerEntry:
+        """Return what it charges, all of which is reserved for it."""
+        return requested_entry(self.scope, self.noise, options)
+
+
+def counted_requested(
+    requested: RequestedMarginal, state: PublicState, source: CountSource, coarse: CountSource | None
+) -> NDArray[np.int64]:
+    """Return the true counts of a requested marginal: int64, records per declared cell, or per bin.
+
+    Args:
+        requested: what will be measured.
+        state: the public state; it tells which scopes are on bins.
+        source: the table, over the declared cells.
+        coarse: the same table over bins; None where nothing is binned.
+
+    Privacy: exact and secret; for ``draw_requested`` alone.
+
+    Raises:
+        DataError: the table cannot be counted.
+    """
+    fine = coarse is None or state.grid(requested.scope) is state.domain
+    return (source if fine or coarse is None else coarse).counts(requested.scope).counts
+
+
+def draw_requested(
+    requested: RequestedMarginal, counts: NDArray[np.int64], bits: BitSource
+) -> MarginalMeasurement:
+    """Return the marginal, each cell with fresh noise.
+
+    Args:
+        requested: what is measured.
+        counts: int64, records per cell, from ``counted_requested``.
+        bits: source of the noise.
+
+    Privacy: one marginal with fresh noise on each cell; costs what ``RequestedMarginal.entry`` says.
+    """
+    noise = requested.noise.sample_array(bits, counts.size).reshape(counts.shape)
+    return MarginalMeasurement(
+        requested.scope, np.asarray(counts * UNITS + noise), requested.noise, requested=True
+    )
+
+
+def settle_requested(
+    state: PublicState, measurement: MarginalMeasurement, ledger: PrivacyFilter
+) -> PublicState:
+    """Return the public state after a requested measurement, with the model corrected by it.
+
+    Args:
+        state: the state that it was requested in.
+        measurement: what was drawn.
+        ledger: the filter after its charge.
+    """
+    return correct(replace(state, ledger=ledger), measurement)
+
+
+# --- error quantiles ----------------------------------------------------------------------------------------
+
+
+class FirstAnswer(NamedTuple):
+    """A question, and the answer that was given first: the newest model is fitted to what was asked.
+
+    Attributes:
+        query: the question.
+        units: the answer, in units of 2^-20 records, rounded.
+    """
+
+    query: LinearQuery
+    units: int
+
+
+def ranked_errors(
+    requests: Sequence[QuantileRequest], answers: Callable[[int], FirstAnswer], source: CountSource
+) -> tuple[int, ...]:
+    """Return the errors that will be released, in units: of each request the one of its rank.
+
+    Only these are held, and no marginal is: the questions are many.
+
+    Args:
+        requests: what is released.
+        answers: the answer of a number.
+        source: the table, over the declared cells.
+
+    Privacy: exact and secret. The answer a is public, so |q(D) - a| moves by at most ``query_sensitivity``
+        with one person's records, and so does each order statistic of such numbers.
+
+    Raises:
+        DataError: the table cannot be counted.
+    """
+    return tuple(
+        sorted(_error(answers(place), source) for place in request.places)[request.rank - 1]
+        for request in requests
+    )
+
+
+def draw_quantiles(
+    requests: Sequence[QuantileRequest], errors: Sequence[int], bits: BitSource
+) -> tuple[ErrorQuantile, ...]:
+    """Return the error quantiles, each with fresh noise.
+
+    Args:
+        requests: what is released.
+        errors: of each, from ``ranked_errors``.
+        bits: source of the noise.
+
+    Privacy: each costs what ``QuantileRequest.entry`` says.
+    """
+    return tuple(
+        ErrorQuantile(
+            request.kind,
+            request.asked,
+            len(request.places),
+            error + request.noise.sample(bits),
+            request.noise,
+        )
+        for request, error in zip(requests, errors, strict=True)
+    )
+
+
+def _error(answer: FirstAnswer, source: CountSource) -> int:
+    """Return how far an answer is from the truth, in units; secret."""
+    return abs(answer.query.answer(source.counts(answer.query.scope)) - answer.units)
+
+
+def settle_quantiles(
+    state: PublicState, released: Sequence[ErrorQuantile], ledger: PrivacyFilter
+) -> PublicState:
+    """Return the public state after error quantiles: only what it says of answers is changed.
+
+    Args:
+        state: the state that they were requested in.
+        released: what was drawn.
+        ledger: the filter after their charges.
+    """
+    return replace(state, ledger=ledger, quantiles=(*state.quantiles, *released))

@@ -1,0 +1,421 @@
+"""Half-widths: how far the truth may be from a sum of w_i x_i over cells, by a few numbers of the weights.
+
+Each kind of noise that a session releases or tests with bounds such a sum, as surely as ``Confidences`` says:
+
+* ``CellNoise``, of a measured marginal: a quantile of sum w_i X_i, by sum w_i^2 and the largest |w_i|;
+* ``TableNoise``, of a table measured whole, with the number of records: by sum w_i^2 and sum w_i;
+* ``TreeNoise``, of a hierarchical histogram: by the weights themselves, for it depends on where they are;
+* ``Certified``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
+* the number of records, for one weight: |w| times its own half-width.
+
+Proofs are in ``docs/intervals.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import HierarchicalMeasurement, noise_variance
+from pmw.privacy.budget import Composition
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from pmw.privacy.tail_bounds import (
+    certificate_half_width,
+    simultaneous_half_width,
+    split_confidence,
+    sum_half_width,
+)
+from pmw.public.options import Options
+from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
+from pmw.public.state import PublicState
+from queries.factors import UNITS
+
+_Weights: TypeAlias = NDArray[np.float64]
+_ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
+_INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
+_BESIDE = 1e-9  # relative: below a power of 2
+
+
+class WeightStats(NamedTuple):
+    """What bounds of a sum of w_i x_i depend on, whichever cells the weights are of.
+
+    Args:
+        total: sum of w_i.
+        squares: sum of w_i^2.
+        least: the least weight, or less.
+        greatest: the greatest weight, or more.
+    """
+
+    total: float
+    squares: float
+    least: float = 0.0
+    greatest: float = 1.0
+
+    @classmethod
+    def of(cls, weights: _Weights) -> WeightStats:
+        """Return those of weights, of records: float64, one axis per attribute."""
+        squares = float(np.sum(weights**2))
+        return cls(float(np.sum(weights)), squares, float(weights.min()), float(weights.max()))
+
+    @classmethod
+    def of_cells(cls, cells: int) -> WeightStats:
+        """Return those of a question that counts so many cells, and leaves out others."""
+        return cls(cells, cells)  # sums of ones are exact, in whatever order
+
+    @property
+    def reach(self) -> float:
+        """From the least of 0 and the weights to the greatest of 0 and the weights."""
+        return max(self.greatest, 0.0) - min(self.least, 0.0)
+
+    @property
+    def largest(self) -> float:
+        """The largest |w_i|."""
+        return max(self.greatest, -self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Confidences:
+    """How surely each noise holds that an interval rests on, so that the interval holds as stated.
+
+    Args:
+        alone: of one noise that an interval rests on alone: of a measurement, or of the number of records.
+        certificate: of the threshold noise of all rounds, where the number of records comes with it.
+        total: of the number of records, where threshold noise comes with it.
+    """
+
+    alone: float
+    certificate: float
+    total: float
+
+    @classmethod
+    def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
+        """Return the confidences of a session.
+
+        Intervals that hold for all questions at once share the failure probability among all noises that the
+        session can ever draw: the total, the opening's measurements, each positive's, and the thresholds of
+        each sparse vector, whose rounds share theirs in turn.
+
+        Args:
+            options: the stated confidence, and whether intervals hold for all questions at once.
+            opening: measurements measured at opening.
+            plan: the tiers of tests.
+            private_total: the number of records is released with noise.
+        """
+        if not options.simultaneous:
+            part = split_confidence(options.confidence, 2) if private_total else options.confidence
+            return cls(options.confidence, part, part)
+        events = 1 + opening + sum(1 + tier.update_limit for tier in plan)
+        part = split_confidence(options.confidence, events)
+        return cls(part, part, part)
+
+    def of_one_end(self) -> Confidences:
+        """Return the same where the two ends of an interval may rest on different noises.
+
+        Both ends of a certificate's interval fail together, so each is given half of what may fail.
+        """
+        return replace(
+            self,
+            certificate=split_confidence(self.certificate, 2),
+            total=split_confidence(self.total, 2),
+        )
+
+    def of_part(self, events: int) -> Confidences:
+        """Return the same where so many intervals hold together, each with its part of what may fail."""
+        parts = (self.alone, self.certificate, self.total)
+        return Confidences(*(split_confidence(one, events) for one in parts))
+
+    @classmethod
+    def in_state(cls, state: PublicState) -> Confidences:
+        """Return the confidences of a session, by its public state."""
+        options, private = state.contract.options, state.total.deviation > 0
+        return cls.of(options, len(state.opening), state.plan, private_total=private)
+
+
+def negative_margin(tier: TierPlan, confidence: float) -> float:
+    """Return how far beyond its threshold a tested value may be where its test was negative, in units.
+
+    Where threshold noise is redrawn, each round that the session can open has its part of the confidence: a
+    round lasts longer the higher its noise came out, so that questions meet high noise more often than a
+    single draw is high.
+    """
+    rounds = tier.update_limit if tier.sparse.redraw else 1
+    return tier.sparse.test.negative_margin(split_confidence(confidence, rounds))
+
+
+def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float) -> float:
+    """Return how far, in records, the model may be off on a question whose test was negative.
+
+    The error is below T plus what the threshold noise can hide; with exponential noise this holds for all
+    negatives of a round at once, so it is a bound and holds more often than stated.
+
+    Args:
+        plan: the sparse vector.
+        threshold: T of the test, in units.
+        confidence: of the interval.
+    """
+    return (threshold + negative_margin(plan, confidence) + 1) / UNITS
+
+
+# --- kinds of noise ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CellNoise:
+    """Independent noise on each cell: X_i of a measured one, or what several measurements come to.
+
+    Args:
+        noise: the quietest noise.
+        confidence: of one noise that an interval rests on alone.
+        repeated: measured cells to each of the scope.
+        part: the squared weight that a cell's value has in scales of the noise.
+        peak: the largest square of the parts of that.
+    """
+
+    noise: NoiseDistribution
+    confidence: float
+    repeated: int = 1
+    part: float = 1.0
+    peak: float = 1.0
+
+    def half_width(self, stats: WeightStats) -> float:
+        """Return how far the truth may be from a sum, in records."""
+        squares, peak = stats.squares * self.repeated * self.part, stats.largest**2 * self.peak
+        return sum_half_width(self.noise, squares, self.confidence, peak=peak or None)
+
+
+@dataclass(frozen=True, slots=True)
+class AllAtOnce:
+    """Noise that is bounded for all weights at once, so that a sum may be chosen after it was seen.
+
+    Args:
+        width: of all weights in [0, 1], in records: ``simultaneous_half_width``.
+    """
+
+    width: float
+
+    def half_width(self, stats: WeightStats) -> float:
+        """Return how far the truth may be from a sum, in records: (max(w, 0) - min(w, 0)) W."""
+        return stats.reach * self.width
+
+
+def measured_noise(
+    options: Options, noise: NoiseDistribution, numbers: int, confidence: float
+) -> CellNoise | AllAtOnce:
+    """Return what bounds sums of measured numbers, of whatever a session releases.
+
+    Args:
+        options: whether intervals hold for all questions at once.
+        noise: on each number, in units.
+        numbers: how many were measured.
+        confidence: of one noise that an interval rests on alone.
+    """
+    if options.simultaneous:
+        return AllAtOnce(simultaneous_half_width(noise, numbers, confidence))
+    return CellNoise(noise, confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNoise:
+    """The noise that least squares leave on a tree: no measured number gets a weight beyond 1 in a question.
+
+    That is for weights in [0, 1]. Others are b u - a v for two such u and v, with b and a the greatest of
+    their positive and negative parts: so the weight of a measured number is at most a + b.
+    """
+
+    tree: HierarchicalMeasurement
+    confidence: float
+
+    def half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
+        squares = self.tree.weighted_variance(weights) / self.tree.variance
+        peak = WeightStats.of(weights).reach ** 2
+        return sum_half_width(self.tree.noise, squares, self.confidence, peak=peak or None)
+
+
+@dataclass(frozen=True, slots=True)
+class TableNoise:
+    """The noise of a table that is measured whole, where the number of records is known beside its cells.
+
+    Let y_i be the m noisy cells, each of variance s^2, and t the number of records, released with independent
+    noise of variance r s^2, or public (r = 0). A question with weights w_i is answered by
+
+        sum w_i y_i + k (t - sum y_i),   k = W/(m + r),   W = sum w_i,
+
+    which is unbiased for every k; this k has the least variance, s^2 (sum w_i^2 - W^2/(m + r)). So a question
+    about most records is known as well as one about the few others. k is in proportion to W: the answer is
+    that of cells that all moved by (t - sum y_i)/(m + r). That is (estimate - sum y_i)/m, with the estimate
+    of the number of records that weighs t and sum y_i by inverse variance.
+
+    This holds for any real weights, those of a sum of numbers too. The noise of the answer has weight w_i - k
+    on cell i and k on t, so the squares are sum w_i^2 - 2kW + (m + r)k^2. With a the least of 0 and the
+    weights, b the greatest, W is between m a and m b, so k is between a and b. w_i - k is at most b, or b - k
+    where k is negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds the larger of
+    b - min(k, 0) and max(k, 0) - a, which is 1 for weights in [0, 1]. The half-width is in proportion to the
+    weights.
+
+    Args:
+        noise: on each cell, in units.
+        cells: m, how many were measured.
+        ratio: r, the variance of the noise on the number of records in those of a cell; 0 where it is public.
+        confidence: of one noise that an interval rests on alone.
+        repeated: measured cells to each of the scope.
+    """
+
+    noise: NoiseDistribution
+    cells: int
+    ratio: float
+    confidence: float
+    repeated: int = 1
+
+    @classmethod
+    def of(
+        cls, noise: NoiseDistribution, cells: int, deviation: float, confidence: float, repeated: int = 1
+    ) -> TableNoise:
+        """Return the noise of a table by the deviation of the number of records that takes in its cells.
+
+        Args:
+            noise: on each cell, in units.
+            cells: how many were measured.
+            deviation: of the number of records, in records: 1/deviation^2 = 1/(r s^2) + 1/(m s^2).
+            confidence: of one noise that an interval rests on alone.
+            repeated: measured cells to each of the scope.
+        """
+        part = deviation**2 / (cells * noise_variance(noise))  # r/(m + r)
+        ratio = cells * part / (1 - part) if part < 1 else math.inf
+        return cls(noise, cells, ratio, confidence, repeated)
+
+    def half_width(self, stats: WeightStats) -> float:
+        """Return how far the truth may be from a sum, in records.
+
+        The noise is a sum over the cells with weights w_i - k, and of the number of records with weight k: in
+        scales of a cell's noise the square of that is k^2 r. Where the number of records is the less noisy
+        one, it is taken to be as noisy as a cell, so that ``sum_half_width`` holds.
+        """
+        squares, weight = stats.squares * self.repeated, stats.total * self.repeated
+        if not 0 <= stats.least <= stats.greatest <= 1:
+            squares *= 1 + _ROUNDING  # for the difference to W^2/(m + r) may be a small part of them
+        peak = self._peak(weight, (stats.least, stats.greatest))
+        return sum_half_width(self.noise, self._left(squares, weight), self.confidence, peak=peak)
+
+    def widest(self) -> float:
+        """Return what no half-width of a question with weights in [0, 1] exceeds, in records.
+
+        Between whole W the squares that are left are convex in W, and they are concave over whole W: so in
+        each of some intervals of W their most is at its ends or at the one maximum, and the largest square
+        grows with W. Where the quantile steps with the number of equal cells, both sides of the step count.
+        """
+        ends = np.unique(
+            np.linspace(0, self.cells, min(self.cells, _INTERVALS) + 1).astype(np.int64)
+        ).tolist()
+        gain = self._left(0.0, 1.0, floor=False)  # the squares that are left are W + gain W^2 at most
+        peak_at = float(self.cells) if gain >= 0 else min(-1 / (2 * gain), float(self.cells))
+        widths = []
+        for low, high in itertools.pairwise(ends):
+            inside = min(max(round(peak_at), low), high)
+            most = max(self._left(float(one), float(one)) for one in (low, inside, high))
+            peak = self._peak(float(high))
+            step = peak * 2.0 ** math.floor(math.log2(max(most / peak, 1.0))) * (1 - _BESIDE)
+            widths += [
+                sum_half_width(self.noise, one, self.confidence, peak=peak) for one in (most, min(step, most))
+            ]
+        return max(widths)
+
+    @property
+    def _shift(self) -> float:
+        """1/(m + r)."""
+        return 1 / (self.cells + self.ratio)
+
+    def _left(self, squares: float, weight: float, *, floor: bool = True) -> float:
+        """Return the sum of the squares of all weights, in scales of a cell's noise."""
+        share = weight * self._shift
+        left = squares - 2 * share * weight + (self.cells + self._known) * share**2
+        return max(0.0, left) if floor else left
+
+    def _peak(self, weight: float, ends: tuple[float, float] = (0.0, 1.0)) -> float:
+        """Return what no square of a weight exceeds, in scales of a cell's noise."""
+        share = weight * self._shift
+        above = max(ends[1], 0.0) - min(share, 0.0)
+        below = max(share, 0.0) - min(ends[0], 0.0)
+        return max(above**2, below**2, self._known * share**2)
+
+    @property
+    def _known(self) -> float:
+        """r, where there is noise on the number of records at least that of a cell."""
+        return max(self.ratio, 1.0) if 0 < self.ratio < math.inf else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """What a test says of a marginal that it did not find wrong.
+
+    Args:
+        plan: the test; None where there is none, which bounds nothing.
+        threshold: T of the test, in units.
+        cells: of the marginal.
+        confidences: of the threshold noise, and of the number of records.
+        total_error: how far the model's total may be from the number of records, in records.
+    """
+
+    plan: MarginalTestPlan | None
+    threshold: int
+    cells: int
+    confidences: Confidences
+    total_error: float
+
+    def half_width(self, stats: WeightStats) -> float:
+        """Return how far the truth may be from a sum, in records; see ``certificate_half_width``."""
+        if self.plan is None:
+            return math.inf
+        margin, ends = negative_margin(self.plan, self.confidences.certificate), (stats.least, stats.greatest)
+        statistic = (self.threshold + margin) / UNITS
+        return certificate_half_width(statistic, self.total_error, self.cells, weights=ends)
+
+
+# --- the number of records ---------------------------------------------------------------------------------
+
+
+def total_half_width(
+    composition: Composition, deviation: float, confidence: float, opening: Iterable[NoiseDistribution] = ()
+) -> float:
+    """Return how far the released number of records may be from the true one, in records.
+
+    It is a weighted sum of noises of several scales, the quietest of scale s: so it is one of noises of scale
+    s, whose squared weights sum to variance / var(s) and exceed those of the first, and ``sum_half_width``
+    holds for it.
+
+    Args:
+        composition: which distribution the noises have: Laplace where epsilons add.
+        deviation: standard deviation of the released number, in records; 0 where it is public.
+        confidence: of the width.
+        opening: the noises on the opening's measurements, whose sums the number takes in.
+    """
+    if deviation == 0:
+        return 0.0
+    units = deviation * UNITS
+    alone: NoiseDistribution
+    if composition is Composition.PURE:
+        alone = DiscreteLaplace(Fraction(math.ceil(units / math.sqrt(2))))
+    else:
+        alone = DiscreteGaussian(Fraction(math.ceil(units)))
+    quietest = min((alone, *opening), key=noise_variance)
+    squares = 1.0 if quietest is alone else deviation**2 / noise_variance(quietest)
+    return sum_half_width(quietest, squares, confidence)
+
+
+def total_error_bound(state: PublicState, confidence: float) -> float:
+    """Return how far the model's total may be from the number of records, in records.
+
+    That is the noise of the released number, and what the model's total differs from it: a total is at least
+    1, whatever came out of the noise.
+    """
+    total = state.total
+    opening = [one.noise for one in state.opening]
+    noise = total_half_width(state.ledger.composition, total.deviation, confidence, opening)
+    return abs(total.value - total.estimate) + noise
