@@ -40,6 +40,7 @@ import pmw.session.releases
 import pmw.session.session
 from pmw.cli import main
 from pmw.loop.secret import SecretState
+from pmw.privacy.random_bits import BitSource
 from pmw.public.state import PublicState
 from pmw.session.engine import Engine
 from pmw.session.journal import secret_facts
@@ -471,12 +472,11 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
             at_positive()
         return draws, secret
 
-    def carried_out(engine: Engine, intent: int, *given: Any) -> Any:
-        seed = given[-1]
+    def carried_out(engine: Engine, intent: int, bits: BitSource, *given: Any) -> Any:
         facts = secret_facts(engine._secret, SecretState.closed(len(engine.state.plan)))
         held = sorted((name, digest(fact)) for name, fact in facts.items() if fact)
-        under_way.update(intent=intent, seed=digest(seed), thresholds=[list(one) for one in held])
-        answers = carry_out(engine, intent, *given)
+        under_way.update(intent=intent, seed=digest(bits._seed), thresholds=[list(one) for one in held])
+        answers = carry_out(engine, intent, bits, *given)
         note(version=engine.state.version, answers=_model_answers(engine.state))
         return answers
 
