@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from queries import (
     IntegerAttribute,
     LinearQuery,
     NumericAttribute,
+    QueryError,
 )
 from queries.predicates import Comparison, Junction, Not, Order, Predicate
 
@@ -32,6 +34,13 @@ ORDERS: dict[Order, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
     "ge": operator.ge,
 }
+
+
+def refusal(read: Callable[..., object], *given: object) -> QueryError:
+    """Return the error with which a question is refused."""
+    with pytest.raises(QueryError) as caught:
+        read(*given)
+    return caught.value
 
 
 def holds(predicate: Predicate, of_comparison: Callable[[Comparison], Known]) -> Known:

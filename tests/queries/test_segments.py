@@ -32,6 +32,7 @@ from queries import (
 )
 from queries.predicates import Comparison, Predicate, Scalar
 from queries.segments import count_where
+from queries.statements import Statement
 from tests.queries.meaning import ORDERS, Known, compared, full_weights, holds, trees
 
 Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
@@ -207,11 +208,13 @@ def test_weights_are_shares_and_readings_leave_out_or_take_what_cells_cannot_dec
 def test_groups_split_a_question_and_its_readings(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
     query = count_where(data.draw(_predicates(domain)), domain)
-    name = data.draw(st.sampled_from(domain.names))
-    for cell in range(domain[name].size):
-        group = query.within({name: cell})
+    names = data.draw(st.permutations(domain.names))[: data.draw(st.integers(0, 2))]
+    groups = [group for _, _, group in Statement.count_by(query, names).questions()]
+    codes = itertools.product(*(range(domain[name].size) for name in names))
+    for cells, group in zip(codes, groups, strict=True):
         inside = np.zeros(domain.shape, dtype=np.int64)
-        inside[(slice(None),) * domain.index(name) + (cell,)] = 1
+        chosen = dict(zip(names, cells, strict=True))
+        inside[tuple(chosen.get(name, slice(None)) for name in domain.names)] = 1
         pairs = zip(query.readings or (query, query), group.readings or (group, group), strict=True)
         decided = []
         for whole, part in ((query, group), *pairs):
@@ -305,31 +308,19 @@ def table() -> Domain:
 @pytest.mark.parametrize(
     ("where", "shares"),
     [
-        ("age >= 10", [0, 1, 1, 0, 0]),
         ("age < 13", [1, 0.3, 0, 0, 0]),
-        ("age = 13", [0, 0.1, 0, 0, 0]),
         ("age <> 13", [1, 0.9, 1, 0, 0]),
         ("age IN (13, 14, 13, 29)", [0, 0.2, 0.1, 0, 0]),
-        ("age BETWEEN 5 AND 24", [0.5, 1, 0.5, 0, 0]),
         ("NOT age BETWEEN 5 AND 24", [0.5, 0, 0.5, 0, 0]),
         ("age < 13 OR age >= 13", [1, 1, 1, 0, 0]),
         ("age < 13 AND age >= 13", [0, 0, 0, 0, 0]),
-        ("age < 13 AND age >= 12", [0, 0.1, 0, 0, 0]),
-        ("age IS NULL", [0, 0, 0, 1, 0]),
         ("age IS NOT NULL", [1, 1, 1, 0, 1]),
         ("age >= 10 OR age IS NULL", [0, 1, 1, 1, 0]),
-        ("income < 50", [0.5, 0]),
-        ("income >= 100", [0, 1]),
         ("income < 200 AND income >= 50", [0.5, 1 / 3]),
-        ("income < 100", [1, 0]),
-        ("income <= 400", [1, 1]),
         ("income > 100 OR income <= 100", [1, 1]),
         ("income > 100 AND income <= 100", [0, 0]),
-        ("sex = 'f'", [1, 0, 0, 0]),
-        ("sex <> 'f'", [0, 1, 0, 1]),
         ("NOT sex = 'f'", [0, 1, 0, 1]),
         ("sex NOT IN ('f', 'm')", [0, 0, 0, 1]),
-        ("sex IS NULL", [0, 0, 1, 0]),
     ],
 )
 def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, shares: list[float]) -> None:
@@ -343,19 +334,13 @@ def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, 
     ("where", "shares", "least", "most"),
     [
         ("income > 0", [1, 1], [0, 1], [1, 1]),
-        ("income <= 0", [0, 0], [0, 0], [1, 0]),
-        ("income = 0", [0, 0], [0, 0], [1, 0]),
-        ("income <> 0", [1, 1], [0, 1], [1, 1]),
-        ("income <> 100", [1, 1], [1, 0], [1, 1]),
         ("NOT income > 0", [0, 0], [0, 0], [1, 0]),
-        ("income > 100", [0, 1], [0, 0], [0, 1]),
+        ("income = 0", [0, 0], [0, 0], [1, 0]),
+        ("income <> 100", [1, 1], [1, 0], [1, 1]),
         ("income <= 100", [1, 0], [1, 0], [1, 1]),
-        ("income BETWEEN 0 AND 100", [1, 0], [1, 0], [1, 1]),
         ("income BETWEEN 100 AND 100", [0, 0], [0, 0], [0, 1]),
-        ("NOT income BETWEEN 0 AND 100", [0, 1], [0, 0], [0, 1]),
         ("income IN (0, 400)", [0, 0], [0, 0], [1, 1]),
         ("income < 400", [1, 1], [1, 0], [1, 1]),
-        ("income >= 400", [0, 0], [0, 0], [0, 1]),
     ],
 )
 def test_a_comparison_at_an_edge_has_two_readings(
@@ -401,21 +386,16 @@ def test_an_or_over_two_attributes_joins_their_cells(table: Domain) -> None:
     np.testing.assert_array_equal(query.weights(), expected)
 
 
-def test_independent_terms_stay_factors(table: Domain) -> None:
+def test_independent_terms_stay_factors_and_a_range_over_all_values_is_none(table: Domain) -> None:
     query = parse_where("age < 10 AND sex = 'm' AND income >= 100", table)
     assert [factor.scope for factor in query.factors] == [("age",), ("income",), ("sex",)]
     assert query.is_box
-
-
-@pytest.mark.parametrize("empty", ["", "  \n", {}])
-def test_an_empty_condition_counts_everybody(table: Domain, empty: str | dict[str, object]) -> None:
-    query = parse_where(empty, table)
-    assert (query.scope, query.aligned, query.describe()) == ((), True, "everybody")
-
-
-def test_a_range_over_all_values_still_leaves_out_empty_ones(table: Domain) -> None:
-    assert parse_where("age >= 0", table).weights().tolist() == [UNITS, UNITS, UNITS, 0, 0]
     assert parse_where("income >= 0", table).describe() == "everybody"
+    assert parse_where("age >= 0", table).weights().tolist() == [UNITS, UNITS, UNITS, 0, 0]  # not empty ones
+    conditions: tuple[str | dict[str, object], ...] = ("", "  \n", {})
+    for empty in conditions:
+        query = parse_where(empty, table)
+        assert (query.scope, query.aligned, query.describe()) == ((), True, "everybody")
 
 
 def test_the_shares_of_a_cell_add_up_to_exactly_one() -> None:
@@ -441,26 +421,24 @@ def test_whole_numbers_beyond_float_precision_are_told_apart() -> None:
         parse_where({"n": {"eq": 2**53 + 1}}, domain)
 
 
-def test_a_condition_that_joins_too_many_cells_is_refused() -> None:
-    domain = Domain(tuple(IntegerAttribute(name, 0, 999) for name in "abc"))
-    assert parse_where("a < 5 AND b < 5 AND c < 5", domain).is_box
-    with pytest.raises(QueryError, match=r"joins a, b, c would need 1,000,000,000 weights") as caught:
-        parse_where("a < 5 OR b < 5 OR c < 5", domain)
-    assert caught.value.code == "too_large"
+# The attributes, their cells and width, a condition on them, and how many weights it would need.
+TOO_LARGE = {
+    "cells": ("abc", 1000, 1, "a < 5 OR b < 5 OR c < 5", "a, b, c would need 1,000,000,000"),
+    "shares": ("ab", 10_000, 2, "a < 5 AND b < 5", "a, b would need 25,000,000"),
+    "pieces": ("abc", 1000, 500, " OR ".join(f"{name}={2 * n}" for n in range(145) for name in "abc"),
+               r"a, b, c would need 24,\d{3},\d{3}"),
+}  # fmt: skip
 
 
-def test_a_condition_that_cuts_few_cells_into_too_many_pieces_is_refused() -> None:
-    domain = Domain(tuple(IntegerAttribute(name, 0, 999, 500) for name in "abc"))
-    where = " OR ".join(f"{name}={value}" for value in range(0, 290, 2) for name in "abc")
-    with pytest.raises(QueryError, match=r"joins a, b, c would need 24,\d{3},\d{3} weights"):
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_a_condition_that_joins_too_much_is_refused(what: str) -> None:
+    names, size, width, where, told = TOO_LARGE[what]
+    domain = Domain(tuple(IntegerAttribute(name, 0, size - 1, width) for name in names))
+    with pytest.raises(QueryError, match=f"joins {told} weights") as caught:
         parse_where(where, domain)
-
-
-def test_shares_that_multiply_over_too_many_cells_are_refused() -> None:
-    domain = Domain(tuple(IntegerAttribute(name, 0, 9999, 2) for name in "ab"))
-    with pytest.raises(QueryError, match="joins a, b would need 25,000,000 weights") as caught:
-        parse_where("a < 5 AND b < 5", domain)
     assert caught.value.code == "too_large"
+    whole = " AND ".join(f"{name} < {width}" for name in names)  # of separate attributes
+    assert parse_where(whole, domain).is_box
 
 
 @pytest.mark.parametrize("value", [3, 2.5, "u"])

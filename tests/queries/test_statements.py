@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.errors import QueryError, ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
-from queries.marginal import Histogram
 from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.parsing import parse_where
 from queries.statements import MOST_BINS, Statement
 from tests.queries.meaning import full_weights
 
@@ -30,30 +25,6 @@ DOMAIN = Domain(
     ),
     name="people",
 )
-COUNTS = Histogram(DOMAIN, np.random.default_rng(5).integers(0, 50, DOMAIN.shape))
-CONDITIONS = (
-    "",
-    "age >= 22",
-    "age >= 22 AND income < 7",
-    "sex = 'Female' OR age < 24",
-    "income BETWEEN 3 AND 6",
-    "NOT (member = TRUE AND income >= 10)",
-    "age IS NULL",
-)
-
-
-@given(where=st.sampled_from(CONDITIONS), names=st.permutations(DOMAIN.names))
-def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names: list[str]) -> None:
-    query = parse_where(where, DOMAIN)
-    scope = tuple(names[:2])
-    groups = counts(query, scope)
-    weights = full_weights(query)
-    codes = itertools.product(*(range(DOMAIN[name].size) for name in scope))
-    for cells, group in zip(codes, groups, strict=True):
-        expected = np.zeros_like(weights)
-        inside = tuple(cells[scope.index(name)] if name in scope else slice(None) for name in DOMAIN.names)
-        expected[inside] = weights[inside]
-        np.testing.assert_array_equal(full_weights(group), expected)
 
 
 def counts(query: LinearQuery, names: Sequence[str] = ()) -> list[LinearQuery]:
@@ -79,24 +50,10 @@ def test_cells_are_named_by_what_they_hold() -> None:
     assert [DOMAIN["member"].value(code) for code in range(2)] == [True, False]
 
 
-def test_a_group_outside_the_cut_is_aligned() -> None:
-    groups = counts(parse_where("income >= 5", DOMAIN), ("income",))
-    assert [group.aligned for group in groups] == [False, True]
-    outside = counts(parse_where("income BETWEEN 3 AND 6", DOMAIN), ("income",))
-    assert outside[1].answer(COUNTS) == 0
-    assert outside[1].aligned
-
-
-def test_without_attributes_there_is_one_group() -> None:
-    query = parse_where("age >= 24", DOMAIN)
-    assert [group.key() for group in counts(query)] == [query.key()]
-    assert [group.labels for group in Statement.count_by(query).groups()] == [()]
-
-
 def test_a_constant_weight_stays_in_every_group() -> None:
     half = LinearQuery(DOMAIN, (Factor((), np.array(UNITS // 2)),), aligned=False)
     first, second = counts(half, ("member",))
-    assert first.answer(COUNTS) + second.answer(COUNTS) == half.answer(COUNTS)
+    np.testing.assert_array_equal(full_weights(first) + full_weights(second), full_weights(half))
     assert not first.aligned
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -19,114 +21,85 @@ from queries.parsing import require_aligned
 from queries.predicates import Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.sql_tree import LONGEST_TEXT
 from queries.where_text import parse_predicate
+from tests.queries.meaning import refusal
 
 
 def _age(operator: Operator, *values: Scalar, at: int = 0) -> Comparison:
     return Comparison("age", operator, values, at)
 
 
-def _sex(value: str, at: int = 0) -> Comparison:
-    return Comparison("sex", "eq", (value,), at)
+def _is(name: str, value: Scalar, at: int = 0) -> Comparison:
+    return Comparison(name, "eq", (value,), at)
 
 
-def _all(*terms: Predicate) -> Predicate:
-    return Junction("and", terms)
+def _joined(kind: Literal["and", "or"], *terms: Predicate) -> Predicate:
+    return Junction(kind, terms)
 
 
-def _any(*terms: Predicate) -> Predicate:
-    return Junction("or", terms)
+SIGNS: dict[str, tuple[Operator, Operator]] = {  # as they stand, and where the value comes first
+    "=": ("eq", "eq"), "==": ("eq", "eq"), "<>": ("ne", "ne"), "!=": ("ne", "ne"),
+    "<": ("lt", "gt"), "<=": ("le", "ge"), ">": ("gt", "lt"), ">=": ("ge", "le"),
+}  # fmt: skip
+READ: list[tuple[str, Predicate]] = [
+    *((f"age {sign} 30", _age(meant, 30)) for sign, (meant, _) in SIGNS.items()),
+    *((f"30 {sign} age", _age(meant, 30, at=4 + len(sign))) for sign, (_, meant) in SIGNS.items()),
+    ("age>=30", _age("ge", 30)),
+    ("'Male' = sex", _is("sex", "Male", 9)),
+    ("age BETWEEN 30 AND 39", _age("between", 30, 39)),
+    ("age NOT BETWEEN 30 AND 39", Not(_age("between", 30, 39))),
+    ("age IN (30)", _age("in", 30)),
+    ("age IN (30, -31, (32))", _age("in", 30, -31, 32)),
+    ("sex NOT IN ('Male', 'Female')", Not(Comparison("sex", "in", ("Male", "Female"), 0))),
+    ("age IS NULL", _age("missing")),
+    ("age IS NOT NULL", Not(_age("missing"))),
+    ("NOT age IS NULL", Not(_age("missing", at=4))),
+    # AND binds tighter than OR, and NOT tighter than both.
+    (
+        "age = 1 AND age = 2 AND age = 3",
+        _joined("and", _age("eq", 1), _age("eq", 2, at=12), _age("eq", 3, at=24)),
+    ),
+    (
+        "age = 1 OR age = 2 OR age = 3",
+        _joined("or", _age("eq", 1), _age("eq", 2, at=11), _age("eq", 3, at=22)),
+    ),
+    (
+        "age = 1 OR age = 2 AND age = 3",
+        _joined("or", _age("eq", 1), _joined("and", _age("eq", 2, at=11), _age("eq", 3, at=23))),
+    ),
+    (
+        "age = 1 AND age = 2 OR age = 3",
+        _joined("or", _joined("and", _age("eq", 1), _age("eq", 2, at=12)), _age("eq", 3, at=23)),
+    ),
+    (
+        "(age = 1 OR age = 2) AND age = 3",
+        _joined("and", _joined("or", _age("eq", 1, at=1), _age("eq", 2, at=12)), _age("eq", 3, at=25)),
+    ),
+    ("NOT age = 1 AND age = 2", _joined("and", Not(_age("eq", 1, at=4)), _age("eq", 2, at=16))),
+    ("NOT (age = 1 OR age = 2)", Not(_joined("or", _age("eq", 1, at=5), _age("eq", 2, at=16)))),
+    ("NOT NOT age = 1", Not(Not(_age("eq", 1, at=8)))),
+    ("age BETWEEN 1 AND 2 AND age = 3", _joined("and", _age("between", 1, 2), _age("eq", 3, at=24))),
+    ("((age = 1))", _age("eq", 1, at=2)),
+    ("", _joined("and")),
+    (" \n\t ", _joined("and")),
+    # Names fold unless they are quoted, and texts stand as they are written.
+    ("AGE = 30", _age("eq", 30)),
+    ("Age between 30 and 39", _age("between", 30, 39)),
+    ('"age" = 30', _age("eq", 30)),
+    ('"education-num" = 3', _is("education-num", 3)),
+    ("größe = 'klein'", _is("größe", "klein")),
+    ("GRÖSSE = 'klein'", _is("größe", "klein")),
+    ("member = TRUE", _is("member", True)),
+    ("member = false", _is("member", False)),
+    ("sex = ('Male')", _is("sex", "Male")),
+    *(
+        (f"sex = '{text}'", _is("sex", text.replace("''", "'")))
+        for text in ("it''s", "''", "", "a\\", 'a"b', "a;b", "-- no comment", "zwei\nZeilen", "🦊")
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "predicate"),
-    [
-        ("age = 30", _age("eq", 30)),
-        ("age == 30", _age("eq", 30)),
-        ("age <> 30", _age("ne", 30)),
-        ("age != 30", _age("ne", 30)),
-        ("age < 30", _age("lt", 30)),
-        ("age <= 30", _age("le", 30)),
-        ("age > 30", _age("gt", 30)),
-        ("age>=30", _age("ge", 30)),
-        ("30 = age", _age("eq", 30, at=5)),
-        ("30 <> age", _age("ne", 30, at=6)),
-        ("30 < age", _age("gt", 30, at=5)),
-        ("30 <= age", _age("ge", 30, at=6)),
-        ("30 > age", _age("lt", 30, at=5)),
-        ("30 >= age", _age("le", 30, at=6)),
-        ("'Male' = sex", _sex("Male", 9)),
-        ("age BETWEEN 30 AND 39", _age("between", 30, 39)),
-        ("age NOT BETWEEN 30 AND 39", Not(_age("between", 30, 39))),
-        ("age IN (30)", _age("in", 30)),
-        ("age IN (30, -31, (32))", _age("in", 30, -31, 32)),
-        ("sex NOT IN ('Male', 'Female')", Not(Comparison("sex", "in", ("Male", "Female"), 0))),
-        ("age IS NULL", _age("missing")),
-        ("age IS NOT NULL", Not(_age("missing"))),
-        ("NOT age IS NULL", Not(_age("missing", at=4))),
-    ],
-)
-def test_a_comparison_says_what_it_says_in_sql(people: Domain, text: str, predicate: Predicate) -> None:
-    assert parse_predicate(text, people) == predicate
-
-
-@pytest.mark.parametrize(
-    ("text", "predicate"),
-    [
-        ("age = 1 AND age = 2 AND age = 3", _all(_age("eq", 1), _age("eq", 2, at=12), _age("eq", 3, at=24))),
-        ("age = 1 OR age = 2 OR age = 3", _any(_age("eq", 1), _age("eq", 2, at=11), _age("eq", 3, at=22))),
-        (
-            "age = 1 OR age = 2 AND age = 3",
-            _any(_age("eq", 1), _all(_age("eq", 2, at=11), _age("eq", 3, at=23))),
-        ),
-        (
-            "age = 1 AND age = 2 OR age = 3",
-            _any(_all(_age("eq", 1), _age("eq", 2, at=12)), _age("eq", 3, at=23)),
-        ),
-        (
-            "(age = 1 OR age = 2) AND age = 3",
-            _all(_any(_age("eq", 1, at=1), _age("eq", 2, at=12)), _age("eq", 3, at=25)),
-        ),
-        ("NOT age = 1 AND age = 2", _all(Not(_age("eq", 1, at=4)), _age("eq", 2, at=16))),
-        ("NOT (age = 1 OR age = 2)", Not(_any(_age("eq", 1, at=5), _age("eq", 2, at=16)))),
-        ("NOT NOT age = 1", Not(Not(_age("eq", 1, at=8)))),
-        ("age BETWEEN 1 AND 2 AND age = 3", _all(_age("between", 1, 2), _age("eq", 3, at=24))),
-        ("((age = 1))", _age("eq", 1, at=2)),
-        ("", _all()),
-        (" \n\t ", _all()),
-    ],
-)
-def test_and_binds_tighter_than_or_and_not_tighter_than_both(
-    people: Domain, text: str, predicate: Predicate
-) -> None:
-    assert parse_predicate(text, people) == predicate
-
-
-@pytest.mark.parametrize(
-    ("text", "predicate"),
-    [
-        ("AGE = 30", _age("eq", 30)),
-        ("Age between 30 and 39", _age("between", 30, 39)),
-        ('"age" = 30', _age("eq", 30)),
-        ('"education-num" = 3', Comparison("education-num", "eq", (3,), 0)),
-        ("größe = 'klein'", Comparison("größe", "eq", ("klein",), 0)),
-        ("GRÖSSE = 'klein'", Comparison("größe", "eq", ("klein",), 0)),
-        ("member = TRUE", Comparison("member", "eq", (True,), 0)),
-        ("member = false", Comparison("member", "eq", (False,), 0)),
-        ("sex = 'it''s'", _sex("it's")),
-        ("sex = ''''", _sex("'")),
-        ("sex = ''", _sex("")),
-        (r"sex = 'a\'", _sex("a\\")),
-        ("sex = 'a\"b'", _sex('a"b')),
-        ("sex = 'a;b'", _sex("a;b")),
-        ("sex = '-- no comment'", _sex("-- no comment")),
-        ("sex = 'zwei\nZeilen'", _sex("zwei\nZeilen")),
-        ("sex = '🦊'", _sex("🦊")),
-        ("sex = ('Male')", _sex("Male")),
-    ],
-)
-def test_names_fold_unless_quoted_and_texts_stand_as_written(
-    people: Domain, text: str, predicate: Predicate
-) -> None:
+@pytest.mark.parametrize(("text", "predicate"), READ)
+def test_a_text_says_what_it_says_in_sql(people: Domain, text: str, predicate: Predicate) -> None:
     assert parse_predicate(text, people) == predicate
 
 
@@ -171,9 +144,9 @@ def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
     assert parse_where(text, people).to_dict() == parse_where("age = 30", people).to_dict()
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "message"),
-    [
+# By code: the text, the place in it and what the message says.
+REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
+    "unsupported": [
         ("age = (SELECT 1)", 14, "a sub-query is not supported"),
         ("age IN (SELECT 1)", 15, "a sub-query is not supported"),
         ("EXISTS (SELECT 1)", 15, "EXISTS is not supported"),
@@ -192,7 +165,6 @@ def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
         ("age = ?", None, "a placeholder is not supported"),
         ("age = :value", None, "a placeholder is not supported"),
         ("age = @value", None, "a parameter is not supported"),
-        ("age + 1 = 30", 0, "arithmetic is not supported"),
         ("age - 1 = 30", 0, "arithmetic is not supported"),
         ("age = 30 + 1", 6, "arithmetic is not supported"),
         ("age * 2 > 3", 0, "arithmetic is not supported"),
@@ -208,7 +180,6 @@ def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
         ("sex COLLATE nocase = 'Male'", 0, "COLLATE here is not supported"),
         ("sex = 'Male' COLLATE nocase", 6, "COLLATE here is not supported"),
         ("30 = 30", 0, "a comparison without an attribute is not supported"),
-        ("age = 1 = 2", 0, "a comparison without an attribute is not supported"),
         ("30 < age < 40", 0, "a comparison without an attribute is not supported"),
         ("-age = 30", 1, "a comparison without an attribute is not supported"),
         ("TRUE", None, "a condition without a comparison is not supported"),
@@ -216,40 +187,24 @@ def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
         ("age = 30 OR TRUE", None, "a condition without a comparison is not supported"),
         ("age = NULL", None, "NULL (write IS NULL) is not supported"),
         ("age IS 3", 0, "IS with anything but NULL is not supported"),
-        ("age IS TRUE", 0, "IS with anything but NULL is not supported"),
         ("age <=> 30", 0, "IS NOT DISTINCT FROM is not supported"),
         ("age IS DISTINCT FROM 30", 0, "IS DISTINCT FROM is not supported"),
         ("people.age = 30", 0, "people.age"),
         ("age[1] = 30", 0, "BRACKET here is not supported"),
-        ("age = ARRAY[1]", 12, "ARRAY here is not supported"),
         ("age = INTERVAL '1' DAY", 15, "INTERVAL here is not supported"),
         ("sex = N'Male'", 6, "NATIONAL here is not supported"),
         ("sex = 'Ma' 'le'", 6, "CONCAT here is not supported"),
         ("sex = -'Male'", 7, "a minus before a text is not supported"),
         ("*", 0, "* is not supported"),
     ],
-)
-def test_what_is_not_understood_is_refused_by_name(
-    people: Domain, text: str, position: int | None, message: str
-) -> None:
-    with pytest.raises(QueryError) as caught:
-        parse_where(text, people)
-    assert (caught.value.code, caught.value.position) == ("unsupported", position)
-    assert message in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("text", "position", "message"),
-    [
+    "syntax": [
         ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
         ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
         ("age = 30; DROP TABLE people", 10, "cannot be read near 'DROP'"),
         ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL"),
         ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
-        ("age = 30 LIMIT 5", 9, "cannot be read near 'LIMIT'"),
         ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),
         ("age = 30 XOR age = 31", 9, "cannot be read near 'XOR'"),
-        ("age = 30)", 8, "cannot be read near ')'"),
         ("age =\n\n )", 8, "cannot be read near ')'"),
         ("age = 30, age = 31", 8, "cannot be read near ','"),
         ("age = 30 AND", 9, "cannot be read near 'AND'"),
@@ -263,60 +218,41 @@ def test_what_is_not_understood_is_refused_by_name(
         ("age IN ()", 0, "IN needs at least one value"),
         ("age = 5e", 6, "expected a number, got '5e'"),
         ("age = 5e+", 8, "cannot be read near '+'"),
-        ("education-num = 3", 0, 'a name with a hyphen stands in double quotes: "education-num"'),
         ("education-num IN (3)", 0, 'a name with a hyphen stands in double quotes: "education-num"'),
         ("age = 30 AND education-num > 3", 13, 'stands in double quotes: "education-num"'),
-        ("3 = education-num", 4, 'stands in double quotes: "education-num"'),
         ("3 <= EDUCATION-NUM", 5, 'stands in double quotes: "education-num"'),
     ],
-)
-def test_what_cannot_be_read_is_refused_at_its_place(
-    people: Domain, text: str, position: int | None, message: str
-) -> None:
-    with pytest.raises(QueryError) as caught:
-        parse_where(text, people)
-    assert (caught.value.code, caught.value.position) == ("syntax", position)
-    assert message in caught.value.message
+    "unknown_attribute": [
+        ('age > 30 AND "AGE" > 3', 13, "unknown attribute 'AGE'"),
+        ("\x00age = 30", 0, "unknown attribute '\\x00age'"),
+    ],
+    "wrong_kind": [
+        ("age = 1e999", 0, "a finite number, got inf"),
+        ("age >= " + "9" * 400, 0, "a finite number, got inf"),
+        ("age = 30 AND sex > 'F'", 13, "has no order"),
+    ],
+    "empty_range": [("age = 30 AND age > 90", 13, "an empty range")],
+    "unknown_value": [("sex = 1e999", 0, "a finite number or a text, got inf")],
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "position"),
-    [
-        ("ages > 3", "unknown_attribute", 0),
-        ('age > 30 AND "AGE" > 3', "unknown_attribute", 13),
-        ("\x00age = 30", "unknown_attribute", 0),
-        ("age = 1e999", "wrong_kind", 0),
-        ("age >= " + "9" * 400, "wrong_kind", 0),
-        ("age = '30'", "wrong_kind", 0),
-        ("age = TRUE", "wrong_kind", 0),
-        ("income = -5", "empty_range", 0),
-        ("age = 30 AND sex > 'F'", "wrong_kind", 13),
-        ("age = 16", "unknown_value", 0),
-        ("sex = 'female'", "unknown_value", 0),
-        ("sex = 1e999", "unknown_value", 0),
-        ("sex IS NULL", "unknown_value", 0),
-        ("age BETWEEN 40 AND 30", "empty_range", 0),
-        ("age = 30 AND age > 90", "empty_range", 13),
-    ],
+    ("text", "code", "position", "message"),
+    [(text, code, place, told) for code, texts in REFUSED.items() for text, place, told in texts],
 )
-def test_a_name_or_value_that_is_not_declared_is_refused_at_its_place(
-    people: Domain, text: str, code: str, position: int
+def test_a_text_is_refused_by_what_is_wrong_and_where(
+    people: Domain, text: str, code: str, position: int | None, message: str
 ) -> None:
-    with pytest.raises(QueryError) as caught:
-        parse_where(text, people)
-    assert (caught.value.code, caught.value.position) == (code, position)
+    error = refusal(parse_where, text, people)
+    assert (error.code, error.position) == (code, position)
+    assert message in error.message
 
 
 def test_a_refusal_keeps_the_text_in_which_its_place_is_counted(people: Domain) -> None:
-    with pytest.raises(QueryError) as caught:
-        parse_where("age = 30 AND ages = 3", people)
-    position = caught.value.position
-    assert caught.value.text is not None
-    assert isinstance(position, int)
-    assert caught.value.text[position:] == "ages = 3"
-    with pytest.raises(QueryError) as structured:
-        parse_where({"ages": {"eq": 3}}, people)
-    assert structured.value.text is None
+    text = "age = 30 AND ages = 3"
+    error = refusal(parse_where, text, people)
+    assert (error.text, error.position) == (text, text.index("ages"))
+    assert refusal(parse_where, {"ages": {"eq": 3}}, people).text is None
 
 
 @pytest.mark.parametrize("text", ["age = 30" + " " * 4992, "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000])
@@ -406,32 +342,12 @@ TOKENS = st.sampled_from(
         *("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", ":=", "=>", "->", "->>", "::", "||", "&&", "!"),
         *("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE", "LIKE", "XOR", "ANY", "ALL"),
         *("30", "39", "-1", "3.5", "1e3", "1e999", "5e", ".5", "5.", "0x1F", "'Male'", "''", "'", '"', "$$"),
-        *(
-            "(",
-            ")",
-            "()",
-            "[",
-            "]",
-            "{",
-            "}",
-            ",",
-            ";",
-            ".",
-            "*",
-            "+",
-            "-",
-            "/",
-            "%",
-            "^",
-            "~",
-            "|",
-            "&",
-            "#",
-        ),
-        *("--", "/*", "*/", "\n", "\x00", "\\", "?", ":x", "@x", "$1", "N'x'", "X'41'", "E'x'", "DATE", "🦊"),
+        *"()[]{},;.*+-/%^~|&#",
+        *("()", "--", "/*", "*/", "\n", "\x00", "\\", "?", ":x", "@x", "$1", "N'x'", "X'41'", "E'x'", "🦊"),
         *("SELECT", "FROM", "WHERE", "UNION", "CASE", "WHEN", "THEN", "ELSE", "END", "EXISTS", "CAST", "AS"),
         *("INT", "COUNT", "abs", "OVER", "FILTER", "INTERVAL", "DAY", "ARRAY", "STRUCT", "MAP", "VALUES"),
         *("COLLATE", "ESCAPE", "SYMMETRIC", "DISTINCT", "ISNULL", "NOTNULL", "LIMIT", "ORDER", "BY", "AT"),
+        "DATE",
     ]
 )
 
