@@ -13,7 +13,6 @@ from queries import (
     CategoricalAttribute,
     Domain,
     DomainError,
-    QueryError,
     SchemaError,
     format_schema,
     load_schema,
@@ -24,6 +23,7 @@ from queries import (
 from queries.categories import Level
 from queries.cells import MOST_CELLS
 from queries.values import values_of
+from tests.queries.meaning import refusal
 
 CODES = ("A11", "A12", "A20", "B10")
 DOMAIN = Domain(
@@ -72,9 +72,7 @@ def test_a_level_stands_in_objects_and_groups() -> None:
      ("YEAR(code_1) = 1", "wrong_kind")],
 )  # fmt: skip
 def test_what_cannot_be_asked_of_a_level_is_refused(where: str, code: str) -> None:
-    with pytest.raises(QueryError) as refused:
-        parse_where(where, DOMAIN)
-    assert refused.value.code == code
+    assert refusal(parse_where, where, DOMAIN).code == code
 
 
 @given(st.sets(st.text("ab1", min_size=1, max_size=4), min_size=1, max_size=12), st.sets(st.integers(1, 4)))
@@ -143,13 +141,14 @@ def test_what_cannot_be_declared_is_refused(tmp_path: Path, lines: str, text: st
     assert message in str(refused.value)
 
 
-def test_a_kind_that_is_called_type_is_hinted_at() -> None:
-    with pytest.raises(SchemaError, match="did you mean 'kind' where 'type' stands"):
-        parse_schema("[[attributes]]\nname = 'a'\ntype = 'integer'")
-    with pytest.raises(SchemaError, match="got 'catgorical'; did you mean 'categorical'"):
-        parse_schema("[[attributes]]\nname = 'a'\nkind = 'catgorical'")
-    with pytest.raises(SchemaError, match="values_file is read beside a schema file"):
-        parse_schema("[[attributes]]\nname = 'a'\nkind = 'categorical'\nvalues_file = 'v.txt'")
+def test_a_kind_that_is_misspelt_is_hinted_at() -> None:
+    for lines, told in (
+        ("type = 'integer'", "did you mean 'kind' where 'type' stands"),
+        ("kind = 'catgorical'", "got 'catgorical'; did you mean 'categorical'"),
+        ("kind = 'categorical'\nvalues_file = 'v.txt'", "values_file is read beside a schema file"),
+    ):
+        with pytest.raises(SchemaError, match=told):
+            parse_schema(f"[[attributes]]\nname = 'a'\n{lines}")
 
 
 def test_a_million_values_are_declared_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

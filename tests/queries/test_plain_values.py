@@ -25,7 +25,6 @@ from queries import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
-    encode_records,
 )
 from queries.plain_values import UNREADABLE, plain_value, type_name
 from queries.records import encode_columns
@@ -145,59 +144,40 @@ KINDS: list[Attribute] = [
 ]
 
 
-def declared(kind: Attribute, missing: bool, other: bool) -> Attribute:
-    return replace(kind, missing=missing, other=other)
+@pytest.fixture(params=KINDS, ids=lambda kind: type(kind).__name__)
+def attribute(request: pytest.FixtureRequest) -> Any:
+    """Return an attribute of each kind, with a cell for every value."""
+    return replace(request.param, missing=True, other=True)
 
 
 @pytest.mark.parametrize("other", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_each_value_of_each_type_has_a_cell_or_drops_its_record(
-    kind: Attribute, missing: bool, other: bool
+    attribute: Attribute, missing: bool, other: bool
 ) -> None:
-    attribute = declared(kind, missing, other)
+    attribute = replace(attribute, missing=missing, other=other)
+    own = values_of(attribute)
     empty = -1 if attribute.missing_code is None else attribute.missing_code
     outside = -1 if attribute.other_code is None else attribute.other_code
-    categorical = isinstance(kind, CategoricalAttribute)
-    clipped = {
-        0,
-        attribute.base_size - 1,
-        outside,
-    }  # numbers beyond the ends; times that are written as years
-    for place, value in enumerate(MISSING):
-        assert values_of(attribute).encode(value) == empty, place
-    for place, value in enumerate(THREE):
-        assert values_of(attribute).encode(value) == 3, place
-    for place, value in enumerate(X):
-        assert values_of(attribute).encode(value) == (4 if categorical else outside), place
-    for place, value in enumerate(OTHERS):
-        code = values_of(attribute).encode(value)
-        assert code == outside if categorical else code in clipped, place
-        values_of(attribute).reading(value)
+    categorical = isinstance(attribute, CategoricalAttribute)
+    # Numbers beyond the ends; times that are written as years.
+    clipped = {outside} if categorical else {0, attribute.base_size - 1, outside}
+    expected = [(MISSING, {empty}), (THREE, {3}), (X, {4 if categorical else outside}), (OTHERS, clipped)]
+    for values, cells in expected:
+        for place, value in enumerate(values):
+            assert own.encode(value) in cells, place
+    for value in OTHERS:
+        own.reading(value)
         assert plain_value(value) is UNREADABLE or type(plain_value(value)) in (str, int, float, bool)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
-def test_a_column_of_all_types_is_read_value_by_value(kind: Attribute) -> None:
-    attribute = declared(kind, True, True)
+def test_a_column_of_all_types_is_read_value_by_value(attribute: Attribute) -> None:
     values = [*MISSING, *THREE, *X, *OTHERS, *OTHERS, *X, *THREE, *MISSING]
     column = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         column[place] = value
     (codes,) = encode_columns(pd.DataFrame({"a": column}), Domain((attribute,)))
     assert codes.tolist() == [values_of(attribute).encode(value) for value in values]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
-@pytest.mark.parametrize("value", ["3", 3, None, "?", [3]])
-def test_a_table_of_one_record_is_read(kind: Attribute, value: object) -> None:
-    for missing, other in ((False, False), (True, True)):
-        attribute = declared(kind, missing, other)
-        column = np.empty(1, dtype=object)
-        column[0] = value
-        records = encode_records(pd.DataFrame({"a": column}), Domain((attribute,)))
-        assert len(records) == (values_of(attribute).encode(value) >= 0)
-        assert len(encode_records(pd.DataFrame({"a": column[:0]}), Domain((attribute,)))) == 0
 
 
 COLUMNS: dict[str, pd.Series[Any]] = {
@@ -224,16 +204,16 @@ COLUMNS: dict[str, pd.Series[Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_column_of_extreme_values_is_read_value_by_value(name: str, kind: Attribute) -> None:
-    attribute, column = declared(kind, True, True), COLUMNS[name]
-    (codes,) = encode_columns(pd.DataFrame({"a": column}), Domain((attribute,)))
-    one_by_one = []
-    for row in range(len(column)):
-        (code,) = encode_columns(pd.DataFrame({"a": column.iloc[[row]]}), Domain((attribute,)))[0].tolist()
-        one_by_one.append(code)
-    assert codes.tolist() == one_by_one
+def test_a_column_of_extreme_values_is_read_value_by_value(name: str, attribute: Attribute) -> None:
+    column = COLUMNS[name]
+
+    def codes(some: pd.Series[Any]) -> list[int]:
+        (found,) = encode_columns(pd.DataFrame({"a": some}), Domain((attribute,)))
+        return [int(code) for code in found]
+
+    one_by_one = [code for row in range(len(column)) for code in codes(column.iloc[[row]])]
+    assert codes(column) == one_by_one
     assert min(one_by_one) >= 0
 
 

@@ -13,6 +13,7 @@ from queries.errors import QueryError, ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.parsing import parse_where
 from queries.statements import MOST_BINS, Statement
 from tests.queries.meaning import full_weights
 
@@ -70,3 +71,11 @@ def test_groups_that_cannot_be_are_refused() -> None:
     assert MOST_BINS == 10_000
     with pytest.raises(ScopeError):
         everybody.within({"sex": 3})
+
+
+def test_a_group_by_one_attribute_of_a_joined_condition_holds_its_part() -> None:
+    weights = full_weights(query := parse_where("sex = 'Female' OR age < 24", DOMAIN))
+    for code, group in enumerate(counts(query, ("age",))):
+        expected = np.zeros_like(weights)
+        expected[code] = weights[code]
+        np.testing.assert_array_equal(full_weights(group), expected)

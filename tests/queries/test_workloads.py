@@ -75,29 +75,20 @@ def test_the_cells_of_a_marginal_partition_the_records(data: st.DataObject, hist
 
 
 def test_a_workload_knows_its_size_without_walking_it() -> None:
-    domain = _wide(8, 1000)
-    assert all_marginals(domain, 5).size == math.comb(8, 5) * 10**15
+    domain, binary = _wide(8, 1000), _wide(200, 2)
     assert repr(all_marginals(domain, 5)) == f"Workload(name='marginals:5', size={56 * 10**15})"
     assert marginal_cells(domain, ["a0", "a3"]).size == 10**6
-
-
-def test_many_marginals_are_neither_listed_nor_counted_one_by_one() -> None:
-    binary = _wide(200, 2)
     assert all_marginals(binary, 8).size == math.comb(200, 8) * 2**8
-    assert next(iter(all_marginals(binary, 8))).scope == binary.names[:8]
     assert len(parities(binary, 10)) == math.comb(200, 10)
-    assert next(iter(parities(binary, 10))).scope == binary.names[:10]
+    for workload, order in ((all_marginals(binary, 8), 8), (parities(binary, 10), 10)):
+        assert next(iter(workload)).scope == binary.names[:order]
 
 
 def test_more_queries_than_can_be_counted_are_refused() -> None:
     domain = _wide(200, 1000)
-    with pytest.raises(
-        ScopeError, match=r"queries, marginals:9 would have \(more than 30 digits\); name fewer"
-    ):
+    with pytest.raises(ScopeError, match=r"marginals:9 would have \(more than 30 digits\); name fewer"):
         all_marginals(domain, 9)
-    with pytest.raises(
-        ScopeError, match="a0,a1,a2,a3,a4,a5,a6 would have 1000000000000000000000; name fewer"
-    ):
+    with pytest.raises(ScopeError, match=r"a0,a1,a2,a3,a4,a5,a6 would have 10{21}; name fewer"):
         marginal_cells(domain, domain.names[:7])
 
 
@@ -138,24 +129,15 @@ def test_a_marginal_over_nothing_or_a_wrong_name_is_refused(
 
 
 @given(histogram=histograms(DOMAINS.filter(_ordered)))
-def test_prefixes_are_the_cumulative_sums_of_the_base_cells(histogram: Histogram) -> None:
+def test_ranges_and_prefixes_are_the_sums_of_their_base_cells(histogram: Histogram) -> None:
     domain = histogram.domain
     for name in _ordered(domain):
-        base = histogram.project((name,)).counts[: domain[name].base_size]
-        answers = [query.answer(histogram) for query in prefixes(domain, name)]
-        assert answers == (UNITS * np.cumsum(base)).tolist()
-
-
-@given(histogram=histograms(DOMAINS.filter(_ordered)))
-def test_ranges_are_the_sums_of_their_base_cells(histogram: Histogram) -> None:
-    domain = histogram.domain
-    for name in _ordered(domain):
-        size = domain[name].base_size
-        counts = histogram.project((name,)).counts
+        size, counts = domain[name].base_size, histogram.project((name,)).counts
         expected = [
             UNITS * int(counts[low : high + 1].sum()) for low in range(size) for high in range(low, size)
         ]
         assert [query.answer(histogram) for query in all_ranges(domain, name)] == expected
+        assert [query.answer(histogram) for query in prefixes(domain, name)] == expected[:size]
 
 
 @given(domain=DOMAINS.filter(_ordered))
@@ -172,16 +154,14 @@ def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(domain: Domain) -> 
             assert query.key() == parse_where(text, domain).key()
 
 
-@pytest.mark.parametrize(("family", "what"), [(all_ranges, "ranges"), (prefixes, "prefixes")])
-def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(
-    people: Domain, family: Callable[[Domain, str], object], what: str
-) -> None:
-    with pytest.raises(
-        ScopeError, match=f"'sex' is categorical and has no order, so it has no {what}; ask marg"
-    ):
-        family(people, "sex")
-    with pytest.raises(ScopeError, match="did you mean 'age'"):
-        family(people, "agee")
+def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(people: Domain) -> None:
+    for family, what in ((all_ranges, "ranges"), (prefixes, "prefixes")):
+        with pytest.raises(
+            ScopeError, match=f"'sex' is categorical and has no order, so it has no {what}; ask"
+        ):
+            family(people, "sex")
+        with pytest.raises(ScopeError, match="did you mean 'age'"):
+            family(people, "agee")
 
 
 @given(data=st.data(), histogram=histograms())
@@ -202,19 +182,13 @@ def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
 
 def test_a_parity_that_would_not_fit_is_refused_with_the_limit() -> None:
     assert LARGEST_PARITY == 65_536
-    assert next(iter(parities(_wide(3, 256), 2))).weights().shape == (256, 256)
-    with pytest.raises(
-        ScopeError, match="a parity over 2 attributes would span up to 66,049 cells, at most 65,536"
-    ):
-        parities(_wide(3, 257), 2)
-    with pytest.raises(ScopeError, match="up to 1 × 10¹⁵⁰ cells, at most 65,536 fit; choose a lower order"):
-        parities(_wide(100, 1000), 50)
-
-
-def test_the_longest_parity_has_a_canonical_text_below_a_megabyte() -> None:
     for domain, order in ((_wide(2, 256), 2), (_wide(16, 2), 16)):
         assert domain.size == LARGEST_PARITY
         assert len(next(iter(parities(domain, order))).to_json()) < 10**6
+    with pytest.raises(ScopeError, match="2 attributes would span up to 66,049 cells, at most 65,536"):
+        parities(_wide(3, 257), 2)
+    with pytest.raises(ScopeError, match="up to 1 × 10¹⁵⁰ cells, at most 65,536 fit; choose a lower order"):
+        parities(_wide(100, 1000), 50)
 
 
 @pytest.mark.parametrize("some", [3, 2**13])
@@ -253,11 +227,6 @@ def _repeated(domain: Domain, size: int) -> Workload:
     return Workload("same", size, lambda: repeat(LinearQuery.everything(domain), size))
 
 
-def test_a_workload_shows_its_name_and_its_size(people: Domain) -> None:
-    assert repr(_repeated(people, 3)) == "Workload(name='same', size=3)"
-    assert len(_repeated(people, 3)) == 3
-
-
 def test_two_walks_do_not_disturb_each_other(people: Domain) -> None:
     workload = all_ranges(people, "income")
     first = iter(workload)
@@ -275,12 +244,10 @@ def test_workloads_are_equal_where_they_ask_the_same(people: Domain) -> None:
 
 def test_a_workload_is_as_long_as_len_can_say(people: Domain) -> None:
     assert len(_repeated(people, MOST_QUERIES)) == 2**63 - 1
-    with pytest.raises(
-        ScopeError, match=r"0 to 9,223,372,036,854,775,807 queries, same would have 922.*808;"
-    ):
-        _repeated(people, MOST_QUERIES + 1)
-    with pytest.raises(ScopeError, match="would have -1; name fewer attributes"):
-        _repeated(people, -1)
+    told = r"0 to 9,223,372,036,854,775,807 queries, same would have 922.*808;"
+    for size, message in ((MOST_QUERIES + 1, told), (-1, "would have -1; name fewer attributes")):
+        with pytest.raises(ScopeError, match=message):
+            _repeated(people, size)
 
 
 def test_a_workload_over_an_attribute_of_one_cell_asks_for_everybody() -> None:
@@ -324,6 +291,8 @@ THINGS: dict[str, Callable[[], object]] = {
 
 A_NAME = "expected an attribute of 'people', got a .*{}$"
 A_NUMBER = "as a whole number, got a .*{}$"
+A_FRACTION = "expected exponent as a number, got a "
+# What comes in place of a name, a number or a text, and how it is refused.
 # What comes in place of a name, a number or a text, and how it is refused.
 REFUSED: list[tuple[Callable[[Domain, Any], object], type[Exception], str]] = [
     (all_ranges, ScopeError, A_NAME),
@@ -336,16 +305,8 @@ REFUSED: list[tuple[Callable[[Domain, Any], object], type[Exception], str]] = [
     (lambda people, thing: random_conjunctions(people, 1, seed=thing), ScopeError, A_NUMBER),
     (lambda people, thing: popular_conjunctions(people, 1, seed=1, distinct=thing), ScopeError, A_NUMBER),
     (lambda people, thing: popular_conjunctions(people, 1, seed=thing), ScopeError, A_NUMBER),
-    (
-        lambda people, thing: popular_conjunctions(people, 1, seed=1, exponent=thing),
-        ScopeError,
-        "expected exponent as a number, got a ",
-    ),
-    (
-        lambda people, thing: parse_workload(thing, people),
-        QueryError,
-        "expected the name of a workload, .*, got a ",
-    ),
+    (lambda people, thing: popular_conjunctions(people, 1, seed=1, exponent=thing), ScopeError, A_FRACTION),
+    (lambda people, thing: parse_workload(thing, people), QueryError, "the name of a workload, .*, got a "),
 ]
 
 
