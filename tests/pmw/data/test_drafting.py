@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import gzip
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -26,19 +28,23 @@ from queries import (
     parse_schema,
 )
 
-COLUMNS = {
+COLUMNS: dict[str, list[object]] = {
     "age": [30, 99, 47],
     "income": [0.5, 20000.0, 3.25],
     "work": ["private", "public", "private"],
     "member": [True, False, True],
 }
-OTHERS = {"age": [1, 2, 3], "income": [-7.0, 0.0, 1e9], "work": ["x", "y", "z"], "member": [True, True, True]}
+OTHERS: dict[str, list[object]] = {
+    "age": [1, 2, 3],
+    "income": [-7.0, 0.0, 1e9],
+    "work": ["x", "y", "z"],
+    "member": [True, True, True],
+}
 
 
-def parquet(folder: Path, name: str, columns: dict[str, list[object]] | dict[str, object]) -> TableFile:
-    duckdb = pytest.importorskip("duckdb")
-    table, path = pd.DataFrame(columns), folder / name
-    duckdb.from_df(table).write_parquet(str(path))
+def parquet(folder: Path, name: str, columns: Mapping[str, Sequence[object]]) -> TableFile:
+    path = folder / name
+    duckdb.from_df(pd.DataFrame(columns)).write_parquet(str(path))
     return TableFile(path)
 
 
@@ -52,57 +58,45 @@ def declared(file: TableFile) -> PublicTable:
 
 
 def test_tables_of_the_same_columns_and_types_have_the_same_draft(tmp_path: Path) -> None:
-    one, two = parquet(tmp_path, "a.parquet", dict(COLUMNS)), parquet(tmp_path, "b.parquet", dict(OTHERS))
+    one, two = parquet(tmp_path, "a.parquet", COLUMNS), parquet(tmp_path, "b.parquet", OTHERS)
     assert draft_schema(one) == draft_schema(two)
     text = "age,work\n30,private\n"
     assert draft_schema(csv(tmp_path, "a.csv", text)) == draft_schema(csv(tmp_path, "b.csv", "age,work\n"))
 
 
 def test_a_draft_holds_no_value_and_is_refused_until_it_is_filled_in(tmp_path: Path) -> None:
-    for file in (
-        parquet(tmp_path, "a.parquet", dict(COLUMNS)),
-        csv(tmp_path, "a.csv", "age,work\n47,mine\n"),
-    ):
-        draft = draft_schema(file)
+    file = parquet(tmp_path, "a.parquet", COLUMNS)
+    for draft in (draft_schema(file), draft_schema(csv(tmp_path, "a.csv", "age,work\n47,mine\n"))):
         assert not any(value in draft for value in ("47", "mine", "private", "20000"))
         with pytest.raises(SchemaError, match=r"attribute 'age'.*TODO"):
             parse_schema(draft)
 
 
-def test_storage_types_choose_the_kind(tmp_path: Path) -> None:
-    draft = draft_schema(parquet(tmp_path, "a.parquet", dict(COLUMNS)))
-    for name, kind in (
-        ("age", "integer"),
-        ("income", "numeric"),
-        ("work", "categorical"),
-        ("member", "categorical"),
-    ):
-        section = draft.partition(f'name = "{name}"')[2].partition("[[attributes]]")[0]
-        assert f'kind = "{kind}"' in section
-        assert ("TODO" in section) == (name != "member")  # a truth value has only two
-
-
-def test_a_draft_that_is_filled_in_is_a_schema(tmp_path: Path) -> None:
-    draft = draft_schema(parquet(tmp_path, "a.parquet", dict(COLUMNS)))
-    for todo, value in (('min = "TODO"', "min = 0"), ('max = "TODO"', "max = 99")):
-        draft = draft.replace(todo, value)
-    draft = draft.replace('edges = "TODO"', "edges = [0, 10]").replace('values = "TODO"', 'values = ["a"]')
-    assert parse_schema(draft).names == ("age", "income", "work", "member")
-
-
-def test_dates_and_times_of_a_parquet_file_are_drafted_as_such(tmp_path: Path) -> None:
-    table = {
-        "born": [datetime.date(1990, 1, 1)],
-        "seen": pd.to_datetime(["2024-02-03 04:05:06"]).astype("datetime64[us]"),
+def test_storage_types_choose_the_kind_and_a_draft_that_is_filled_in_is_a_schema(tmp_path: Path) -> None:
+    draft = draft_schema(parquet(tmp_path, "a.parquet", COLUMNS))
+    for todo, value in (("min", "0"), ("max", "99"), ("edges", "[0, 10]"), ("values", '["a"]')):
+        draft = draft.replace(f'{todo} = "TODO"', f"{todo} = {value}")
+    assert '"TODO"' not in draft  # a truth value has only two
+    kinds = {attribute.name: type(attribute) for attribute in parse_schema(draft)}
+    assert kinds == {
+        "age": IntegerAttribute,
+        "income": NumericAttribute,
+        "work": CategoricalAttribute,
+        "member": CategoricalAttribute,
     }
-    draft = draft_schema(parquet(tmp_path, "a.parquet", table))
-    for todo, value in (('min = "TODO"', "min = 2020-01-01"), ('max = "TODO"', "max = 2025-12-31")):
-        draft = draft.replace(todo, value, 1)
-    draft = draft.replace('min = "TODO"', "min = 2020-01-01T00:00:00").replace(
-        'max = "TODO"', "max = 2025-12-31T23:59:59"
-    )
-    born, seen = parse_schema(draft)
+
+
+def test_dates_and_times_of_a_parquet_file_are_drafted_as_such_and_recognised(tmp_path: Path) -> None:
+    times = pd.to_datetime(["2024-02-03 04:05:06", "NaT"]).astype("datetime64[us]")
+    file = parquet(tmp_path, "a.parquet", {"born": [datetime.date(1990, 1, 1), None], "seen": list(times)})
+    draft = draft_schema(file)
+    for todo, value in (("min", "2020-01-01"), ("max", "2025-12-31"), ("min", "2020-01-01T00:00:00")):
+        draft = draft.replace(f'{todo} = "TODO"', f"{todo} = {value}", 1)
+    born, seen = parse_schema(draft.replace('max = "TODO"', "max = 2025-12-31T23:59:59"))
     assert (type(born), type(seen)) == (DateAttribute, DatetimeAttribute)
+    found = dict(public_attributes(file, ["born", "seen"]))
+    assert [type(one) for one in found.values()] == [DateAttribute, DatetimeAttribute]
+    assert all(one.missing for one in found.values())
 
 
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
@@ -124,10 +118,8 @@ def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
 def test_too_many_categories_stay_to_be_declared(tmp_path: Path) -> None:
     rows = "\n".join(f"v{number}" for number in range(1001))
     public = csv(tmp_path, "public.csv", f"work\n{rows}\n")
-    assert (
-        "TODO"
-        in draft_schema(csv(tmp_path, "t.csv", "work\n"), declared(public)).partition('name = "work"')[2]
-    )
+    draft = draft_schema(csv(tmp_path, "t.csv", "work\n"), declared(public))
+    assert "TODO" in draft.partition('name = "work"')[2]
 
 
 def test_columns_without_a_name_are_left_out_and_repeated_ones_refused(tmp_path: Path) -> None:
@@ -140,8 +132,7 @@ def test_columns_without_a_name_are_left_out_and_repeated_ones_refused(tmp_path:
 
 def test_a_table_without_a_header_does_not_show_its_first_record(tmp_path: Path) -> None:
     draft = draft_schema(csv(tmp_path, "t.csv", "39,7.5,female\n40,8.5,male\n"))
-    assert "39" not in draft
-    assert "7.5" not in draft
+    assert not any(value in draft for value in ("39", "7.5"))
     assert draft.count("its name is a number") == 2
 
 
@@ -182,34 +173,18 @@ def test_edges_of_a_skewed_column_follow_its_rows(tmp_path: Path) -> None:
     assert all(30 <= high - low <= 95 for low, high in pairwise(below))  # 62 of 1,000 rows each
 
 
-@given(
-    st.lists(
-        st.one_of(
-            st.floats(-1e300, 1e300), st.integers(-(10**15), 10**15).map(float), st.floats(-1e-5, 1e-5)
-        ),
-        min_size=1,
-        max_size=60,
-    )
-)
+NUMBERS = st.floats(-1e300, 1e300) | st.integers(-(10**15), 10**15).map(float) | st.floats(-1e-5, 1e-5)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=60))
 def test_every_edge_is_a_round_number_and_the_ends_hold_every_number(
-    tmp_path_factory: pytest.TempPathFactory, numbers: list[float]
+    tmp_path: Path, numbers: list[float]
 ) -> None:
-    edges = numeric_of(tmp_path_factory.mktemp("public"), [f"{number:.17e}" for number in numbers]).edges
+    edges = numeric_of(tmp_path, [f"{number:.17e}" for number in numbers]).edges
     assert len(edges) <= 17
     assert all(low < high for low, high in pairwise(edges))
     assert edges[0] <= min(numbers)
     assert edges[-1] >= max(numbers)
-
-
-def test_numbers_that_differ_by_little_have_edges_with_as_many_digits_as_that_needs(tmp_path: Path) -> None:
-    edges = numeric_of(tmp_path, ["1000000.001", "1000000.002", "1000000.004"]).edges
-    assert edges == (1000000.001, 1000000.002, 1000000.004)
-
-
-def test_whole_numbers_have_whole_edges(tmp_path: Path) -> None:
-    edges = numeric_of(tmp_path, [str(number) for number in range(230)]).edges
-    assert all(edge.is_integer() for edge in edges)
-    assert (edges[0], edges[-1]) == (0, 230)
 
 
 def test_an_end_that_is_an_atom_is_no_whole_number_among_whole_ones(tmp_path: Path) -> None:
@@ -223,6 +198,7 @@ def test_a_number_of_more_than_a_twentieth_of_the_rows_has_a_cell_of_its_own(tmp
     others = [str(1000 + 7 * number) for number in range(94)]
     assert list(numeric_of(tmp_path, [*others, *["0"] * 6]).atoms) == [0]
     assert numeric_of(tmp_path, [*others, *["0"] * 5, "9000"]).atoms == ()  # 5 of 100 are not more
+    assert numeric_of(tmp_path, ["0.5", "20.25", "3000"]).atoms == ()  # one row alone has each
     with_two = numeric_of(tmp_path, [*others, *["9999"] * 50, *["0"] * 50])
     assert list(with_two.atoms) == [0, 9999]
     assert with_two.edges[0] <= 0
@@ -230,31 +206,35 @@ def test_a_number_of_more_than_a_twentieth_of_the_rows_has_a_cell_of_its_own(tmp
     assert len(with_two.edges) == 17  # the edges are those of the others
 
 
-def test_a_number_that_one_row_alone_has_is_no_atom(tmp_path: Path) -> None:
-    assert numeric_of(tmp_path, ["0.5", "20.25", "3000"]).atoms == ()
-
-
 def test_empty_rows_count_as_rows_of_the_table(tmp_path: Path) -> None:
     others = [str(1000 + 7 * number) for number in range(50)]
-    file = TableFile(tmp_path / "public.csv")
     rows = [*(f"{text},a" for text in others), *["0,a"] * 3, *[",a"] * 47]
-    (tmp_path / "public.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    file = csv(tmp_path, "public.csv", "\n".join(["x,y", *rows]) + "\n")
     attribute = dict(public_attributes(file, ["x"]))["x"]
-    assert isinstance(attribute, NumericAttribute)
-    assert (attribute.atoms, attribute.missing) == ((), True)  # 3 of 100, though 3 of 53 numbers
+    assert (list(attribute.atoms), attribute.missing) == ([], True)  # 3 of 100, though 3 of 53 numbers
 
 
-def test_one_number_alone_has_a_cell(tmp_path: Path) -> None:
-    assert numeric_of(tmp_path, ["7.5", "7.5"]).edges == (0, 7.5)
-    assert numeric_of(tmp_path, ["-1e20"]).edges == (-1e20, 0)
-    assert numeric_of(tmp_path, ["0.0"]).edges == (0, 1)
+@pytest.mark.parametrize(
+    ("texts", "edges"),
+    [
+        (["1000000.001", "1000000.002", "1000000.004"], (1000000.001, 1000000.002, 1000000.004)),  # as needed
+        (["7.5", "7.5"], (0, 7.5)),  # one number alone has a cell
+        (["-1e20"], (-1e20, 0)),
+        (["0.0"], (0, 1)),
+    ],
+)
+def test_edges_have_as_many_digits_as_they_need(
+    tmp_path: Path, texts: list[str], edges: tuple[float, ...]
+) -> None:
+    assert numeric_of(tmp_path, texts).edges == edges
+    whole = numeric_of(tmp_path, [str(number) for number in range(230)]).edges
+    assert all(edge.is_integer() for edge in whole)
+    assert (whole[0], whole[-1]) == (0, 230)
 
 
 def test_small_numbers_of_a_parquet_file_are_numbers(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    table = pd.DataFrame({"x": [number * 1e-7 for number in range(1, 40)]})
-    duckdb.from_df(table).write_parquet(str(tmp_path / "p.parquet"))
-    attribute = dict(public_attributes(TableFile(tmp_path / "p.parquet"), ["x"]))["x"]
+    file = parquet(tmp_path, "p.parquet", {"x": [number * 1e-7 for number in range(1, 40)]})
+    attribute = dict(public_attributes(file, ["x"]))["x"]
     assert isinstance(attribute, NumericAttribute)
     assert (attribute.edges[0], attribute.edges[-1]) == (5e-8, 3.9e-6)
 
@@ -311,18 +291,6 @@ def test_iso_times_become_whole_periods_on_the_clock_of_utc(
     assert dated(tmp_path, first, last) == expected
 
 
-def test_dates_and_times_of_a_parquet_file_are_recognised(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    table = {
-        "born": [datetime.date(1990, 1, 1), None],
-        "seen": pd.to_datetime(["2024-02-03 04:05:06", "NaT"]).astype("datetime64[us]"),
-    }
-    duckdb.from_df(pd.DataFrame(table)).write_parquet(str(tmp_path / "p.parquet"))
-    found = dict(public_attributes(TableFile(tmp_path / "p.parquet"), ["born", "seen"]))
-    assert (type(found["born"]), type(found["seen"])) == (DateAttribute, DatetimeAttribute)
-    assert (found["born"].missing, found["seen"].missing) == (True, True)
-
-
 @pytest.mark.parametrize("texts", [["2024-02-03", "2023-02-29"], ["2024-02-03", "soon"], ["03.02.2024", "x"]])
 def test_a_column_with_a_text_that_is_no_date_has_texts(tmp_path: Path, texts: list[str]) -> None:
     assert domain_of(tmp_path, texts) == CategoricalAttribute("x", tuple(sorted(texts)))
@@ -351,12 +319,10 @@ def test_a_table_is_told_again_by_its_place_or_its_bytes(tmp_path: Path) -> None
 
 
 def test_a_folder_is_told_again_by_any_of_its_files(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
     for folder, ages in (("one", [1, 2]), ("two", [2, 3]), ("three", [9, 8])):
         (tmp_path / folder).mkdir()
         for age in ages:
-            path = tmp_path / folder / f"{age}.parquet"
-            duckdb.from_df(pd.DataFrame({"age": [age]})).write_parquet(str(path))
+            parquet(tmp_path / folder, f"{age}.parquet", {"age": [age]})
     marks = file_marks(TableFile(tmp_path / "one"))
     assert are_marked(TableFile(tmp_path / "two"), marks)
     assert not are_marked(TableFile(tmp_path / "three"), marks)

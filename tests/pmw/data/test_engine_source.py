@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -309,31 +310,28 @@ def test_what_cannot_be_counted_is_told_by_name_and_without_a_value(tmp_path: Pa
         with pytest.raises(DataError):  # the snapshot is gone
             source.counts(())
         duckdb.connect(address.partition(":")[2]).close()  # the database is let go of
-    with pytest.raises(DataError, match="expected one column 'b', got no such column"):
-        inside(address, Domain((IntegerAttribute("b", 0, 9),)))
-    with pytest.raises(DataError, match="expected a table or view 'absent'"):
-        inside(address, domain, "absent")
-    with pytest.raises(DataError, match="no such file"):
-        inside("duckdb:nowhere.duckdb", domain)
+    other = Domain((IntegerAttribute("b", 0, 9),))
+    for place, of, table, told in (
+        (address, other, "t", "expected one column 'b', got no such column"),
+        (address, domain, "absent", "expected a table or view 'absent'"),
+        ("duckdb:nowhere.duckdb", domain, "t", "no such file"),
+    ):
+        with pytest.raises(DataError, match=told):
+            inside(place, of, table)
+    persons = Domain(domain.attributes, person=Person("p", 1))
     with pytest.raises(DataError, match="people are bounded where the table is read; leave --inside out"):
-        as_source(
-            DatabaseTable(address, "bad", inside=True),
-            Domain(domain.attributes, person=Person("p", 1)),
-            bytes(32),
-        )
+        as_source(DatabaseTable(address, "bad", inside=True), persons, bytes(32))
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda: DatabaseTable("spark:local[2]", "t", inside=True), "Spark always counts its tables inside"),
-        (lambda: DatabaseTable("duckdb:t", "t", MemoryLimit(9), inside=True), "no memory limit for a table"),
-        (lambda: DatabaseTable("duckdb:t", "t", inside=1), "expected True or False for inside, got a int"),  # type: ignore[arg-type]
-    ],
-)  # fmt: skip
-def test_choices_that_contradict_each_other_are_refused(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(DataError, match=told):
-        make()
+def test_choices_that_contradict_each_other_are_refused() -> None:
+    given: list[tuple[Any, str]] = [
+        (("spark:local[2]", "t", None, True), "Spark always counts its tables inside"),
+        (("duckdb:t", "t", MemoryLimit(9), True), "no memory limit for a table"),
+        (("duckdb:t", "t", None, 1), "expected True or False for inside, got a int"),
+    ]
+    for choices, told in given:
+        with pytest.raises(DataError, match=told):
+            DatabaseTable(*choices)
 
 
 def test_a_source_shows_nothing_cannot_be_copied_and_lets_go_of_the_database(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pmw.data import CsvDialect, TableFile, as_source
 from pmw.data.inspection import AttributeFacts, TableFacts, inspect_table
 from pmw.errors import DataError
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.values import DROPPED, Reading, values_of
 from tests.pmw.data.lines import DOMAIN, HEADER, LENIENT, STRICT, fields_of, hostile_lines, written
 
@@ -105,27 +105,6 @@ def test_a_domain_that_drops_nothing_keeps_every_line(tmp_path: Path, lines: lis
         assert marginal[attribute.base_size :].tolist() == [found.empty, undeclared]
 
 
-@pytest.mark.parametrize("length", [2**20 - 1, 2**20, 2**20 + 1, 2**21 + 2])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_line_is_too_long_for_the_facts_where_it_is_for_a_session(
-    tmp_path: Path, length: int, end: bytes
-) -> None:
-    long = b"5,f," + b"0" * (length - 5) + b"7"
-    facts = inspect(tmp_path, HEADER + end.join([b"1,f,1", long, b"2,m,2", b"3", b""]))
-    malformed = length >= 2**20
-    assert (facts.read, facts.malformed) == (4, 1 + malformed)
-    assert facts.malformed_lines == ((3, 5) if malformed else (5,))
-    assert facts.kept == as_source(tmp_path / "table.csv", DOMAIN, None).counts(()).total
-
-
-def test_a_column_alone_is_read_like_any_table(tmp_path: Path) -> None:
-    domain = Domain((CategoricalAttribute("sex", ("f", "m"), missing=True),))
-    facts = inspect(tmp_path, b"sex\nf\n\n\x1f\x1e\x1d\x1c\n\nm,m\n\n", domain)
-    # An empty line is an empty value, but for what follows the last line feed.
-    assert (facts.read, facts.kept, facts.malformed_lines) == (6, 4, (6,))
-    assert as_source(tmp_path / "table.csv", domain, None).counts(("sex",)).counts.tolist() == [1, 0, 3]
-
-
 def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
     facts = inspect(tmp_path, HEADER + b"1,f\n" * 25)
     assert facts.malformed == 25
@@ -134,23 +113,19 @@ def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
     assert [number for part in parts for number in part.malformed] == list(range(2, 27))
 
 
-def test_a_compressed_file_has_the_same_facts(tmp_path: Path) -> None:
-    raw = HEADER + b"1,f,1\n2,x,1\n3,f\n"
-    plain = inspect(tmp_path, raw)
-    (tmp_path / "table.csv.gz").write_bytes(gzip.compress(raw))
-    assert inspect_table(TableFile(tmp_path / "table.csv.gz"), DOMAIN) == plain
-
-
 def test_a_damaged_compressed_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "table.csv.gz"
     whole = gzip.compress(HEADER + b"1,f,1\n" * 1000)
-    for raw in (whole[:-8] + b"\0" * 8, whole[:12] + b"\xff" * 20 + whole[32:], b"age,sex,income\n"):
+    damaged = "could not be read: its compression is damaged"
+    for raw, told in (
+        (whole[:-8] + b"\0" * 8, damaged),
+        (whole[:12] + b"\xff" * 20 + whole[32:], damaged),
+        (b"age,sex,income\n", damaged),
+        (whole[: len(whole) // 2], "could not be read"),
+    ):
         path.write_bytes(raw)
-        with pytest.raises(DataError, match="could not be read: its compression is damaged"):
+        with pytest.raises(DataError, match=told):
             inspect_table(TableFile(path), DOMAIN)
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match="could not be read"):
-        inspect_table(TableFile(path), DOMAIN)
 
 
 def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
@@ -191,80 +166,53 @@ def test_numbers_of_every_parquet_type_are_classed_like_their_cells(tmp_path: Pa
             assert (facts.empty, facts.clipped_low, facts.clipped_high, facts.undeclared) == (1, 1, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("attribute", "values", "suggestions"),
-    [
-        (IntegerAttribute("a", 0, 9), ["1", ""], ["declare missing = true to keep empty values"]),
-        (
-            IntegerAttribute("a", 0, 9),
-            ["1", "1.5"],
-            ['declare kind = "numeric" with edges to keep fractions'],
-        ),
-        (
-            IntegerAttribute("a", 0, 9),
-            ["NA", "1"],
-            ["if 'NA' means empty, give --missing-text 'NA' and declare missing = true"],
-        ),
-        (
-            NumericAttribute("a", (0, 9)),
-            ["-", "?", "?", "many"],
-            [
-                "if '?' and '-' mean empty, give --missing-text '?' --missing-text '-' and declare "
-                "missing = true",
-                "declare other = true to keep values that are no number",
-            ],
-        ),
-        (
-            CategoricalAttribute("a", ("f", "m"), missing=True),
-            ["n/a"],
-            ["if 'n/a' means empty, give --missing-text 'n/a'"],
-        ),
-        (
-            CategoricalAttribute("a", ("f", "m")),
-            [" f", "m"],
-            [
-                "give --trim to drop spaces around fields",
-                "list these values, or declare other = true to keep them in one cell",
-            ],
-        ),
-        (
-            CategoricalAttribute("a", ("f", "m"), other=True),
-            ["F"],
-            ["declare values in the case in which the table writes them"],
-        ),
-        (CategoricalAttribute("a", ("f", "?")), ["f", "?"], []),
-        (IntegerAttribute("a", 0, 9), ["-5", "50"], []),
-    ],
-)
+SEXES = CategoricalAttribute("a", ("f", "m"))
+# An attribute, the values of its column, and what is suggested.
+SUGGESTED: list[tuple[Attribute, list[str], list[str]]] = [
+    (IntegerAttribute("a", 0, 9), ["1", ""], ["declare missing = true to keep empty values"]),
+    (IntegerAttribute("a", 0, 9), ["1", "1.5"], ['declare kind = "numeric" with edges to keep fractions']),
+    (
+        IntegerAttribute("a", 0, 9),
+        ["NA", "1"],
+        ["if 'NA' means empty, give --missing-text 'NA' and declare missing = true"],
+    ),
+    (
+        NumericAttribute("a", (0, 9)),
+        ["-", "?", "?", "many"],
+        [
+            "if '?' and '-' mean empty, give --missing-text '?' --missing-text '-' and declare "
+            "missing = true",
+            "declare other = true to keep values that are no number",
+        ],
+    ),
+    (replace(SEXES, missing=True), ["n/a"], ["if 'n/a' means empty, give --missing-text 'n/a'"]),
+    (
+        SEXES,
+        [" f", "m"],
+        [
+            "give --trim to drop spaces around fields",
+            "list these values, or declare other = true to keep them in one cell",
+        ],
+    ),
+    (replace(SEXES, other=True), ["F"], ["declare values in the case in which the table writes them"]),
+    (CategoricalAttribute("a", ("f", "?")), ["f", "?"], []),
+    (IntegerAttribute("a", 0, 9), ["-5", "50"], []),
+]
+
+
+@pytest.mark.parametrize(("attribute", "values", "suggestions"), SUGGESTED)
 def test_what_may_help_is_suggested(
-    tmp_path: Path,
-    attribute: IntegerAttribute | NumericAttribute | CategoricalAttribute,
-    values: list[str],
-    suggestions: list[str],
+    tmp_path: Path, attribute: Attribute, values: list[str], suggestions: list[str]
 ) -> None:
     rows = "".join(f"x,{value}\n" for value in values)
     facts = inspect(tmp_path, f"id,a\n{rows}".encode(), Domain((attribute,)))
     assert list(of(facts, "a").suggestions) == suggestions
 
 
-def test_the_suggested_missing_text_keeps_the_records(tmp_path: Path) -> None:
-    raw = HEADER + b"1,?,1\n2,f,1\n"
-    assert inspect(tmp_path, raw).kept == 1
-    assert inspect(tmp_path, raw, dialect=CsvDialect(missing_texts=("?",))).kept == 2
-
-
 def test_absent_columns_are_told_and_nothing_is_counted(tmp_path: Path) -> None:
     facts = inspect(tmp_path, b"age,sexx,age,income\n1,f,1,1\n")
     assert (facts.absent, facts.ignored) == (("age", "sex"), ("sexx",))
     assert (facts.read, facts.kept, facts.attributes) == (0, 0, ())
-
-
-def test_a_file_that_cannot_be_read_is_refused_as_a_session_refuses_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        inspect_table(TableFile(tmp_path / "absent.csv"), DOMAIN)
-    (tmp_path / "t.parquet").write_bytes(b"PAR1 secret")
-    with pytest.raises(DataError, match="could not be read as Parquet"):
-        inspect_table(TableFile(tmp_path / "t.parquet"), DOMAIN)
 
 
 def test_the_form_is_json_and_carries_the_warning(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 
 LENGTHS = st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000]))
 SIZES = st.lists(LENGTHS, min_size=1, max_size=7)
+Blocks: TypeAlias = list[list[NDArray[np.int64]]]  # of cells, per attribute
 
 
 def test_counts_are_those_of_the_records(domain: Domain, frame: pd.DataFrame) -> None:
@@ -36,45 +38,32 @@ def test_counts_are_those_of_the_records(domain: Domain, frame: pd.DataFrame) ->
     assert source.counts(()).total == len(frame)
 
 
-def test_counting_again_reads_no_record(domain: Domain, frame: pd.DataFrame) -> None:
-    source = MemorySource.from_frame(frame, domain)
-    assert source.counts(("age",)) is source.counts(("age",))
-
-
-def test_the_memory_for_counts_is_bounded(
+def test_counting_again_reads_no_record_and_what_is_kept_is_bounded(
     monkeypatch: pytest.MonkeyPatch, domain: Domain, frame: pd.DataFrame
 ) -> None:
-    monkeypatch.setattr("pmw.data.source._MOST_CACHED_CELLS", 12)
     source = MemorySource.from_frame(frame, domain)
     first = source.counts(("age",))
+    assert source.counts(("age",)) is first
+    monkeypatch.setattr("pmw.data.source._MOST_CACHED_CELLS", 12)
     source.counts(("region",))
     assert source.counts(("age",)) is not first
     assert np.array_equal(source.counts(("age",)).counts, first.counts)
 
 
 def test_groups_that_do_not_fit_are_refused(domain: Domain, frame: pd.DataFrame) -> None:
-    source = MemorySource.from_frame(frame, domain)
-    nothing = [None] * len(domain)
-    too_many = np.full(domain.shape[0], 9)
+    source, rest = MemorySource.from_frame(frame, domain), [None] * (len(domain) - 1)
     with pytest.raises(DataError, match="same attributes"):
-        source.coarsened(domain, nothing[1:])
+        source.coarsened(domain, rest)
+    coarse = Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:]))
     with pytest.raises(DataError, match="bins that fit"):
-        source.coarsened(
-            Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:])),
-            [too_many, *nothing[1:]],
-        )
+        source.coarsened(coarse, [np.full(domain.shape[0], 9), *rest])
 
 
 def test_a_fingerprint_tells_tables_keys_and_domains_apart(domain: Domain, frame: pd.DataFrame) -> None:
     source = MemorySource.from_frame(frame, domain)
     other = MemorySource.from_frame(frame.iloc[1:], domain)
     renamed = MemorySource.from_frame(frame, Domain(domain.attributes, name="others"))
-    prints = {
-        source.fingerprint(b"a"),
-        source.fingerprint(b"b"),
-        other.fingerprint(b"a"),
-        renamed.fingerprint(b"a"),
-    }
+    prints = {one.fingerprint(b"a") for one in (source, other, renamed)} | {source.fingerprint(b"b")}
     assert len(prints) == 4
     assert MemorySource.from_frame(frame, domain).fingerprint(b"a") == source.fingerprint(b"a")
 
@@ -129,7 +118,7 @@ def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, fra
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[Domain, list[list[NDArray[np.int64]]]]:
+def tables(draw: st.DrawFn) -> tuple[Domain, Blocks]:
     """Return a domain, and some blocks of cells per attribute."""
     sizes = draw(SIZES)
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -138,19 +127,17 @@ def tables(draw: st.DrawFn) -> tuple[Domain, list[list[NDArray[np.int64]]]]:
     return domain, [[generator.integers(0, size, length) for size in sizes] for length in lengths]
 
 
-def whole(domain: Domain, blocks: list[list[NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
-    return [
-        np.concatenate([np.zeros(0, dtype=np.int64), *(block[place] for block in blocks)])
-        for place in range(len(domain))
-    ]
+def whole(domain: Domain, blocks: Blocks) -> list[NDArray[np.int64]]:
+    none = np.zeros(0, dtype=np.int64)
+    return [np.concatenate([none, *(block[place] for block in blocks)]) for place in range(len(domain))]
 
 
-def packed(domain: Domain, blocks: list[list[NDArray[np.int64]]]) -> PackedRecords:
+def packed(domain: Domain, blocks: Blocks) -> PackedRecords:
     return PackedRecords(domain, tuple(pack(domain, block) for block in blocks))
 
 
 @given(tables())
-def test_what_was_packed_is_unpacked(table: tuple[Domain, list[list[NDArray[np.int64]]]]) -> None:
+def test_what_was_packed_is_unpacked(table: tuple[Domain, Blocks]) -> None:
     records = packed(*table)
     for found, expected in zip(records.unpacked().columns, whole(*table), strict=True):
         assert found.tolist() == expected.tolist()
@@ -158,16 +145,13 @@ def test_what_was_packed_is_unpacked(table: tuple[Domain, list[list[NDArray[np.i
 
 
 @given(tables(), st.data())
-def test_counts_are_those_of_plain_arrays(
-    table: tuple[Domain, list[list[NDArray[np.int64]]]], data: st.DataObject
-) -> None:
+def test_counts_are_those_of_plain_arrays(table: tuple[Domain, Blocks], data: st.DataObject) -> None:
     domain, blocks = table
     scope = tuple(sorted(data.draw(st.sets(st.sampled_from(domain.names), max_size=3)), key=domain.index))
     if domain.scope_size(scope) > 2**22:
         return
-    source = MemorySource(packed(domain, blocks))
+    source, columns = MemorySource(packed(domain, blocks)), whole(domain, blocks)
     expected = np.zeros(domain.scope_shape(scope), dtype=np.int64)
-    columns = whole(domain, blocks)
     np.add.at(expected, tuple(columns[domain.index(name)] for name in scope), 1)
     if not scope:
         expected = np.array(len(columns[0]))
@@ -178,17 +162,14 @@ def test_counts_are_those_of_plain_arrays(
 
 
 @given(tables())
-def test_bins_are_counted_as_sums_of_their_cells(
-    table: tuple[Domain, list[list[NDArray[np.int64]]]],
-) -> None:
+def test_bins_are_counted_as_sums_of_their_cells(table: tuple[Domain, Blocks]) -> None:
     domain, blocks = table
     bins = [np.arange(size) // 3 if size > 2 else None for size in domain.shape]
-    coarse = Domain(
-        tuple(
-            IntegerAttribute(name, 0, size - 1 if bin_ is None else int(bin_[-1]))
-            for name, size, bin_ in zip(domain.names, domain.shape, bins, strict=True)
-        )
-    )
+    sizes = [
+        size if bin_ is None else int(bin_[-1]) + 1 for size, bin_ in zip(domain.shape, bins, strict=True)
+    ]
+    pairs = zip(domain.names, sizes, strict=True)
+    coarse = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in pairs))
     fine = MemorySource(packed(domain, blocks))
     source = fine.coarsened(coarse, bins)
     for name, bin_ in zip(domain.names, bins, strict=True):
@@ -202,14 +183,10 @@ def test_bins_are_counted_as_sums_of_their_cells(
 
 @pytest.mark.parametrize("at_once", [5, 40, 2**24])
 @given(table=tables())
-def test_the_digest_is_that_of_all_words_sorted(
-    table: tuple[Domain, list[list[NDArray[np.int64]]]], at_once: int
-) -> None:
+def test_the_digest_is_that_of_all_words_sorted(table: tuple[Domain, Blocks], at_once: int) -> None:
     domain, blocks = table
-    columns = tuple(
-        column.astype(np.min_scalar_type(size - 1))
-        for column, size in zip(whole(domain, blocks), domain.shape, strict=True)
-    )
+    pairs = zip(whole(domain, blocks), domain.shape, strict=True)
+    columns = tuple(column.astype(np.min_scalar_type(size - 1)) for column, size in pairs)
     words = cell_words(CodedRecords(domain, columns))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pmw.data.packed._SORTED_AT_ONCE", at_once)

@@ -11,38 +11,9 @@ import pytest
 
 from pmw.data import MemorySource, as_source
 from pmw.errors import DataError
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 99, 10), CategoricalAttribute("sex", ("f", "m"))))
-
-
-def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    connection = duckdb.connect()
-    connection.execute(
-        """CREATE TABLE t AS SELECT * FROM (VALUES
-            (1::BIGINT, true, 3::TINYINT, 2.00::DECIMAL(9,2), DATE '2020-01-02'),
-            (NULL, false, 4, 7.50, DATE '2021-01-01'),
-            (9007199254740993, NULL, NULL, NULL, NULL)) AS t(big, flag, small, money, day)"""
-    )
-    connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
-    connection.close()
-    domain = Domain(
-        (
-            IntegerAttribute("big", 0, 2**53 - 1, 2**50, missing=True),
-            CategoricalAttribute("flag", (True, False), missing=True),
-            CategoricalAttribute("small", (3, "4"), missing=True),
-            NumericAttribute("money", (0, 5, 10), missing=True),
-            CategoricalAttribute("day", ("2020-01-02",), missing=True, other=True),
-        )
-    )
-    source = as_source(path, domain, None)
-    assert source.counts(()).total == 3
-    assert source.counts(("flag",)).counts.tolist() == [1, 1, 1]
-    assert source.counts(("small",)).counts.tolist() == [1, 1, 1]
-    assert source.counts(("money",)).counts.tolist() == [1, 1, 1]
-    assert source.counts(("day",)).counts.tolist() == [1, 1, 1]
-    assert source.counts(("big",)).counts[[0, -2, -1]].tolist() == [1, 1, 1]
 
 
 def patched(path: Path, select: str, bytes_before: bytes, bytes_after: bytes) -> Path:
@@ -149,35 +120,6 @@ def test_the_text_of_a_time_does_not_depend_on_the_machine(
     for zone in ("UTC", "America/New_York"):
         monkeypatch.setenv("TZ", zone)
         assert as_source(path, domain, None).counts(()).total == 1
-
-
-def test_a_value_that_is_no_number_is_empty_in_every_source(tmp_path: Path) -> None:
-    domain = Domain((CategoricalAttribute("x", (1, 2), missing=True, other=True),))
-    frame = pd.DataFrame({"x": [1.0, float("nan"), 7.0]})
-    duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
-    expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
-    assert (
-        as_source(tmp_path / "t.parquet", domain, None).counts(("x",)).counts.tolist()
-        == expected
-        == [1, 0, 1, 1]
-    )
-
-
-def test_a_broken_parquet_file_is_refused_in_our_words(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    path.write_bytes(b"PAR1 secret record")
-    with pytest.raises(DataError, match="could not be read as Parquet") as caught:
-        as_source(path, DOMAIN, None)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_parquet_file_without_a_column_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    connection = duckdb.connect()
-    connection.execute(f"COPY (SELECT 1 AS age) TO '{path}' (FORMAT parquet)")
-    connection.close()
-    with pytest.raises(DataError, match="expected one column 'sex'"):
-        as_source(path, DOMAIN, None)
 
 
 def test_the_name_of_a_folder_adds_no_column(tmp_path: Path) -> None:

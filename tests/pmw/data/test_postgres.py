@@ -170,10 +170,8 @@ DOMAIN = Domain(
 
 @pytest.fixture
 def people(server: str, reader: str) -> DatabaseTable:
-    rows = ", ".join(
-        f"({'NULL' if person is pd.NA else person}, {x}, {'NULL' if sex is None else repr(sex)})"
-        for person, x, sex in zip(FRAME["id"], FRAME["x"], [*["f", "m", "?", None, "f"] * 40], strict=True)
-    )
+    records = zip(FRAME["id"].fillna(0), FRAME["x"], FRAME["sex"].fillna(""), strict=True)
+    rows = ", ".join(f"(NULLIF({person}, 0), {x}, NULLIF('{sex}', ''))" for person, x, sex in records)
     execute(
         server,
         "DROP SCHEMA IF EXISTS study CASCADE",
@@ -209,20 +207,17 @@ def test_a_session_is_the_same_and_its_file_knows_no_password(
 def test_what_cannot_be_read_or_counted_is_told_without_a_value_or_a_password(
     people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch, inside: bool
 ) -> None:
-    number = IntegerAttribute("x", 0, 9)
-
-    def told(address: str, table: str, attribute: IntegerAttribute = number) -> str:
+    def told(address: str, table: str, name: str = "x") -> str:
         place = DatabaseTable(address, table, inside=inside)
         with pytest.raises(DataError) as caught:
-            as_source(place, Domain((attribute,)), None).counts((attribute.name,))
+            as_source(place, Domain((IntegerAttribute(name, 0, 9),)), None).counts((name,))
         assert caught.value.__context__ is None
         assert PASSWORD not in str(caught.value)
         return str(caught.value)
 
     assert told(reader, "study.bad").endswith(": the table could not be read")
     assert told(reader, "study.absent").endswith("got none")
-    absent = told(reader, "study.people", IntegerAttribute("y", 0, 9))
-    assert "expected one column 'y', got no such column" in absent
+    assert "expected one column 'y', got no such column" in told(reader, "study.people", "y")
     assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
     monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
     assert "credentials" in told(reader, "study.people")
@@ -273,25 +268,19 @@ INSIDE_VALUES = {
 def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
     server: str, reader: str, kind: str
 ) -> None:
-    nocase = (
-        "CREATE COLLATION IF NOT EXISTS nocase "
-        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-    )
     with suppress(Exception):
         execute(server, "CREATE TYPE letters AS ENUM ('f', 'F', 'it''s')")
-    values = [*INSIDE_VALUES[kind], "NULL"]
-    rows = ", ".join(f"({value})" for value in values)
     if "COLLATE" in kind:
-        execute(server, nocase)
-    execute(
-        server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}"
-    )
+        insensitive = "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        execute(server, f"CREATE COLLATION IF NOT EXISTS nocase {insensitive}")
+    rows = ", ".join(f"({value})" for value in [*INSIDE_VALUES[kind], "NULL"])
+    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
+    execute(server, f"INSERT INTO t VALUES {rows}")
     counted = 0
     for attribute in INSIDE:
-        domain = Domain((attribute,))
         expected = counts(reader, attribute)
         with suppress(DataError):
-            source = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
+            source = as_source(DatabaseTable(reader, "t", inside=True), Domain((attribute,)), None)
             counted += 1
             assert source.counts(("x",)).counts.tolist() == expected, attribute
     assert counted >= 1
