@@ -60,9 +60,9 @@ class CellCondition:
         )
 
     @classmethod
-    def everywhere(cls) -> CellCondition:
-        """Return the condition that always holds."""
-        return cls((), np.ones((), dtype=bool), np.ones(()), np.ones((), dtype=bool))
+    def decided(cls, scope: tuple[str, ...], holds: NDArray[np.bool_]) -> CellCondition:
+        """Return the condition that holds for every value of some cells, and for none of the others."""
+        return cls(scope, holds, holds.astype(np.float64), holds)
 
     @property
     def is_decided(self) -> bool:

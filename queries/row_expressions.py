@@ -26,7 +26,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
-from queries.sql_tree import COMPARISONS, PARTS, position_of, refuse
+from queries.sql_tree import COMPARISONS, PARTS, error_at, position_of, refuse
 from queries.where_text import convert_condition
 
 _Numbers: TypeAlias = NDArray[np.float64]
@@ -74,11 +74,11 @@ def wrong_kind(what: str, node: exp.Expr) -> QueryError:
     """Return the error of an expression that holds no numbers where some are needed."""
     name = node.find(exp.Column)
     shown = "" if name is None else f", {name.name!r} holds none"
-    return QueryError(
+    return error_at(
+        node,
+        "wrong_kind",
         f"{what} needs numbers{shown}; COUNT(*) with GROUP BY counts values, and CASE WHEN … THEN 1 ELSE 0 "
         "END makes numbers of them",
-        code="wrong_kind",
-        position=position_of(node),
     )
 
 
@@ -175,8 +175,7 @@ def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
 def _coalesce(node: exp.Expr, domain: Domain) -> CellValues:
     *found, value = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
     for one in reversed(found):
-        given = CellCondition(one.scope, one.present, one.present.astype(np.float64), one.present)
-        value = _chosen(given, one, value, domain)
+        value = _chosen(CellCondition.decided(one.scope, one.present), one, value, domain)
     return value
 
 
@@ -202,9 +201,8 @@ def _case(node: exp.Expr, domain: Domain) -> CellValues:
 def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
     """Return one value where a condition holds, else the other; what lies between where it is not decided."""
     scope = union_scope(domain, (holds.scope, then.scope, other.scope))
-    shape = domain.scope_shape(scope)
-    nowhere = np.zeros(shape, dtype=bool)
-    where = CellCondition(scope, nowhere, np.zeros(shape), nowhere).either(holds, domain)
+    nowhere = CellCondition.decided(scope, np.zeros(domain.scope_shape(scope), dtype=bool))
+    where = nowhere.either(holds, domain)
     then, other = then.placed(domain, scope), other.placed(domain, scope)
     least, most, open_ = where.least, where.most, where.most & ~where.least
     if np.any(open_ & (then.present != other.present)) or (_is_text(then, other) and open_.any()):
@@ -337,13 +335,9 @@ def _compared_labels(
     one: CellValues, sign: Order, two: CellValues, domain: Domain, node: exp.Expr
 ) -> CellCondition:
     if one.labels is None or two.labels is None or sign not in ("eq", "ne"):
-        raise QueryError(
-            "a text of CASE is compared with = or <> and a text",
-            code="wrong_kind",
-            position=position_of(node),
-        )
+        raise error_at(node, "wrong_kind", "a text of CASE is compared with = or <> and a text")
     scope = union_scope(domain, (one.scope, two.scope))
     one, two = one.placed(domain, scope), two.placed(domain, scope)
     holds = (one.labels == two.labels) if sign == "eq" else (one.labels != two.labels)
     holds = np.asarray(holds, dtype=bool) & one.present & two.present
-    return CellCondition(scope, holds, holds.astype(np.float64), holds)
+    return CellCondition.decided(scope, holds)

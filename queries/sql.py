@@ -6,6 +6,7 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 
@@ -38,6 +39,7 @@ from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
     PARTS,
+    error_at,
     parse_tree,
     position_of,
     refuse,
@@ -131,9 +133,8 @@ def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, Cell
     if not any(map(is_computed, nodes)):
         terms = tuple(convert_condition(node, domain) for node in nodes)
         return count_where(Junction("and", terms), domain), None
-    condition = CellCondition.everywhere()
-    for node in nodes:
-        condition = condition.both(row_condition(node, domain), domain)
+    conditions = [row_condition(node, domain) for node in nodes]
+    condition = functools.reduce(lambda one, two: one.both(two, domain), conditions)
     return counted_where([condition], domain), condition
 
 
@@ -219,11 +220,7 @@ class _Reader:
             if found.find(*AGGREGATES):
                 refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
             if found in keys:
-                raise QueryError(
-                    f"GROUP BY names {found.sql()} twice; name it once",
-                    code="syntax",
-                    position=position_of(node),
-                )
+                raise error_at(node, "syntax", f"GROUP BY names {found.sql()} twice; name it once")
             keys.append(found)
         return keys
 
@@ -231,10 +228,10 @@ class _Reader:
         names = [node.name for _, node in self._columns if isinstance(node, exp.Column)]
         known = len(names) == len(self._columns) and len(set(names) & set(self._domain.names)) == len(names)
         way = f"write {counted_by(names, quoted_name(self._domain.name))}, or run" if known else "run"
-        return QueryError(
+        return error_at(
+            self._tree.expressions[0],
+            "unsupported",
             f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
-            code="unsupported",
-            position=position_of(self._tree.expressions[0]),
         )
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
@@ -242,10 +239,10 @@ class _Reader:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(self._columns):
-                raise QueryError(
+                raise error_at(
+                    node,
+                    "syntax",
                     f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
-                    code="syntax",
-                    position=position_of(node),
                 )
             return self._columns[place - 1][1]
         if isinstance(node, exp.Column) and node.name not in self._domain:
@@ -304,10 +301,10 @@ class _Reader:
         if isinstance(node, exp.Column):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
-            raise QueryError(
+            raise error_at(
+                node,
+                "syntax",
                 f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
-                code="syntax",
-                position=position_of(node),
             )
         value = row_value(node, self._domain)
         if value.scope or (value.labels is None and value.constant is None):

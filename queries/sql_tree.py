@@ -86,7 +86,6 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Block: "a second statement",
     exp.Case: "CASE",
     exp.Cast: "a cast",
-    exp.Count: "COUNT here",
     exp.Cube: "CUBE",
     exp.Distinct: "DISTINCT",
     exp.DPipe: "||",
@@ -215,6 +214,11 @@ def refuse(
     words = what or _WORDS.get(type(node)) or f"{type(node).__name__.upper()} here"
     place = position_of(node) if position is None else position
     raise QueryError(f"{words} is not supported; {grammar.advice}", code="unsupported", position=place)
+
+
+def error_at(node: exp.Expr, code: str, message: str) -> QueryError:
+    """Return the error of a part of the text, which says where it begins."""
+    return QueryError(message, code=code, position=position_of(node))
 
 
 def position_of(node: exp.Expr) -> int | None:

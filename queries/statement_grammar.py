@@ -19,7 +19,7 @@ from queries.cells import nearest, quoted_name
 from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import CONDITIONS, Grammar, check_node, position_of, refuse
+from queries.sql_tree import CONDITIONS, Grammar, check_node, error_at, position_of, refuse
 
 SYNTHETIC = "synthetic records, which pmw export writes"
 
@@ -101,9 +101,7 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
             if is_meant(node, tree):
                 instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
                 way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
-                raise QueryError(
-                    f"{what} is not supported; {way}", code="unsupported", position=position_of(node)
-                )
+                raise error_at(node, "unsupported", f"{what} is not supported; {way}")
         check_node(node, GRAMMAR)
 
 
@@ -180,11 +178,11 @@ def _check_table(table: exp.Table, domain: Domain) -> None:
     name = table.this
     quoted = isinstance(name, exp.Identifier) and name.args.get("quoted")
     if table.name != domain.name and (quoted or table.name.casefold() != domain.name.casefold()):
-        raise QueryError(
+        raise error_at(
+            table,
+            "unknown_table",
             f"unknown table {table.name[:60]!r}; the session's table is {quoted_name(domain.name)}"
             f"{nearest(table.name, (domain.name,))}",
-            code="unknown_table",
-            position=position_of(table),
         )
 
 
@@ -270,4 +268,4 @@ def _given(node: exp.Expr) -> list[str]:
 
 
 def _refusal(reason: str, node: exp.Expr) -> QueryError:
-    return QueryError(f"{REFUSED}: {reason}", code="unsupported", position=position_of(node))
+    return error_at(node, "unsupported", f"{REFUSED}: {reason}")

@@ -260,8 +260,7 @@ class Statement:
             return query
         inside = Group(group.labels, group.places, tuple(wide), group.scope).inside(self.domain, group.scope)
         inside = np.broadcast_to(inside, self.domain.scope_shape(group.scope))
-        cells_of = CellCondition(group.scope, inside, inside.astype(np.float64), inside)
-        both = CellCondition.of(query).both(cells_of, self.domain)
+        both = CellCondition.of(query).both(CellCondition.decided(group.scope, inside), self.domain)
         return counted_where([both], self.domain)
 
     def _nodes(self) -> list[Node]:

@@ -54,16 +54,17 @@ class Values(ABC, Generic[_Kind]):
 
     def __init__(self, attribute: _Kind) -> None:
         self.attribute = attribute
+        # The cells of empty and of undeclared values.
+        self.empty = DROPPED if attribute.missing_code is None else attribute.missing_code
+        self.undeclared = DROPPED if attribute.other_code is None else attribute.other_code
 
     def encode(self, value: object) -> int:
         """Return the cell of one value, or -1 where it drops its record; it fails for none."""
-        plain, attribute = plain_value(value), self.attribute
+        plain = plain_value(value)
         if plain is None or plain == "":
-            return DROPPED if attribute.missing_code is None else attribute.missing_code
+            return self.empty
         code = None if plain is UNREADABLE else self._code(plain)
-        if code is None:
-            return DROPPED if attribute.other_code is None else attribute.other_code
-        return code
+        return self.undeclared if code is None else code
 
     def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64] | None:
         """Return what ``encode`` does of each int64 or float64; None where one is encoded after the other."""
@@ -226,8 +227,7 @@ class _Numbers(_Ordered[_Number]):
         if attribute.is_whole:
             valid &= numbers == np.floor(numbers)
         codes = self._clipped(np.where(valid, numbers, attribute.ends[0]))
-        codes[~valid] = DROPPED if attribute.other_code is None else attribute.other_code
-        codes[np.isnan(numbers)] = DROPPED if attribute.missing_code is None else attribute.missing_code
+        codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
         return codes
 
     @abstractmethod

@@ -17,6 +17,7 @@ from queries.sql_tree import (
     PARTS,
     begins_with_name,
     check_node,
+    error_at,
     parse_tree,
     position_of,
     refuse,
@@ -91,10 +92,8 @@ def _missing(node: exp.Expr, domain: Domain) -> Predicate:
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
     name = _attribute(node, domain)
-    raise QueryError(
-        f"expected a comparison, got the attribute {name!r} alone; write {name} = …",
-        code="syntax",
-        position=position_of(node),
+    raise error_at(
+        node, "syntax", f"expected a comparison, got the attribute {name!r} alone; write {name} = …"
     )
 
 
@@ -123,11 +122,7 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
         texts = domain[left.name].texts() if left.name in domain else ()
         text = right.this.args.get("quoted") or name in (texts or ())
         hint = f"; a text stands in single quotes: '{name}'" if text else ""
-        raise QueryError(
-            f"expected a value to compare with, got the name {name!r}{hint}",
-            code="unsupported",
-            position=position_of(right),
-        )
+        raise error_at(right, "unsupported", f"expected a value to compare with, got the name {name!r}{hint}")
     attribute, part = _operand(left, domain)
     return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
 
@@ -135,7 +130,7 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
 def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     values = tuple(_literal(item) for item in node.args.get("expressions") or ())
     if not values:
-        raise QueryError("IN needs at least one value", code="syntax", position=position_of(node))
+        raise error_at(node, "syntax", "IN needs at least one value")
     name, part = _operand(node.this, domain)
     return Comparison(name, "in", values, position_of(node), part)
 
@@ -156,20 +151,18 @@ def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
     pattern = _literal(node.expression)
     texts = domain[name].texts(part)
     if texts is None or not isinstance(pattern, str):
-        raise QueryError(
-            f"LIKE compares a categorical attribute with a text in quotes, got {name!r}",
-            code="wrong_kind",
-            position=position_of(node),
+        raise error_at(
+            node, "wrong_kind", f"LIKE compares a categorical attribute with a text in quotes, got {name!r}"
         )
     pieces = {"%": ".*", "_": "."}
     expression = "".join(pieces.get(character) or re.escape(character) for character in pattern)
     matching = tuple(value for value in texts if re.fullmatch(expression, value, re.DOTALL))
     if not matching:
-        raise QueryError(
+        raise error_at(
+            node,
+            "unknown_value",
             f"no declared value of {part or name!r} matches LIKE {pattern[:60]!r}; upper and lower case "
             "count",
-            code="unknown_value",
-            position=position_of(node),
         )
     found = Comparison(name, "in", matching, position_of(node), part)
     return Not(found) if node.args.get("negate") else found
@@ -191,11 +184,7 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
 def _attribute(node: exp.Expr, domain: Domain) -> str:
     name, level = _named(node, domain)
     if level is not None:
-        raise QueryError(
-            f"{level!r} is a level of {name!r}; expected an attribute",
-            code="wrong_kind",
-            position=position_of(node),
-        )
+        raise error_at(node, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
     return name
 
 
@@ -204,11 +193,7 @@ def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     name = _hyphenated(node)
     declared = [known for known in domain.names if known.casefold() == name.casefold()]
     if declared:
-        raise QueryError(
-            f'a name with a hyphen stands in double quotes: "{declared[0]}"',
-            code="syntax",
-            position=position_of(node),
-        )
+        raise error_at(node, "syntax", f'a name with a hyphen stands in double quotes: "{declared[0]}"')
     if isinstance(node, exp.Column) and node.args.get("table"):
         refuse(node, f"a name with a dot such as {'.'.join(part.name for part in node.parts)}")
     check_node(node)
@@ -262,5 +247,5 @@ def _number(node: exp.Literal) -> int | float:
     if _WHOLE.fullmatch(text) and len(text) <= 300:
         return int(text)
     if not _DECIMAL.fullmatch(text):
-        raise QueryError(f"expected a number, got {text[:40]!r}", code="syntax", position=position_of(node))
+        raise error_at(node, "syntax", f"expected a number, got {text[:40]!r}")
     return float(text)

@@ -42,7 +42,7 @@ from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.schema import format_schema
-from queries.values import DROPPED, values_of
+from queries.values import values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,7 +256,9 @@ def _of_whole(attribute: IntegerAttribute | NumericAttribute, column: str, words
         if isinstance(attribute, IntegerAttribute)
         else _numeric_cell(attribute, f"CAST({column} AS double precision)")
     )
-    return None if cell is None else f"CASE WHEN {column} IS NULL THEN {_missing(attribute)} ELSE {cell} END"
+    if cell is None:
+        return None
+    return f"CASE WHEN {column} IS NULL THEN {values_of(attribute).empty} ELSE {cell} END"
 
 
 def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
@@ -273,8 +275,8 @@ def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, word
     if attribute.is_whole:
         undeclared += f" OR {number} <> floor({number})"
     return (
-        f"CASE WHEN {column} IS NULL OR {number} = {_text_double('NaN')} THEN {_missing(attribute)} "
-        f"WHEN {undeclared} THEN {_other(attribute)} ELSE {cell} END"
+        f"CASE WHEN {column} IS NULL OR {number} = {_text_double('NaN')} THEN {values_of(attribute).empty} "
+        f"WHEN {undeclared} THEN {values_of(attribute).undeclared} ELSE {cell} END"
     )
 
 
@@ -303,7 +305,8 @@ def _cases(attribute: CategoricalAttribute, values: Sequence[tuple[str, int]], e
     if len(values) > _MOST_COMPARED:
         return None
     cases = " ".join(f"WHEN {condition} THEN {cell}" for condition, cell in values)
-    return f"CASE WHEN {empty} THEN {_missing(attribute)} {cases} ELSE {_other(attribute)} END"
+    own = values_of(attribute)
+    return f"CASE WHEN {empty} THEN {own.empty} {cases} ELSE {own.undeclared} END"
 
 
 def _whole_values(attribute: CategoricalAttribute, column: str) -> list[tuple[str, int]]:
@@ -318,24 +321,9 @@ def _text_values(
     """Return the conditions of declared texts; None where other texts may mean the same."""
     if not all(type(value) is str for value in attribute.values):
         return None  # 3 may be written 03, and true may be written TRUE
-    if any(text.casefold() in ("true", "false") or not _is_plain(text) for text in attribute.codes):
+    if any(text.casefold() in ("true", "false") or "\0" in text for text in attribute.codes):
         return None
     return [(words.text_is(column, text), cell) for text, cell in attribute.codes.items()]
-
-
-def _is_plain(text: str) -> bool:
-    try:
-        return "\0" not in text and bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
-def _missing(attribute: Attribute) -> int:
-    return DROPPED if attribute.missing_code is None else attribute.missing_code
-
-
-def _other(attribute: Attribute) -> int:
-    return DROPPED if attribute.other_code is None else attribute.other_code
 
 
 def _double(number: float) -> str:

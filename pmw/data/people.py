@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -230,21 +230,9 @@ def _plain_texts(column: pd.Series[Any]) -> NDArray[np.object_] | None:
 
 def _read_texts(column: pd.Series[Any], person: Person) -> NDArray[np.object_]:
     """Return the canonical ids of a column of any kind, as ``Person.id_of`` has them."""
-    known = _KnownIds(person)
-    texts = np.empty(len(column), dtype=object)
-    texts[:] = [known[value] if type(value) is str else person.id_of(value) for value in objects_of(column)]
+    known, texts = cache(person.id_of), np.empty(len(column), dtype=object)
+    texts[:] = [known(value) if type(value) is str else person.id_of(value) for value in objects_of(column)]
     return texts
-
-
-class _KnownIds(dict[str, str | None]):
-    """Remembers the canonical ids of texts."""
-
-    def __init__(self, person: Person) -> None:
-        self._person = person
-
-    def __missing__(self, text: str) -> str | None:
-        self[text] = found = self._person.id_of(text)
-        return found
 
 
 def _factorized(values: NDArray[Any]) -> tuple[Numbers, NDArray[Any]]:
