@@ -146,7 +146,6 @@ FAULTS: list[tuple[str, str]] = [
     ("", f"{SECTIONS}, got none"),
     ("# attributes = 3\nname = 'x'", f"{SECTIONS}, got none"),
     ("\nattributes = 3", f"{SECTIONS}, got another kind of value"),
-    ("attributes = [3]", f"{SECTIONS}, got another kind of value"),
     ("name = 'x'\n[attributes]\nname = 'a'", f"{SECTIONS}, got another kind of value"),
     ("name = 'x'\nattributes = []", "a domain needs at least one attribute, got none"),
     (
@@ -157,11 +156,9 @@ FAULTS: list[tuple[str, str]] = [
         INTEGER + "\n[table]\nx = 1",
         "the schema knows the keys name, person, attributes, drafted_from, got 'table'",
     ),
-    ("# a table\nname = 3\n" + INTEGER, "a domain needs a printable name, got name=3"),
     ("name = 3\n" + INTEGER * 2, "a domain needs a printable name, got name=3"),
     (INTEGER + "# again\n" + INTEGER, "attribute names must differ, got 'a' more than once"),
     (SECTION, f"attribute 'a': {KIND}, got None"),
-    (SECTION + "kind = 3", f"attribute 'a': {KIND}, got 3"),
     (INTEGER + '[[attributes]]\n\nkind = "real"', f"attribute 2: {KIND}, got 'real'"),
     (
         INTEGER + "widht = 2",
@@ -181,28 +178,16 @@ FAULTS: list[tuple[str, str]] = [
     ),
     (NUMERIC.replace('"a"', "3") + "edges = [0, 1]", f"attribute 1: {NAME}, got 3"),
     (INTEGER.replace("9", "9.5"), "attribute 'a': max must be a whole number, got 9.5"),
-    (INTEGER.replace("0", "true"), "attribute 'a': min must be a whole number, got True"),
-    (INTEGER.replace("min = 0", "min.x = 0"), "attribute 'a': min must be a whole number, got {'x': 0}"),
     (
         INTEGER.replace("min = 0\n", "") + "[attributes.min]\nx = 0",
         "attribute 'a': min must be a whole number, got {'x': 0}",
     ),
     (NUMERIC + "edges = 3", "attribute 'a': edges must be a list, got 3"),
     (CATEGORICAL + 'values = "xy"', "attribute 'a': values must be a list, got 'xy'"),
-    (CATEGORICAL + 'values = [["x"]]', f"{LISTED}, got ['x']"),
-    (CATEGORICAL + "values = [1.5]", f"{LISTED}, got 1.5"),
     (CATEGORICAL + "values = [2020-01-01]", f"{LISTED}, got datetime.date(2020, 1, 1)"),
-    (
-        "name = 'x'\nattributes = [\n  { name = 'a', kind = 'x' },\n]",
-        f"attribute 'a': {KIND}, got 'x'",
-    ),
     (
         CATEGORICAL + 'values = ["""\n[[attributes]]\nmin = 3\n"""]\n' + INTEGER.replace("9", "x9"),
         "line 12: expected TOML: Invalid value (column 7)",
-    ),
-    (
-        CATEGORICAL + 'values = ["""\n[[attributes]]\nmax = 3\n"""]\n' + INTEGER.replace("9", "-9"),
-        "attribute 'a': min must not exceed max, got min=0, max=-9",
     ),
 ]
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.data import DatabaseTable, as_source
@@ -279,6 +279,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, nam
 
 @pytest.mark.usefixtures("same_engine")
 @given(data=st.data())
+@settings(max_examples=settings().max_examples // 2)  # each of records of every type
 def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, data: st.DataObject) -> None:
     records, values = data.draw(st.integers(0, 8)), {}
     for name, column in READ.items():

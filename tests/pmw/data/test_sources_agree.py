@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
@@ -81,6 +81,7 @@ BESIDE = Domain(
 
 @pytest.mark.usefixtures("same_engine")
 @given(data=st.data())
+@settings(max_examples=settings().max_examples // 2)  # each of records of every type
 def test_the_same_values_have_the_same_cells(
     tmp_path: Path, engine: duckdb.DuckDBPyConnection, data: st.DataObject
 ) -> None:
