@@ -9,13 +9,11 @@ import pytest
 
 from queries import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
 
-LEAVES = [DomainError, SchemaError, RecordsError, ScopeError, QueryError]
 
-
-@pytest.mark.parametrize("leaf", LEAVES)
-def test_each_error_belongs_to_the_package_and_is_a_value_error(leaf: type[Exception]) -> None:
-    assert issubclass(leaf, QueriesError)
-    assert issubclass(leaf, ValueError)
+def test_each_error_belongs_to_the_package_and_is_a_value_error() -> None:
+    for leaf in (DomainError, SchemaError, RecordsError, ScopeError, QueryError):
+        assert issubclass(leaf, QueriesError)
+        assert issubclass(leaf, ValueError)
 
 
 @pytest.mark.parametrize("position", [None, 0, 17, "where.age.between"])

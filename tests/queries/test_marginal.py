@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,36 +62,24 @@ def test_restricting_takes_a_slice(data: st.DataObject, histogram: Histogram) ->
 
 
 def test_counts_are_a_read_only_copy(people: Domain) -> None:
-    given_counts = np.array([1, 2, 3])
+    given_counts: NDArray[Any] = np.array([-1, 2, 3], dtype=np.int8)  # of any integer type
     marginal = Marginal(people, ("sex",), given_counts)
     given_counts[0] = 99
-    assert marginal.counts.tolist() == [1, 2, 3]
+    assert (marginal.counts.tolist(), marginal.total) == ([-1, 2, 3], 4)
     assert marginal.counts.dtype == np.int64
-    with pytest.raises(ValueError, match="read-only"):
-        marginal.counts[0] = 5
-    with pytest.raises(ValueError, match="read-only"):
-        marginal.expand(("sex", "income")).counts[0] = 5
+    for counts in (marginal.counts, marginal.expand(("sex", "income")).counts):
+        with pytest.raises(ValueError, match="read-only"):
+            counts[0] = 5
 
 
 def test_a_histogram_is_the_marginal_of_the_full_scope() -> None:
     domain = Domain((CategoricalAttribute("a", (0, 1)), CategoricalAttribute("b", (0, 1))))
     histogram = Histogram(domain, np.array([[1, 2], [3, 4]]))
     assert isinstance(histogram, Marginal)
-    assert histogram.scope == ("a", "b")
-    assert histogram.total == 10
+    assert (histogram.scope, histogram.total) == (("a", "b"), 10)
+    assert histogram.project(["b", "a"]).scope == ("a", "b")
     with pytest.raises(ScopeError, match=r"expected counts of shape \(2, 2\)"):
         Histogram(domain, np.array([1, 2]))
-
-
-def test_projecting_names_in_any_order_gives_the_declared_order(table: Marginal) -> None:
-    assert table.project(["income", "sex"]).scope == ("sex", "income")
-    np.testing.assert_array_equal(table.project(["income", "sex"]).counts, table.counts)
-
-
-def test_counts_may_be_negative_and_of_any_integer_type(people: Domain) -> None:
-    marginal = Marginal(people, ("sex",), np.array([-1, 2, 3], dtype=np.int8))
-    assert marginal.total == 4
-    assert marginal.counts.dtype == np.int64
 
 
 @pytest.mark.parametrize(

@@ -196,14 +196,15 @@ def test_values_have_the_cells_worked_by_hand(people: Domain, name: str) -> None
         assert [values_of(people[name]).encode(one) for one in values] == [cell] * len(values), cell
 
 
-@pytest.mark.parametrize(
-    ("value", "cell"),
-    [("3", 0), (3, 0), (3.0, 0), ("3.0", 0), (" 3", 0), ("03", 0), ("x", 1), ("X", 2), (" x", 2), (True, 2)],
-)
-def test_a_category_is_matched_by_its_text_or_its_number(value: object, cell: int) -> None:
-    assert values_of(CategoricalAttribute("a", (3, "x"), other=True)).encode(value) == cell
-    texts = values_of(CategoricalAttribute("a", ("3", "x"), other=True))
-    assert texts.encode(value) == (2 if value in ("3.0", " 3", "03") else cell)
+def test_a_category_is_matched_by_its_text_or_its_number() -> None:
+    number = values_of(CategoricalAttribute("a", (3, "x"), other=True))
+    text = values_of(CategoricalAttribute("a", ("3", "x"), other=True))
+    for value in ("3", 3, 3.0):
+        assert (number.encode(value), text.encode(value)) == (0, 0)
+    for value in ("3.0", " 3", "03"):
+        assert (number.encode(value), text.encode(value)) == (0, 2)
+    for value, cell in (("x", 1), ("X", 2), (" x", 2), (True, 2)):
+        assert (number.encode(value), text.encode(value)) == (cell, cell)
 
 
 EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
@@ -270,18 +271,13 @@ def test_a_table_without_the_declared_column_is_refused(columns: list[Any], mess
     assert "secret" not in str(caught.value)
 
 
-def test_records_are_never_shown() -> None:
-    domain = Domain((CategoricalAttribute("c", ("x", "y")),), name="people")
-    records = encode_records(pd.DataFrame({"c": ["y"] * 3}), domain)
+def test_records_are_never_shown_and_fit_their_domain() -> None:
+    domain = Domain((CategoricalAttribute("c", ("x", "y")), IntegerAttribute("m", 0, 9)), name="people")
+    records = encode_records(pd.DataFrame({"c": ["y"] * 3, "m": [7] * 3}), domain)
     assert repr(records) == str(records) == "CodedRecords('people', records not shown)"
-
-
-@pytest.mark.parametrize("lengths", [(), (2,), (2, 3), (2, 2, 2)])
-def test_columns_that_do_not_fit_the_domain_are_refused(lengths: tuple[int, ...]) -> None:
-    domain = Domain((IntegerAttribute("n", 0, 9), IntegerAttribute("m", 0, 9)))
-    columns = tuple(np.zeros(length, dtype=np.uint8) for length in lengths)
-    with pytest.raises(RecordsError, match="expected 2 columns of one length"):
-        CodedRecords(domain, columns)
+    for lengths in ((), (2,), (2, 3), (2, 2, 2)):
+        with pytest.raises(RecordsError, match="expected 2 columns of one length"):
+            CodedRecords(domain, tuple(np.zeros(length, dtype=np.uint8) for length in lengths))
 
 
 # --- an empty value elsewhere -------------------------------------------------------------------------------
@@ -387,22 +383,17 @@ EVERY_KIND = (
 )
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 101, 1000])
-def test_batches_hold_the_rows_of_the_whole_table(size: int) -> None:
+@pytest.mark.parametrize(("rows", "size"), [(0, 10), (101, 1), (101, 7), (101, 100), (101, 101), (101, 1000)])
+def test_batches_hold_the_rows_of_the_whole_table(rows: int, size: int) -> None:
     draw = np.random.default_rng(3)
-    codes = tuple(draw.integers(0, one.size, 101).astype(np.uint8) for one in EVERY_KIND)
+    codes = tuple(draw.integers(0, one.size, rows).astype(np.uint8) for one in EVERY_KIND)
     records = CodedRecords(Domain(EVERY_KIND), codes)
     whole = decode_records(records, np.random.default_rng(7))
     batches = list(decode_batches(records, np.random.default_rng(7), size))
-    assert [len(batch) for batch in batches] == [size] * (101 // size) + ([101 % size] if 101 % size else [])
+    ends = [*range(0, max(rows, 1), size), rows]  # of no rows, one table without
+    assert [len(batch) for batch in batches] == np.diff(ends).tolist()
+    assert list(whole.columns) == [one.name for one in EVERY_KIND]
     assert pd.concat(batches).astype(str).to_numpy().tolist() == whole.astype(str).to_numpy().tolist()
-
-
-def test_batches_of_no_rows_are_one_table_without_rows() -> None:
-    records = CodedRecords(Domain(EVERY_KIND), tuple(np.zeros(0, dtype=np.uint8) for _ in EVERY_KIND))
-    (batch,) = decode_batches(records, np.random.default_rng(7), 10)
-    assert list(batch.columns) == [one.name for one in EVERY_KIND]
-    assert len(batch) == 0
 
 
 @pytest.mark.parametrize(
@@ -422,15 +413,10 @@ def test_special_cells_come_back_as_an_empty_value_and_a_word(
     assert [None if flag else str(value) for value, flag in empty] == texts
 
 
-def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell() -> None:
-    attribute = NumericAttribute("a", (0, 10, 20))
-    drawn = _decoded(attribute, np.repeat(np.array([0, 1], dtype=np.uint8), 200))["a"]
+def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell_and_stay_in_it() -> None:
+    codes = np.repeat(np.array([0, 1], dtype=np.uint8), 200)
+    drawn = _decoded(NumericAttribute("a", (0, 10, 20)), codes)["a"]
     assert all(len(repr(float(value)).split(".")[1]) <= 2 for value in drawn)
     assert len(set(drawn)) > 300
-
-
-def test_rounding_never_leaves_the_cell() -> None:
-    attribute = NumericAttribute("a", (0, 0.1000001, 0.2))
-    drawn = _decoded(attribute, np.full(20_000, 1, dtype=np.uint8))
-    assert float(drawn["a"].min()) >= 0.1000001
-    assert set(_encoded(attribute, drawn)) == {1}
+    narrow = NumericAttribute("a", (0, 0.1000001, 0.2))
+    assert set(_encoded(narrow, _decoded(narrow, np.full(20_000, 1, dtype=np.uint8)))) == {1}

@@ -107,8 +107,7 @@ def test_a_domain_that_drops_nothing_keeps_every_line(tmp_path: Path, lines: lis
 
 def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
     facts = inspect(tmp_path, HEADER + b"1,f\n" * 25)
-    assert facts.malformed == 25
-    assert facts.malformed_lines == tuple(range(2, 12))
+    assert (facts.malformed, facts.malformed_lines) == (25, tuple(range(2, 12)))
     parts = TableFile(tmp_path / "table.csv").parts(DOMAIN)
     assert [number for part in parts for number in part.malformed] == list(range(2, 27))
 
@@ -152,18 +151,20 @@ def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
     assert kept.kept == kept.read == 5
 
 
-def test_numbers_of_every_parquet_type_are_classed_like_their_cells(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
+def test_numbers_of_every_parquet_type_are_classed_like_their_cells(
+    tmp_path: Path, engine: duckdb.DuckDBPyConnection
+) -> None:
     kinds = ("TINYINT", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5, 1)", "VARCHAR")
-    for kind in kinds:
-        with duckdb.connect() as connection:
-            numbers = ", ".join(f"('{text}'::{kind})" for text in ("0", "1", "7", "9", "12"))
-            connection.execute(
-                f"COPY (SELECT a FROM (VALUES {numbers}, (NULL)) AS t(a)) TO '{path}' (FORMAT parquet)"
-            )
-        for attribute in (IntegerAttribute("a", 1, 9), NumericAttribute("a", (1.0, 9.0))):
-            facts = of(inspect_table(TableFile(path), Domain((attribute,))), "a")
-            assert (facts.empty, facts.clipped_low, facts.clipped_high, facts.undeclared) == (1, 1, 1, 0)
+    chosen = ", ".join(f'a::{kind} AS "{kind} {place}"' for kind in kinds for place in range(2))
+    rows = "(VALUES ('0'), ('1'), ('7'), ('9'), ('12'), (NULL)) AS t(a)"
+    engine.execute(f"COPY (SELECT {chosen} FROM {rows}) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    declared: tuple[Attribute, ...] = (IntegerAttribute("a", 1, 9), NumericAttribute("a", (1.0, 9.0)))
+    domain = Domain(
+        tuple(replace(one, name=f"{kind} {place}") for kind in kinds for place, one in enumerate(declared))
+    )
+    for facts in inspect_table(TableFile(tmp_path / "t.parquet"), domain).attributes:
+        counted = (facts.empty, facts.clipped_low, facts.clipped_high, facts.undeclared)
+        assert counted == (1, 1, 1, 0), facts.name
 
 
 SEXES = CategoricalAttribute("a", ("f", "m"))
