@@ -81,9 +81,7 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
         DomainError: the domain is none.
     """
     codes = encode_columns(frame, domain)
-    kept = np.ones(len(frame), dtype=bool)
-    for column in codes:
-        kept &= column != DROPPED
+    kept = kept_records(codes)
     return CodedRecords(
         domain,
         tuple(
@@ -106,6 +104,14 @@ def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int6
     require_frame(frame)
     require_domain(domain)
     return tuple(_encode_column(attribute, named_column(frame, attribute.name)) for attribute in domain)
+
+
+def kept_records(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Return which records no value drops, by the cells of their values: bool, shape (records,)."""
+    kept = np.ones(len(codes[0]), dtype=bool)
+    for column in codes:
+        kept &= column != DROPPED
+    return kept
 
 
 def named_column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:

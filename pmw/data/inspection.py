@@ -26,7 +26,7 @@ from queries.cells import canonical_text
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
-from queries.records import encode_columns, named_column
+from queries.records import encode_columns, kept_records, named_column
 from queries.values import DROPPED, Reading, values_of
 
 if TYPE_CHECKING:
@@ -184,10 +184,10 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     read = kept = 0
     malformed: list[int] = []
     for part in place.parts(domain):
-        whole = np.ones(len(part.frame), dtype=bool)
-        for tally, codes in zip(tallies, encode_columns(part.frame, domain), strict=True):
-            tally.add(part.frame[tally.attribute.name], codes)
-            whole &= codes != DROPPED
+        codes = encode_columns(part.frame, domain)
+        for tally, column in zip(tallies, codes, strict=True):
+            tally.add(part.frame[tally.attribute.name], column)
+        whole = kept_records(codes)
         read += len(part.frame)
         kept += int(whole.sum())
         if people is not None:

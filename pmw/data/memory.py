@@ -29,9 +29,8 @@ from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource
 from queries.domain import Domain
-from queries.records import CodedRecords, encode_columns, named_column, require_frame
+from queries.records import CodedRecords, encode_columns, kept_records, named_column, require_frame
 from queries.schema import format_schema
-from queries.values import DROPPED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,9 +229,7 @@ def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tu
     if person is not None and ids is not None:
         require_ids("the table", domain, {person.column: _declared_kind(ids.dtype)})
     codes = encode_columns(frame, domain)
-    kept = np.ones(len(frame), dtype=bool)
-    for column in codes:
-        kept &= column != DROPPED
+    kept = kept_records(codes)
     if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
     return codes if kept.all() else tuple(column[kept] for column in codes)

@@ -27,7 +27,7 @@ from queries import (
     parse_where,
 )
 from queries.values import Reading, values_of
-from tests.queries.meaning import refusal
+from tests.queries.meaning import full_weights, refusal
 
 FIRST, LAST = date(2022, 2, 10), date(2024, 3, 4)
 WIDTHS = ["day", "week", "month", "quarter", "year"]
@@ -80,19 +80,11 @@ OPERATORS = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": 
 RECORDS = [FIRST + timedelta(number) for number in range((LAST - FIRST).days + 1)]  # one on each day
 
 
-def answers(query: LinearQuery, attribute: DateAttribute) -> tuple[float, float, float]:
+def answers(query: LinearQuery, attribute: DateAttribute) -> list[float]:
     """Return the least, the estimated and the greatest answer on a table with one record on each day."""
     cells = np.bincount([values_of(attribute).encode(day) for day in RECORDS], minlength=attribute.size)
-    sides = query.readings or (query, query)
-    values = [
-        float(cells[: attribute.size] @ _weights(one, attribute)) for one in (sides[0], query, sides[1])
-    ]
-    return values[0], values[1], values[2]
-
-
-def _weights(query: LinearQuery, attribute: DateAttribute) -> np.ndarray[Any, Any]:
-    weights = query.weights() / 2**20
-    return weights if query.scope else np.full(attribute.size, query.constant / 2**20)
+    least, most = query.readings or (query, query)
+    return [float(cells @ full_weights(one)) / 2**20 for one in (least, query, most)]
 
 
 @given(width=st.sampled_from(WIDTHS), day=DAYS, operator=st.sampled_from(list(OPERATORS)))

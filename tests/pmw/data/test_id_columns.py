@@ -289,13 +289,6 @@ def test_ids_of_spark_are_refused_by_their_type_before_a_column_is_chosen(kind: 
         spark._chosen(Frame(), domain_of("person"), "the table")
 
 
-def test_persons_are_never_counted_inside_a_database(tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "t.duckdb")) as engine:
-        engine.execute("CREATE TABLE t AS SELECT 1 AS id, 'x' AS w")
-    with pytest.raises(DataError, match="person"):
-        as_source(DatabaseTable(f"duckdb:{tmp_path / 't.duckdb'}", "t", inside=True), domain_of("drop"), KEY)
-
-
 def test_constants_of_a_person_are_placed_as_the_attributes_are() -> None:
     domain = Domain(ATTRIBUTES, person=Person("id", 1, constant=("w",)))
     placed = _placed(domain)
