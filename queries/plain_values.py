@@ -166,20 +166,13 @@ def _zoned(value: datetime.datetime | datetime.time) -> str | Unreadable:
     zone = value.tzinfo
     if zone is not None and type_name(zone).partition(".")[0] not in _ZONES:
         return UNREADABLE
-    try:
-        return str(value)
-    except (
-        ValueError,
-        OverflowError,
-        NotImplementedError,
-    ):  # a time at the end of all times that its zone would move past it
-        return UNREADABLE
+    return _written(value)
 
 
-def _interval(value: object) -> str | Unreadable:
+def _written(value: object) -> str | Unreadable:
     try:
         return str(value)
-    except (ValueError, OverflowError, NotImplementedError):  # its ends are such times
+    except (ValueError, OverflowError, NotImplementedError):  # a time that its zone would move past all times
         return UNREADABLE
 
 
@@ -234,5 +227,5 @@ def _readers_of_pandas() -> dict[type, Callable[[Any], Plain]]:
         pandas.Timestamp: _zoned,
         pandas.Timedelta: str,
         pandas.Period: str,
-        pandas.Interval: _interval,
+        pandas.Interval: _written,  # its ends may be such times
     }

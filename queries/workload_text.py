@@ -157,14 +157,6 @@ def _marginals(fields: Sequence[_Field], domain: Domain) -> Workload:
     return marginal_cells(domain, names)
 
 
-def _prefixes(fields: Sequence[_Field], domain: Domain) -> Workload:
-    return prefixes(domain, _one_attribute(fields[0], domain))
-
-
-def _ranges(fields: Sequence[_Field], domain: Domain) -> Workload:
-    return all_ranges(domain, _one_attribute(fields[0], domain))
-
-
 def _random(fields: Sequence[_Field], domain: Domain) -> Workload:
     size = _whole(fields[0], "SIZE", 0, MOST_QUERIES)
     seed = _whole(fields[1], "SEED", 0, 2**64 - 1)
@@ -175,9 +167,9 @@ def _random(fields: Sequence[_Field], domain: Domain) -> Workload:
 # How each kind is built, and how many fields it has at least and at most.
 _BUILDERS: Mapping[str, tuple[Callable[[Sequence[_Field], Domain], Workload], int, int]] = {
     "marginals": (_marginals, 1, 1),
-    "prefixes": (_prefixes, 1, 1),
+    "prefixes": (lambda fields, domain: prefixes(domain, _one_attribute(fields[0], domain)), 1, 1),
     "random": (_random, 2, 3),
-    "ranges": (_ranges, 1, 1),
+    "ranges": (lambda fields, domain: all_ranges(domain, _one_attribute(fields[0], domain)), 1, 1),
 }
 
 

@@ -1,4 +1,4 @@
-"""Lines of CSV files that try a reader, and what they hold by the standard library, line by line."""
+"""Lines of CSV files that try a reader, and what they hold by the standard library; databases in files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 from hypothesis import strategies as st
 
 from pmw.data import CountSource, CsvDialect, TableFile, as_source
@@ -78,3 +79,13 @@ def read(
 ) -> CountSource:
     """Return the source of a file with this content."""
     return as_source(TableFile(written(folder, text), dialect or CsvDialect()), domain, None)
+
+
+def database(folder: Path, *statements: str) -> Path:
+    """Return the path of a new DuckDB database, once it has run statements."""
+    path = folder / "t.duckdb"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path

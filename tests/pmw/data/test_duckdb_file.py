@@ -27,6 +27,7 @@ from queries import (
     NumericAttribute,
     Person,
 )
+from tests.pmw.data.lines import database
 
 ATTRIBUTES: tuple[Attribute, ...] = (
     IntegerAttribute("x", 0, 9, missing=True, other=True),
@@ -66,15 +67,6 @@ HOSTILE = {
 REFUSED = ["TIME", "TIMETZ", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "MAP(VARCHAR, INTEGER)", "JSON"]
 
 
-def made(folder: Path, *statements: str) -> Path:
-    path = folder / "t.duckdb"
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    return path
-
-
 # Every attribute over every type that is read, in one table; the last row is empty.
 BESIDE = Domain(
     tuple(replace(one, name=f"{kind} {place}") for kind in HOSTILE for place, one in enumerate(ATTRIBUTES))
@@ -91,7 +83,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [", ".join(ROWS[kind][place] for kind in kinds.values()) for place in range(MOST + 1)]
     views = [f"CREATE VIEW v{place} AS SELECT * FROM t WHERE i = {place}" for place in range(MOST + 1)]
     values = ", ".join(f"({place}, {row})" for place, row in enumerate(rows))
-    return made(
+    return database(
         tmp_path_factory.mktemp("hostile"),
         f"CREATE TABLE t (i INTEGER, {columns})",
         f"INSERT INTO t VALUES {values}",
@@ -130,7 +122,7 @@ def test_texts_have_the_same_cells_whether_few_or_many_are_distinct(
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, kind: str) -> None:
     for rows in ("SELECT NULL", "SELECT NULL WHERE false"):
-        path = made(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t {rows}")
+        path = database(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t {rows}")
         with pytest.raises(DataError, match=r"^t in .*t\.duckdb: expected plain values in column 'x', got"):
             counts(path, domain=Domain(ATTRIBUTES[:1]))
 

@@ -37,6 +37,7 @@ from queries import (
     NumericAttribute,
     Person,
 )
+from tests.pmw.data.lines import database
 
 BIG = 2**53 - 1
 ATTRIBUTES: list[Attribute] = [
@@ -89,12 +90,7 @@ REFUSED = {  # by what the declaration or the type may mean
 
 
 def made(folder: Path, *statements: str) -> str:
-    path = folder / "t.duckdb"
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    return f"duckdb:{path}"
+    return f"duckdb:{database(folder, *statements)}"
 
 
 def inside(address: str, domain: Domain, table: str = "t") -> EngineSource:

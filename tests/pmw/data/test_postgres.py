@@ -96,6 +96,13 @@ def execute(server: str, *statements: str) -> None:
             connection.execute(statement)
 
 
+def fill(server: str, kind: str, *values: str) -> None:
+    """Make a table t with a column x of a type and these values."""
+    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
+    if values:
+        execute(server, f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}")
+
+
 ATTRIBUTES: list[Any] = [
     IntegerAttribute("x", 0, 9, missing=True, other=True),
     NumericAttribute("x", (0, 0.1, 5, 10), missing=True, other=True),
@@ -132,8 +139,7 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
 ) -> None:
     other, values = HOSTILE[kind]
     values = [*values, "NULL"]
-    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
-    execute(server, f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}")
+    fill(server, kind, *values)
     rows = ", ".join(f"({value.replace(' BC', ' (BC)')})" for value in values)
     with duckdb.connect() as engine:
         engine.execute("SET TimeZone = 'UTC'")
@@ -155,7 +161,7 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
 
 @pytest.mark.parametrize("kind", ["time", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
 def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
-    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
+    fill(server, kind)
     with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
         counts(reader, ATTRIBUTES[0])
 
@@ -273,9 +279,7 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
     if "COLLATE" in kind:
         insensitive = "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
         execute(server, f"CREATE COLLATION IF NOT EXISTS nocase {insensitive}")
-    rows = ", ".join(f"({value})" for value in [*INSIDE_VALUES[kind], "NULL"])
-    execute(server, "DROP TABLE IF EXISTS t CASCADE", f"CREATE TABLE t (x {kind})")
-    execute(server, f"INSERT INTO t VALUES {rows}")
+    fill(server, kind, *INSIDE_VALUES[kind], "NULL")
     counted = 0
     for attribute in INSIDE:
         expected = counts(reader, attribute)
