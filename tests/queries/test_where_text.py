@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -32,8 +30,12 @@ def _is(name: str, value: Scalar, at: int = 0) -> Comparison:
     return Comparison(name, "eq", (value,), at)
 
 
-def _joined(kind: Literal["and", "or"], *terms: Predicate) -> Predicate:
-    return Junction(kind, terms)
+def _all(*terms: Predicate) -> Predicate:
+    return Junction("and", terms)
+
+
+def _any(*terms: Predicate) -> Predicate:
+    return Junction("or", terms)
 
 
 SIGNS: dict[str, tuple[Operator, Operator]] = {  # as they stand, and where the value comes first
@@ -54,33 +56,18 @@ READ: list[tuple[str, Predicate]] = [
     ("age IS NOT NULL", Not(_age("missing"))),
     ("NOT age IS NULL", Not(_age("missing", at=4))),
     # AND binds tighter than OR, and NOT tighter than both.
-    (
-        "age = 1 AND age = 2 AND age = 3",
-        _joined("and", _age("eq", 1), _age("eq", 2, at=12), _age("eq", 3, at=24)),
-    ),
-    (
-        "age = 1 OR age = 2 OR age = 3",
-        _joined("or", _age("eq", 1), _age("eq", 2, at=11), _age("eq", 3, at=22)),
-    ),
-    (
-        "age = 1 OR age = 2 AND age = 3",
-        _joined("or", _age("eq", 1), _joined("and", _age("eq", 2, at=11), _age("eq", 3, at=23))),
-    ),
-    (
-        "age = 1 AND age = 2 OR age = 3",
-        _joined("or", _joined("and", _age("eq", 1), _age("eq", 2, at=12)), _age("eq", 3, at=23)),
-    ),
-    (
-        "(age = 1 OR age = 2) AND age = 3",
-        _joined("and", _joined("or", _age("eq", 1, at=1), _age("eq", 2, at=12)), _age("eq", 3, at=25)),
-    ),
-    ("NOT age = 1 AND age = 2", _joined("and", Not(_age("eq", 1, at=4)), _age("eq", 2, at=16))),
-    ("NOT (age = 1 OR age = 2)", Not(_joined("or", _age("eq", 1, at=5), _age("eq", 2, at=16)))),
-    ("NOT NOT age = 1", Not(Not(_age("eq", 1, at=8)))),
-    ("age BETWEEN 1 AND 2 AND age = 3", _joined("and", _age("between", 1, 2), _age("eq", 3, at=24))),
-    ("((age = 1))", _age("eq", 1, at=2)),
-    ("", _joined("and")),
-    (" \n\t ", _joined("and")),
+    ("age = 1 AND age = 2 AND age = 3", _all(_is("age", 1), _is("age", 2, 12), _is("age", 3, 24))),
+    ("age = 1 OR age = 2 OR age = 3", _any(_is("age", 1), _is("age", 2, 11), _is("age", 3, 22))),
+    ("age = 1 OR age = 2 AND age = 3", _any(_is("age", 1), _all(_is("age", 2, 11), _is("age", 3, 23)))),
+    ("age = 1 AND age = 2 OR age = 3", _any(_all(_is("age", 1), _is("age", 2, 12)), _is("age", 3, 23))),
+    ("(age = 1 OR age = 2) AND age = 3", _all(_any(_is("age", 1, 1), _is("age", 2, 12)), _is("age", 3, 25))),
+    ("NOT age = 1 AND age = 2", _all(Not(_is("age", 1, 4)), _is("age", 2, 16))),
+    ("NOT (age = 1 OR age = 2)", Not(_any(_is("age", 1, 5), _is("age", 2, 16)))),
+    ("NOT NOT age = 1", Not(Not(_is("age", 1, 8)))),
+    ("age BETWEEN 1 AND 2 AND age = 3", _all(_age("between", 1, 2), _is("age", 3, 24))),
+    ("((age = 1))", _is("age", 1, 2)),
+    ("", _all()),
+    (" \n\t ", _all()),
     # Names fold unless they are quoted, and texts stand as they are written.
     ("AGE = 30", _age("eq", 30)),
     ("Age between 30 and 39", _age("between", 30, 39)),
@@ -255,34 +242,15 @@ def test_a_refusal_keeps_the_text_in_which_its_place_is_counted(people: Domain) 
     assert refusal(parse_where, {"ages": {"eq": 3}}, people).text is None
 
 
-@pytest.mark.parametrize("text", ["age = 30" + " " * 4992, "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000])
-def test_a_text_that_is_too_long_or_too_deep_is_refused(people: Domain, text: str) -> None:
-    with pytest.raises(QueryError, match=r"at most 4,096 bytes|nested too deeply") as caught:
-        parse_where(text, people)
-    assert (caught.value.code, caught.value.position) == ("too_long", None)
-
-
-@pytest.mark.parametrize(
-    "opening", ["NOT ", "(", "-", "age = (", "abs(", "CASE WHEN ", "age IN (", "[", "a."]
-)
-def test_the_deepest_text_is_refused_and_not_crashed_on(people: Domain, opening: str) -> None:
-    with pytest.raises(QueryError):
-        parse_where(opening * (LONGEST_TEXT // len(opening)), people)
-
-
-def test_the_longest_text_is_read(people: Domain) -> None:
+def test_the_longest_text_is_read_and_one_that_is_too_long_or_too_deep_is_refused(people: Domain) -> None:
     text = " OR ".join(["age = 30"] * 341)
-    assert len(text) <= LONGEST_TEXT
     padded = text + " " * (LONGEST_TEXT - len(text))
     assert parse_where(padded, people).describe() == "age 30"
-
-
-def test_a_name_in_several_cases_must_be_exact() -> None:
-    domain = Domain((IntegerAttribute("age", 0, 9), IntegerAttribute("Age", 0, 9)))
-    assert parse_predicate("age = 3", domain) == _age("eq", 3)
-    assert parse_predicate("Age = 3", domain) == Comparison("Age", "eq", (3,), 0)
-    with pytest.raises(QueryError, match="unknown attribute 'AGE'"):
-        parse_predicate("AGE = 3", domain)
+    long = (padded + " ", "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000)
+    for refused in (refusal(parse_where, text, people) for text in long):
+        assert (refused.code, refused.position) == ("too_long", None)
+    for opening in ("NOT ", "(", "-", "age = (", "abs(", "CASE WHEN ", "age IN (", "[", "a."):
+        refusal(parse_where, opening * (LONGEST_TEXT // len(opening)), people)
 
 
 @pytest.mark.parametrize(
@@ -327,11 +295,11 @@ def test_undeclared_values_are_asked_for_by_the_name_of_their_cell(
 
 
 def test_hints_say_how_special_cells_are_asked_for() -> None:
-    with pytest.raises(QueryError, match=r"any other is '\(other\)'; an empty one IS NULL; got 'Mal'"):
-        parse_where("sex = 'Mal'", OTHERS)
+    told = "any other is '(other)'; an empty one IS NULL; got 'Mal'"
+    assert told in refusal(parse_where, "sex = 'Mal'", OTHERS).message
     hyphen = Domain((NumericAttribute("a-b", (0, 10, 20, 30)),))
-    with pytest.raises(QueryError, match='nearest to it: "a-b" >= 10 AND "a-b" < 20;'):
-        require_aligned(parse_where('"a-b" = 15', hyphen))
+    near = 'nearest to it: "a-b" >= 10 AND "a-b" < 20;'
+    assert near in refusal(require_aligned, parse_where('"a-b" = 15', hyphen)).message
 
 
 # --- texts at random ---------------------------------------------------------------------------------------
