@@ -227,10 +227,9 @@ def period_text(first: int, last: int, period: str) -> str:
         return f"{date_text(first)}..{date_text(last)}"
     if period in ("day", "week"):
         return date_text(first)
-    year = f"{date.year:04}"
-    return {"month": f"{year}-{date.month:02}", "quarter": f"{year}-Q{(date.month + 2) // 3}", "year": year}[
-        period
-    ]
+    year, quarter = f"{date.year:04}", (date.month + 2) // 3
+    names = {"month": f"{year}-{date.month:02}", "quarter": f"{year}-Q{quarter}", "year": year}
+    return names[period]
 
 
 def time_on_clock(moment: datetime.datetime, zone: str) -> datetime.datetime:

@@ -164,14 +164,14 @@ _OPERATORS: dict[str, tuple[Operator, Callable[[Any, str], tuple[Scalar, ...]]]]
 def _kind(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    names: dict[type, str] = {dict: "an object", str: "a text", bool: "true or false", type(None): "null"}
+    names: dict[type, str] = {dict: "an object", str: "a text", type(None): "null"}
     if isinstance(value, bool):
         return "true or false"
     if value == {}:
         return "an empty object"
-    return (
-        "a number" if isinstance(value, int | float) else names.get(type(value), f"a {type(value).__name__}")
-    )
+    if isinstance(value, int | float):
+        return "a number"
+    return names.get(type(value), f"a {type(value).__name__}")
 
 
 def _refusal(message: str, path: str) -> QueryError:

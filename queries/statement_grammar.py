@@ -30,17 +30,9 @@ GRAMMAR = Grammar(
             {
                 "": (exp.Distinct, exp.Star),
                 "this": (
-                    *(
-                        exp.Sum,
-                        exp.Avg,
-                        exp.Median,
-                        exp.Min,
-                        exp.Max,
-                        exp.Stddev,
-                        exp.StddevSamp,
-                        exp.StddevPop,
-                    ),
-                    *(exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont, exp.Abs, exp.Floor),
+                    *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
+                    *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
+                    *(exp.Abs, exp.Floor),
                     *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.TableAlias),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is

@@ -266,9 +266,7 @@ def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[
     inner = sorted(quantile for quantile in quantiles if low < quantile < high)
     points = [Fraction(point) for point in (low, *inner, high)]
     quarters = [(after - before) / 4 for before, after in pairwise(points)]
-    whole = all(
-        number.is_integer() for number in (low, high, *numbers)
-    )  # an end may be an atom, not in counts
+    whole = all(number.is_integer() for number in (low, high, *numbers))  # an end may be an atom alone
     edges = [_roundest(points[0] - quarters[0], points[0], points[0], whole)]
     for place, point in enumerate(points[1:-1]):
         edges.append(_roundest(point - quarters[place], point, point + quarters[place + 1], whole))

@@ -219,9 +219,8 @@ def _plain_texts(column: pd.Series[Any]) -> NDArray[np.object_] | None:
         texts = column.to_numpy(dtype=object, na_value="")
     elif column.dtype == object:
         texts = column.to_numpy()
-        if not all(
-            map(partial(is_, str), map(type, texts))
-        ):  # by identity: comparing might run code of theirs
+        # By identity: comparing might run code of theirs.
+        if not all(map(partial(is_, str), map(type, texts))):
             return None
     else:
         return None

@@ -31,9 +31,8 @@ def detached(run: Callable[[], _Result]) -> _Result:
     try:
         raise refusal
     finally:
-        del (
-            refusal
-        )  # nor does it keep the frames of the call, and what is open there, until the collector comes
+        # Nor does it keep the frames of the call, and what is open there, until the collector comes.
+        del refusal
 
 
 def quietly(told: str, run: Callable[[], _Result]) -> _Result:

@@ -55,16 +55,8 @@ def server() -> Iterator[str]:
         if made.returncode:
             pytest.skip("Postgres cannot be set up here: initdb failed")
         Path(folder, "data", "pg_hba.conf").write_text("local all owner trust\nlocal all all scram-sha-256\n")
-        run = [
-            str(programs[0] / "postgres"),
-            "-D",
-            f"{folder}/data",
-            "-k",
-            folder,
-            "-c",
-            "listen_addresses=",
-            "-F",
-        ]
+        place = ["-D", f"{folder}/data", "-k", folder, "-c", "listen_addresses=", "-F"]
+        run = [str(programs[0] / "postgres"), *place]
         with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user) as process:
             address = f"postgresql://owner@/postgres?host={folder}"
             for _ in range(100):
