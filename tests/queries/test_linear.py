@@ -247,16 +247,16 @@ def test_weights_off_the_grid_are_refused(weights: NDArray[np.int64], message: s
         Factor(("a",), weights)
 
 
-OTHERS = Factor(("b", "a"), np.full((3, 2), UNITS))
+TURNED = Factor(("b", "a"), np.full((3, 2), UNITS))
 HALVES = [Factor((name,), np.arange(1, size + 1) * (UNITS // 8)) for name, size in (("a", 2), ("b", 3))]
-TWICE = [Factor(("a", *more), np.full((2, 3)[: 1 + len(more)], UNITS)) for more in ((), ("b",))]
+TWICE = [Factor(("a",), np.full(2, UNITS)), Factor(("a", "b"), np.full((2, 3), UNITS))]
 
 
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
         (TWICE, "expected each attribute once"),
-        ([OTHERS], "in declared order"),
+        ([TURNED], "in declared order"),
         ([Factor(("a",), np.full(3, UNITS))], r"expected weights of shape \(2,\) over \['a'\]"),
         ([Factor(("d",), np.full(3, UNITS))], "expected an attribute of 'records', got 'd'"),
         (HALVES, "expected fractions in one factor at most; multiply the factors"),
