@@ -322,8 +322,18 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--data", "missing.csv"), "missing.csv", 1),
         (("--schema", "missing.toml"), "missing.toml", 1),
     ),
-    (("user", "add", "ann", "--users", "users.json"), "an analyst needs --share"),
-    (("user", "add", "ann", "--role", "reader", "--share", "0.2", "--users", "u"), "leave --share out"),
+    *each(
+        (("user", "add", "ann", "--users", "users.json"),),
+        ((), "an analyst needs --share"),
+        (("--role", "reader", "--share", "0.2"), "leave --share out"),
+        (("--share", "0.2", "--sessions", ","), "expected names of sessions"),
+        (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
+        (("--share", "0.2", "--role", "king"), "is not one of"),
+        *(
+            (("--share", share), "expected a number from 0 to 1")
+            for share in ("-0.1", "1.1", "nan", "inf", "x", "1/0", "1e999999999")
+        ),
+    ),
 ]
 
 
