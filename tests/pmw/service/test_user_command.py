@@ -40,14 +40,8 @@ def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run) -
     assert "is a user already" in run.refused(*ADD, "--role", "custodian")
     damaged = Path("users.json").read_text().replace('"share": "0"', '"share": "1/0"')
     Path("users.json").write_text(damaged)
-    for words in (
-        ("list",),
-        ("list", "--json"),
-        ("revoke", "ann"),
-        ("rotate", "ann"),
-        ("add", "b", "--share", "1"),
-    ):
-        (line,) = run.refused("user", *words, *USERS).splitlines()
+    for words in ("list", "list --json", "revoke ann", "rotate ann", "add b --share 1"):
+        (line,) = run.refused("user", *words.split(), *USERS).splitlines()
         assert line.startswith("Error: users.json: ")
     assert Path("users.json").read_text() == damaged
 
