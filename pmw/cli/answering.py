@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from pmw.cli.answer_formats import AnswerWriter, writer_of
-from pmw.cli.texts import Progress, answer_text, json_line, say, table_text
+from pmw.cli.texts import Progress, answer_text, json_line, table_text
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
@@ -153,7 +153,7 @@ def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
     """
     message = f"{price} Nothing was spent.{' Pay it with --yes.' if quote['affordable'] else ''}"
     if as_json:
-        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
+        click.echo(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
     else:
         click.echo(f"Error: {message}", err=True)
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
     from pmw.public.quotes import Quote
     from pmw.session.asking import Asking
-    from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
 
 
@@ -131,15 +130,19 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     except QueryError as error:
         if not given["as_json"]:
             raise
-        from pmw.cli.texts import json_line, say
+        from pmw.cli.texts import json_line
 
-        say(json_line({"error": error.to_dict()}))
+        click.echo(json_line({"error": error.to_dict()}))
         code = 4
     sys.exit(code)
 
 
 def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked of a session or a model in a file; return the exit code."""
+    """Print the answers to what was asked of a session or a model in a file; return the exit code.
+
+    Raises:
+        UsageError: what was asked of a model measures something.
+    """
     from pmw.cli.answering import StreamOptions
     from pmw.session.store import is_model_file
 
@@ -147,22 +150,11 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
         given["fresh"], given["strict"], given["strict_cells"], given["format"] or "jsonl"
     )
     with ExitStack() as held:
-        if is_model_file(session):
-            opened: Asking = _model(session, given)
-        else:
-            opened = held.enter_context(resumed(session, wait))
-        return _answer(opened, where, options, given)
-
-
-def _model(path: Path, given: dict[str, Any]) -> PublicModel:
-    """Return the model in a file.
-
-    Raises:
-        UsageError: what was asked measures something.
-    """
-    if given["within"] is not None:
-        raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
-    return opened_model(path, as_json=given["as_json"])
+        if not is_model_file(session):
+            return _answer(held.enter_context(resumed(session, wait)), where, options, given)
+        if given["within"] is not None:
+            raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
+        return _answer(opened_model(session, as_json=given["as_json"]), where, options, given)
 
 
 def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
@@ -204,20 +196,20 @@ def _ask_one(
 ) -> int:
     """Print the answer to one question; return the exit code."""
     from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, text_of
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
     domain = session.domain
     asked = read_condition(where or "", domain) if sql is None else parse_sql(sql, domain)
     result = answered(session, asked, options)
-    say(json_line(form_of(result)) if as_json else text_of(result))
+    click.echo(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import is_agreed, read_condition, source_code
-    from pmw.cli.texts import answer_text, json_line, say
+    from pmw.cli.texts import answer_text, json_line
     from queries.parsing import require_aligned
 
     query, within = read_condition(where, session.domain), given["within"]
@@ -227,7 +219,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     if quote.needed and not is_agreed(quote.to_dict(), given):
         return 4
     answer = session.ask_within(query, within)
-    say(json_line(answer.to_dict()) if given["as_json"] else answer_text(answer))
+    click.echo(json_line(answer.to_dict()) if given["as_json"] else answer_text(answer))
     return source_code(answer.source, strict=options.strict)
 
 
@@ -259,7 +251,7 @@ def measure(session: Path, attributes: str, wait: float, as_json: bool, **given:
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
     """
-    from pmw.cli.texts import json_line, quote_text, say
+    from pmw.cli.texts import json_line, quote_text
 
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
@@ -271,7 +263,7 @@ def measure(session: Path, attributes: str, wait: float, as_json: bool, **given:
             _agree(quote, confidence, yes=given["yes"], as_json=as_json)
             quote = opened.measure(names)
     measured = not given["dry_run"]
-    say(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=measured))
+    click.echo(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=measured))
 
 
 def _agree(quote: Quote, confidence: float, *, yes: bool, as_json: bool) -> None:

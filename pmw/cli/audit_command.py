@@ -77,7 +77,7 @@ def command(
     """
     _refuse_idle_options(plot, force, show, given)
     from pmw.cli.session_files import check_picture
-    from pmw.cli.texts import Progress, json_line, say
+    from pmw.cli.texts import Progress, json_line
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit
 
@@ -91,19 +91,19 @@ def command(
     def tell(finding: Finding) -> None:
         progress.add(1)
         if as_json:
-            say(json_line(finding.to_dict()))
+            click.echo(json_line(finding.to_dict()))
 
     findings = audit(entries, options, tell)
     progress.close()
     if not as_json:
-        say(audit_text(findings, options, show=show))
+        click.echo(audit_text(findings, options, show=show))
     if plot is not None:
         from pmw.display.figures import write_figure
         from pmw.research.audit.report import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
-            say(f"Wrote {plot}.")
+            click.echo(f"Wrote {plot}.")
 
 
 def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict[str, Any]) -> None:

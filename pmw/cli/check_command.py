@@ -57,7 +57,7 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     no record would be kept.
     """
     from pmw.cli.plan_texts import usual_bins
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.data.inspection import WARNING, inspect_table
 
     place = place_given(given, data)
@@ -65,7 +65,8 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
-    say(json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines)))
+    told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
+    click.echo(told)
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.cli.texts import asking
-from pmw.data import CountSource, Table, TableFile, as_place, as_source
+from pmw.data import Table, TableFile, as_place, as_source
 from pmw.display.figures import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.display.texts import counted, installed_by
 from pmw.errors import DataError, ReleaseError
@@ -44,7 +44,6 @@ from queries.streams import random_conjunctions
 if TYPE_CHECKING:
     import pandas as pd
 
-_OURS, _THEIRS = MODEL, MEASURED
 _WIDTH, _HEIGHT = 11, 4.2  # inches
 _BATCH = 500
 _OUTPUTS = ("session.pmw", "answers.jsonl", "synthetic.csv", "synthetic.csv.manifest.json", "error.png")
@@ -141,13 +140,11 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
     if budget.delta:
         gaussian = math.sqrt(count / (2 * float(open_filter(budget, Composition.ZCDP).cap)))
     if gaussian < math.sqrt(2) * laplace:
-        scale = gaussian
-        draws, distribution = generator.normal(0, scale, count), "Gaussian noise"
-        width = scale * NormalDist().inv_cdf((1 + confidence) / 2)
+        draws, distribution = generator.normal(0, gaussian, count), "Gaussian noise"
+        width = gaussian * NormalDist().inv_cdf((1 + confidence) / 2)
     else:
-        scale = laplace
-        draws, distribution = generator.laplace(0, scale, count), "Laplace noise"
-        width = -scale * math.log1p(-confidence)
+        draws, distribution = generator.laplace(0, laplace, count), "Laplace noise"
+        width = -laplace * math.log1p(-confidence)
     return Baseline(np.abs(draws) / records, width / records, distribution)
 
 
@@ -160,8 +157,8 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
     figure = new_figure(_WIDTH, _HEIGHT)
     left, right = figure.subplots(1, 2)
     lines = (
-        ("this session", scores.errors, _OURS),
-        (f"{baseline.distribution} per question", baseline.errors, _THEIRS),
+        ("this session", scores.errors, MODEL),
+        (f"{baseline.distribution} per question", baseline.errors, MEASURED),
     )
     for label, errors, color in lines:
         centers, middle, upper = _windows(errors)
@@ -174,9 +171,9 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
     right.set(xlabel="error, % of all records", ylabel="% of questions with a smaller error", xscale="log")
     right.set_xlim(left=1e-3)
     right.set_title("Error over all questions", loc="left")
-    left.set_yticks(
-        [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if _inside(left, tick)]
-    )
+    low, high = left.get_ylim()
+    ticks = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+    left.set_yticks([tick for tick in ticks if low <= tick <= high])
     for axes, axis in ((left, left.yaxis), (right, right.xaxis)):
         tidy(axes)
         axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -185,11 +182,6 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
         *left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9
     )
     write_figure(figure, path, force=True)
-
-
-def _inside(axes: Any, tick: float) -> bool:
-    low, high = axes.get_ylim()
-    return bool(low <= tick <= high)
 
 
 def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> None:
@@ -202,10 +194,10 @@ def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> 
     left, right = figure.subplots(1, 2)
     numbers = np.arange(1, len(answers) + 1)
     ends = np.array([answer.interval or (np.nan, np.nan) for answer in answers]).reshape(-1, 2)
-    left.plot(numbers, 50 * (ends[:, 1] - ends[:, 0]) / state.total.value, ".", color=_OURS, markersize=2)
+    left.plot(numbers, 50 * (ends[:, 1] - ends[:, 0]) / state.total.value, ".", color=MODEL, markersize=2)
     left.set(xlabel="questions asked", ylabel="half the error bar, % of all records")
     left.set_title(f"Promised error at {state.contract.options.confidence:.0%} confidence", loc="left")
-    right.plot(numbers, [100 * answer.spent.share for answer in answers], color=_OURS)
+    right.plot(numbers, [100 * answer.spent.share for answer in answers], color=MODEL)
     right.set(xlabel="questions asked", ylabel="% of the budget spent", ylim=(0, 102))
     right.set_title("Budget", loc="left")
     for axes in (left, right):
@@ -282,7 +274,10 @@ def run_demo(
     if own is None:
         frame = fertility_table()  # before anything is written: the package may be absent
         _prepare(plan)
-        table, domain = _packaged_file(frame, plan.folder)
+        # As a file, so that the session can go on from the command line.
+        domain, written = fertility_domain(), plan.folder / "fertility.csv"
+        frame[list(domain.names)].to_csv(written, index=False)
+        table: Table = written
     else:
         table, domain = own
         file = as_place(table)
@@ -311,20 +306,13 @@ def _demonstrate(
         draw_promises(picture, answers, session.state)
         return DemoResult(session, answers, None, None)
     source = as_source(public, session.domain, None)
-    truth = _true_answers(source, queries)
+    # The packaged table is public, so its true answers may be shown; nowhere else are they.
+    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in queries])
     records = source.counts(()).total
     scores = score(answers, truth, records)
     baseline = noise_per_query(session.state, len(queries), records)
     draw_errors(picture, scores, baseline)
     return DemoResult(session, answers, scores, baseline)
-
-
-def _packaged_file(frame: pd.DataFrame, folder: Path) -> tuple[Table, Domain]:
-    """Write the public table as a file, so that the session can go on from the command line."""
-    domain = fertility_domain()
-    path = folder / "fertility.csv"
-    frame[list(domain.names)].to_csv(path, index=False)
-    return path, domain
 
 
 def _prepare(plan: DemoPlan) -> None:
@@ -359,11 +347,6 @@ def _answers(
             if progress is not None:
                 progress(len(batch), f"{session.state.ledger.share:.1%} of the budget spent")
     return answers
-
-
-def _true_answers(source: CountSource, queries: Sequence[LinearQuery]) -> NDArray[np.float64]:
-    # The packaged table is public, so its true answers may be shown; nowhere else are they.
-    return np.array([query.answer(source.counts(query.scope)) / UNITS for query in queries])
 
 
 def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:

@@ -66,7 +66,7 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     import time
 
     from pmw.cli.demo import DemoPlan, demo_form, demo_text, run_demo
-    from pmw.cli.texts import Progress, json_line, say
+    from pmw.cli.texts import Progress, json_line
     from pmw.data import TableFile
     from queries.schema import load_schema
 
@@ -83,6 +83,6 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     with result.session:
         seconds = time.monotonic() - started
         if given["as_json"]:
-            say(json_line(demo_form(result, plan, seconds)))
+            click.echo(json_line(demo_form(result, plan, seconds)))
         else:
-            say(demo_text(result, plan, seconds))
+            click.echo(demo_text(result, plan, seconds))

@@ -48,7 +48,6 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     and so does every answer. The draft says which table that was. Where it is the table in --data itself, or
     has the same bytes, it is refused without a yes, here and by `pmw open`.
     """
-    from pmw.cli.texts import say
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
 
@@ -66,4 +65,4 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
         place = place_given(given, data)
         public = [] if from_public is None else [TableFile(from_public)]
     declared = [declared_public(file, place, given) for file in public]
-    say(draft_schema(place, *declared).removesuffix("\n"))
+    click.echo(draft_schema(place, *declared).removesuffix("\n"))

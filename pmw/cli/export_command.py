@@ -66,7 +66,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.session_files import refuse_session_files, refuse_table
-    from pmw.cli.texts import Progress, json_line, say
+    from pmw.cli.texts import Progress, json_line
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export
     from pmw.session.maintenance import read_session, save_model
@@ -89,13 +89,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         progress.close()
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     if as_json:
-        say(json_line(manifest))
+        click.echo(json_line(manifest))
         return
     count = _count(manifest)
     if refine:
-        say(_refinement(before, residual(state)))
-    say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
-    say("Both are public; the manifest has the guarantee in full.")
+        click.echo(_refinement(before, residual(state)))
+    click.echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
+    click.echo("Both are public; the manifest has the guarantee in full.")
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
@@ -116,15 +116,15 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
 
 
 def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.display.texts import counted
 
     if as_json:
-        say(json_line(about))
+        click.echo(json_line(about))
         return
     measured = counted(about["measurements"], "measurement")
-    say(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
-    say("It is public, and holds the guarantee in full.")
+    click.echo(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
+    click.echo("It is public, and holds the guarantee in full.")
 
 
 def _count(manifest: dict[str, Any]) -> str:

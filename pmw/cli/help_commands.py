@@ -33,8 +33,6 @@ Examples:
 @click.pass_context
 def help_(context: click.Context, words: tuple[str, ...]) -> None:
     """Show what `pmw COMMAND --help` shows; without COMMAND, the list of all commands."""
-    from pmw.cli.texts import say
-
     shown = context.find_root()
     for word in words:
         group = shown.command
@@ -44,7 +42,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> None:
         if found is None:  # an option, which resolve_command passes over
             raise click.UsageError(f"expected a command, got {word!r}")
         shown = click.Context(found, info_name=name, parent=shown)
-    say(shown.get_help())
+    click.echo(shown.get_help())
 
 
 @click.command(
@@ -62,10 +60,8 @@ def completion(context: click.Context, shell: str) -> None:
     """Print a script that has SHELL complete commands, options and files, and where to put it."""
     from click.shell_completion import get_completion_class
 
-    from pmw.cli.texts import say
-
     script = get_completion_class(shell)
     if script is None:
         raise click.UsageError(f"expected one of {', '.join(_INSTALLING)}, got {shell!r}")
     source = script(context.find_root().command, {}, "pmw", "_PMW_COMPLETE").source()
-    say(f"{source.rstrip()}\n\n# To install it: {_INSTALLING[shell]}")
+    click.echo(f"{source.rstrip()}\n\n# To install it: {_INSTALLING[shell]}")

@@ -21,7 +21,6 @@ from pmw.cli.table_options import (
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.options import Options
     from pmw.research.offline import OfflineOptions, OfflineRelease
     from queries.domain import Domain
     from queries.linear import LinearQuery
@@ -101,31 +100,28 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     A run is a release of its own: the costs of several runs, and of sessions over the same table, add up.
     """
     read_budget(given)
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.data import TableFile
     from pmw.errors import BudgetError
-    from pmw.public.export import RowPlan, require_target
-    from pmw.research.offline import fit_workload
+    from pmw.public.export import ExportFormat, RowPlan, require_target
+    from pmw.research.offline import ROUNDS_PER_ATTRIBUTE, fit_workload
 
     dialect = dialect_of(given, given["data"])
     with wrong_values():
         plan = None if given["rows"] is None else RowPlan(given["rows"])
-        policy = _policy(given)
+        ExportFormat.chosen(None, output)  # a name of no format is wrong usage
+        _options(given, 1)
     _refuse_inputs(output, given["data"], given["schema"], Path(workload))
-    require_target(output, format=_format(output), force=force)
+    if not output.parent.is_dir():
+        raise click.UsageError(f"--output: expected a folder that is there, got {output.parent}")
+    require_target(output, format=None, force=force)
     domain = load_domain(given["schema"], {**given, "person_column": None})
     table = TableFile(given["data"], dialect, memory_given(given))
     refuse_drafted(given["schema"], table, given)
     questions = _questions(workload, domain)
-    options = _options(given, policy, domain)
-    release = fit_workload(
-        table,
-        domain,
-        questions,
-        epsilon=given["epsilon"],
-        delta=given["delta"],
-        options=options,
-    )
+    options = _options(given, ROUNDS_PER_ATTRIBUTE * len(domain))
+    budget = {"epsilon": given["epsilon"], "delta": given["delta"]}
+    release = fit_workload(table, domain, questions, **budget, options=options)
     if not release.state.measured:
         raise BudgetError(
             f"the budget is too small for {options.rounds} rounds; choose fewer, or a larger epsilon"
@@ -133,43 +129,18 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     manifest = release.export(output, plan, force=force)
     form = _form(release, options)
     if as_json:
-        say(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
+        click.echo(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
     else:
-        say(_text(release, form, output, manifest))
+        click.echo(_text(release, form, output, manifest))
 
 
-def _policy(given: dict[str, Any]) -> Options:
+def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:
     from pmw.public.options import Options
     from pmw.research.offline import OfflineOptions
 
-    policy = Options(
-        neighboring_relation=given["neighbors"],
-        records_per_person=given["records_per_person"],
-    )
-    OfflineOptions.textbook(rounds=_rounds(given, 1), threshold=given["threshold"], policy=policy)
-    return policy
-
-
-def _options(given: dict[str, Any], policy: Options, domain: Domain) -> OfflineOptions:
-    from pmw.research.offline import ROUNDS_PER_ATTRIBUTE, OfflineOptions
-
-    rounds = _rounds(given, ROUNDS_PER_ATTRIBUTE * len(domain))
+    policy = Options(neighboring_relation=given["neighbors"], records_per_person=given["records_per_person"])
+    rounds = usual_rounds if given["rounds"] is None else given["rounds"]
     return OfflineOptions.textbook(rounds=rounds, threshold=given["threshold"], policy=policy)
-
-
-def _rounds(given: dict[str, Any], usual: int) -> int:
-    return usual if given["rounds"] is None else int(given["rounds"])
-
-
-def _format(output: Path) -> str | None:
-    """Return None, so that the file's name decides; a name of no format is wrong usage."""
-    from pmw.public.export import ExportFormat
-
-    with wrong_values():
-        ExportFormat.chosen(None, output)
-    if not output.parent.is_dir():
-        raise click.UsageError(f"--output: expected a folder that is there, got {output.parent}")
-    return None
 
 
 def _refuse_inputs(output: Path, *inputs: Path) -> None:

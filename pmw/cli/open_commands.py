@@ -66,7 +66,7 @@ def open_(
     otherwise chosen, every one-attribute marginal, with noise; the rest of the budget answers questions. The
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
-    from pmw.cli.texts import opening_text, say, status_json
+    from pmw.cli.texts import json_line, opening_text
     from pmw.session.opening import open_session
 
     if verbose and as_json:
@@ -88,7 +88,10 @@ def open_(
         if note is not None:
             click.echo(note, err=True)
         state = opened.state
-        say(status_json(opened.status()) if as_json else opening_text(state, session, verbose=verbose))
+        if as_json:
+            click.echo(json_line(opened.status().to_dict()))
+        else:
+            click.echo(opening_text(state, session, verbose=verbose))
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:
@@ -200,7 +203,7 @@ def _plan_session(
 ) -> None:
     """Print the plan of a session, as JSON where there is no schema to name."""
     from pmw.cli.plan_texts import plan_text
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.planning.plans import contract_budget, forecast_people, out_of_reach, plan_accuracy, plan_session
 
     if given["accuracy"] is None or given["epsilon"] is not None:
@@ -216,9 +219,9 @@ def _plan_session(
     people = forecast_people(plan)
     if schema is None:
         form = {"people": [asdict(one) for one in people]} if people else {}
-        say(json_line({**plan.to_dict(), **form}))
+        click.echo(json_line({**plan.to_dict(), **form}))
     else:
-        say(plan_text(plan, schema, people))
+        click.echo(plan_text(plan, schema, people))
 
 
 def _plan_textbook(
@@ -226,7 +229,7 @@ def _plan_textbook(
 ) -> None:
     """Print Theorem 5, solved, and the plan of a session with its numbers."""
     from pmw.cli.plan_texts import plan_text, theorem_text
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.planning.plans import plan_session
     from pmw.planning.textbook_plan import solve_textbook
 
@@ -243,6 +246,6 @@ def _plan_textbook(
         domain, records=theorem.records, epsilon=budget.epsilon, delta=budget.delta, options=options
     )
     if schema is None:
-        say(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
+        click.echo(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
     else:
-        say(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")
+        click.echo(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 
 from pmw.cli.answering import condition_of, is_agreed, source_code
-from pmw.cli.texts import answer_text, json_line, say
+from pmw.cli.texts import answer_text, json_line
 from pmw.public.answer import Source
 from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError
@@ -47,7 +47,7 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
             if quote["needed"] and not is_agreed(quote, given):
                 return 4
         form = session.send({**body, **options})
-    say(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
+    click.echo(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
     return _code(form, strict=given["strict"])
 
 
@@ -68,7 +68,7 @@ def _stream(session: RemoteSession, source: BinaryIO, options: dict[str, Any], *
     lines = (line for line in source if line.strip())
     while batch := list(islice(lines, _BATCH)):
         for form in _answers(session, batch, options):
-            say(json_line(form))
+            click.echo(json_line(form))
             asked, refused = asked + 1, refused + ("error" in form)
             code = max(code, _code(form, strict=True))
     if refused:

@@ -131,7 +131,7 @@ def opened_model(path: Path, *, as_json: bool) -> PublicModel:
         ModelFileError: the file is no model, damaged, too large or of a later format.
         Exit: likewise, where the error was printed.
     """
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.errors import ModelFileError
     from pmw.session.public_model import load_model
 
@@ -140,5 +140,5 @@ def opened_model(path: Path, *, as_json: bool) -> PublicModel:
     except ModelFileError as error:
         if not as_json:
             raise
-        say(json_line({"error": {"code": "bad_model", "message": str(error)}}))
+        click.echo(json_line({"error": {"code": "bad_model", "message": str(error)}}))
         raise click.exceptions.Exit(5) from None

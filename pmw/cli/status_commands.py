@@ -52,7 +52,7 @@ def status(session: Path, plot: Path | None, force: bool, as_json: bool) -> None
     --plot is public too, and costs nothing. SESSION may be a model too, as `pmw export --format model` writes
     it.
     """
-    from pmw.cli.texts import say, status_json, status_text
+    from pmw.cli.texts import json_line, status_text
     from pmw.session.maintenance import read_session
     from pmw.session.store import is_model_file
 
@@ -72,9 +72,9 @@ def status(session: Path, plot: Path | None, force: bool, as_json: bool) -> None
 
         with telling_letters():
             write_figure(status_figure(state, read_history(session)), plot, force=force)
-    say(status_json(status) if as_json else status_text(state, status))
+    click.echo(json_line(status.to_dict()) if as_json else status_text(state, status))
     if plot is not None and not as_json:
-        say(f"Wrote {plot}.")
+        click.echo(f"Wrote {plot}.")
 
 
 def _of_model(path: Path, plot: Path | None, *, as_json: bool) -> tuple[PublicState, Status]:
@@ -115,11 +115,11 @@ def ledger(session: Path, as_json: bool) -> None:
     rho where delta is positive and charges compose as Gaussian or as zero-concentrated privacy, else epsilon.
     It reads public state only, needs no table, and works while the session is in use.
     """
-    from pmw.cli.texts import json_line, say
+    from pmw.cli.texts import json_line
     from pmw.session.maintenance import read_ledger
 
     ledger = read_ledger(session)
-    say(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
+    click.echo(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
 
 
 @click.command(
@@ -157,7 +157,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
     covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
     older copy and a rewritten history, and brings FILE up to date where everything holds.
     """
-    from pmw.cli.texts import Progress, json_line, say
+    from pmw.cli.texts import Progress, json_line
     from pmw.session.maintenance import verify_session
 
     if anchor is not None:
@@ -170,7 +170,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
 
     verification = verify_session(session, anchor, told=told)
     progress.close()
-    say(json_line(verification.to_dict()) if as_json else verification_text(verification))
+    click.echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)
 
@@ -199,14 +199,13 @@ def report(session: Path, output: Path, force: bool) -> None:
     It reads public state only, needs no table, and works while the session is in use. The report is public,
     and costs nothing.
     """
-    from pmw.cli.texts import say
     from pmw.session.maintenance import save_report
 
     refuse_session_files(output, session, "the report")
     if force:
         refuse_table(output, session, "the report")
     save_report(session, output, force=force)
-    say(f"Wrote the report to {output}.")
+    click.echo(f"Wrote the report to {output}.")
 
 
 def ledger_text(ledger: Ledger) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?|)b", re.IGNORECASE)
 _LEAST = 10**6  # bytes
 _MOST = 10**15
-_NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
+DIALECT = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")  # its options
 _NOT_IN_A_NAME = re.compile(r"[^\w. -]")
 _WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
 dialect_options = together(
@@ -181,6 +181,8 @@ schema_option = click.option(
 
 def _draft_hint(context: click.Context) -> str:
     """Return how to come by the schema of a table: it lies there, or is drafted as the table was typed."""
+    from pmw.data import DatabaseTable
+
     data, table = (context.params.get(name) for name in ("data", "table"))
     if not isinstance(data, str | Path):
         return "Draft one to fill in: pmw draft --data TABLE > SCHEMA"
@@ -191,7 +193,8 @@ def _draft_hint(context: click.Context) -> str:
         if not isinstance(table, str):
             table = "TABLE"
             words.append("--table TABLE")
-        _refuse_secret(data, table)
+        with wrong_values():  # above all one with a password, before anything shows it again
+            DatabaseTable(data, table)
         name = table
     file = shlex.quote(f"{name}.toml")
     if Path(f"{name}.toml").exists():
@@ -199,20 +202,12 @@ def _draft_hint(context: click.Context) -> str:
     return f"Draft one to fill in: pmw draft {' '.join(words)} > {file}"
 
 
-def _refuse_secret(address: str, table: str) -> None:
-    """Refuse an address that cannot be, above all one with a password, before anything shows it again."""
-    from pmw.data import DatabaseTable
-
-    with wrong_values():
-        DatabaseTable(address, table)
-
-
 def _typed_again(context: click.Context) -> Iterator[str]:
     """Yield the options that tell where the table is and how it is written, as they were typed."""
     given = click.core.ParameterSource.COMMANDLINE
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in ("data", "table", *_NAMES) and context.get_parameter_source(name) is given:
+        if name in ("data", "table", *DIALECT) and context.get_parameter_source(name) is given:
             value = context.params[name]
             for one in value if isinstance(value, tuple) else (value,):
                 yield parameter.opts[0] if one is True else f"{parameter.opts[0]} {shlex.quote(str(one))}"
@@ -236,7 +231,7 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
         if given.get("inside"):
             raise click.UsageError(f"--inside counts in a database, and {data} is a file; leave it out")
         return TableFile(data, dialect_of(given, data), memory_given(given))
-    if named := typed(*_NAMES):
+    if named := typed(*DIALECT):
         raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
     if given["table"] is None:
         raise click.UsageError("--data is a database; name its table with --table")
@@ -256,7 +251,7 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     """
     from pmw.data import CsvDialect, TableFile
 
-    named = typed(*_NAMES)
+    named = typed(*DIALECT)
     if named and TableFile(table).is_parquet:
         verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
         raise click.UsageError(
@@ -274,11 +269,6 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
             given["decimal"],
             given["escape"],
         )
-
-
-def dialect_typed() -> bool:
-    """Tell whether one of the options of a dialect was typed."""
-    return bool(typed(*_NAMES))
 
 
 def load_domain(schema: Path, given: dict[str, Any]) -> Domain:

@@ -52,11 +52,6 @@ _SOURCES = {
 }
 
 
-def say(text: str) -> None:
-    """Print data to standard output."""
-    click.echo(text)
-
-
 def terminal_width() -> int | None:
     """Return the characters of a line of the terminal; None where standard output is none."""
     return max(1, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
@@ -126,11 +121,6 @@ class Progress:
 def json_line(form: Any) -> str:
     """Return one line of JSON that can be written as UTF-8: half a surrogate pair stays an escape."""
     return _written(form).encode(errors="backslashreplace").decode()
-
-
-def status_json(status: Status) -> str:
-    """Return a status as one line of JSON."""
-    return json_line(status.to_dict())
 
 
 def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:

@@ -10,14 +10,15 @@ import click
 
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
 from pmw.cli.table_options import (
+    DIALECT,
     dialect_options,
-    dialect_typed,
     inside_option,
     memory_given,
     memory_options,
     place_given,
     table_options,
 )
+from pmw.cli.usage import typed
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger
@@ -50,20 +51,20 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
 
     Keep it as you keep the session: its owner alone may read it. It holds every question and its answer.
     """
-    from pmw.cli.texts import say, status_json
+    from pmw.cli.texts import json_line
     from pmw.display.texts import counted
     from pmw.session.maintenance import backup_session
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)
     if as_json:
-        say(status_json(status))
+        click.echo(json_line(status.to_dict()))
         return
-    say(
+    click.echo(
         f"Copied {session} to {output}: {counted(status.queries_answered, 'question')} answered, "
         f"{status.budget_share:.1%} of the budget spent."
     )
-    say("The copy answers and exports, and never spends. Keep it as secret as the session.")
+    click.echo("The copy answers and exports, and never spends. Keep it as secret as the session.")
 
 
 @click.command(
@@ -94,15 +95,14 @@ def move(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     Without any of the CSV options the file is read as the session remembers; with one of them, as `pmw open`
     would read it with the same options. Without --memory and --temporary-folder those of before hold on.
     """
-    from pmw.cli.texts import say
     from pmw.session.table import move_session
 
     database = given["table"] is not None or given["inside"]
-    as_before = isinstance(data, Path) and not database and not dialect_typed()
+    as_before = isinstance(data, Path) and not database and not typed(*DIALECT)
     place = data if as_before else place_given(given, data)
     memory = memory_given(given)
     patiently(lambda seconds: move_session(session, place, memory=memory, wait=seconds), session, wait)
-    say(f"{session} reads its table from {place} from now on; nothing was spent.")
+    click.echo(f"{session} reads its table from {place} from now on; nothing was spent.")
 
 
 @click.command(
@@ -133,7 +133,7 @@ def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) 
     much. Stopped in the middle, what was measured is charged and kept; finish again.
     Closing cannot be undone.
     """
-    from pmw.cli.texts import finish_plan_text, finish_text, json_line, say
+    from pmw.cli.texts import finish_plan_text, finish_text, json_line
     from pmw.public.free_answers import half_widths
 
     if not (dry_run or yes):
@@ -144,12 +144,12 @@ def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) 
         state = opened.state
     if as_json:
         for quote in quotes:
-            say(json_line(quote.to_dict()))
+            click.echo(json_line(quote.to_dict()))
     elif dry_run:
-        say(finish_plan_text(quotes, state, len(asked)))
+        click.echo(finish_plan_text(quotes, state, len(asked)))
     else:
         widths = half_widths(before, asked), half_widths(state, asked)
-        say(finish_text(session, quotes, state, *widths))
+        click.echo(finish_text(session, quotes, state, *widths))
 
 
 @click.command(
@@ -180,7 +180,7 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
     finished is finished all the same. Closing cannot be undone.
     """
-    from pmw.cli.texts import say, status_json
+    from pmw.cli.texts import json_line
     from pmw.session.maintenance import finalize_session, is_closed, read_ledger
 
     again = is_closed(session)
@@ -190,11 +190,13 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
         lambda seconds: finalize_session(session, wait=seconds, abandon=abandon), session, wait
     )
     if as_json:
-        say(status_json(status))
+        click.echo(json_line(status.to_dict()))
     elif again:
-        say(f"{session} is closed already, and its file was written again; questions and exports go on.")
+        click.echo(
+            f"{session} is closed already, and its file was written again; questions and exports go on."
+        )
     else:
-        say(closing_text(session, status, read_ledger(session), abandon=abandon))
+        click.echo(closing_text(session, status, read_ledger(session), abandon=abandon))
 
 
 def _confirm(verb: str, question: str) -> None:

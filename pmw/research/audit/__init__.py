@@ -18,9 +18,11 @@ from pmw.research.audit.exact import (
     releasing,
     renyi_curve,
     renyi_divergence,
+    sharing_noise,
     stream_distribution,
     tables_of,
     tree_distribution,
+    without_noise,
     worst_log_ratio,
 )
 from pmw.research.audit.statistical import (
@@ -50,9 +52,11 @@ __all__ = [
     "replica_test",
     "ReplicaTest",
     "run_replicas",
+    "sharing_noise",
     "StatisticalFinding",
     "stream_distribution",
     "tables_of",
     "tree_distribution",
+    "without_noise",
     "worst_log_ratio",
 ]

@@ -17,7 +17,7 @@ from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit import flawed
 from pmw.research.audit.entries import Claim, Entry, Instance, Measure, draw_from, table_distribution
-from pmw.research.audit.exact import Factors, OutcomeTables, tables_of
+from pmw.research.audit.exact import sharing_noise, tables_of, without_noise
 from pmw.research.audit.flawed import COUNTEREXAMPLES, FlawedSparse
 from pmw.research.audit.sound import NEAR, sound_entries
 from pmw.research.audit.statistical import replica_test
@@ -99,21 +99,13 @@ def _shared_threshold() -> Iterator[Entry]:
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
     two, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
 
-    def shared(threshold: int) -> OutcomeTables:
-        own = tables_of(two, threshold)
-
-        def outcomes(value: int) -> Mapping[int, Factors]:
-            return {output: (first * second,) for output, (first, second) in own.outcomes(value).items()}
-
-        return replace(own, weights=own.weights[:1], outcomes=outcomes)
-
     def one_draw(runs: int, bits: BitSource) -> NDArray[np.int64]:
         return np.repeat(replicas.open(runs, bits)[:1], 2, axis=0)
 
     monotone = Entry(
         name="shared-threshold",
         claim=Claim(Measure.EPSILON, two.epsilon),
-        distribution=table_distribution(shared),
+        distribution=table_distribution(lambda threshold: sharing_noise(tables_of(two, threshold))),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
         source="Machanavajjhala's slides (2016), slide 26, at the price of two draws",
@@ -141,15 +133,10 @@ def _bare() -> Entry:
     """Return exponential test noise without threshold noise."""
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
     sparse, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
-
-    def tables(threshold: int) -> OutcomeTables:
-        own = tables_of(sparse, threshold)
-        return replace(own, weights=(np.eye(1, len(own.weights[0]))[0],))
-
     return Entry(
         name="no-threshold-noise",
         claim=Claim(Measure.EPSILON, sparse.epsilon),
-        distribution=table_distribution(tables),
+        distribution=table_distribution(lambda threshold: without_noise(tables_of(sparse, threshold))),
         instances=(Instance((1, 1), (2, 2), 2),),
         draw=draw_from(replace(replicas, open=lambda runs, bits: np.zeros((1, runs), dtype=np.int64))),
         source="a slip",

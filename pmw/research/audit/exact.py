@@ -103,6 +103,20 @@ def releasing(tables: OutcomeTables, results: Callable[[int], Mapping[int, float
     return replace(tables, outcomes=outcomes)
 
 
+def sharing_noise(tables: OutcomeTables) -> OutcomeTables:
+    """Return the tables of tests against two thresholds where one draw of noise serves both: a flaw."""
+
+    def outcomes(value: int) -> Mapping[int, Factors]:
+        return {output: (first * second,) for output, (first, second) in tables.outcomes(value).items()}
+
+    return replace(tables, weights=tables.weights[:1], outcomes=outcomes)
+
+
+def without_noise(tables: OutcomeTables) -> OutcomeTables:
+    """Return the tables of tests with one-sided threshold noise where none is drawn: a flaw."""
+    return replace(tables, weights=tuple(np.eye(1, len(one))[0] for one in tables.weights))
+
+
 def tree_distribution(tables: OutcomeTables, ask: Callable[[Outputs], int | None]) -> OutputDistribution:
     """Return the probability of every output vector of a stream that reacts to its own outputs.
 
@@ -163,14 +177,15 @@ def worst_log_ratio(first: OutputDistribution, second: OutputDistribution) -> fl
 
 def renyi_divergence(first: OutputDistribution, second: OutputDistribution, alpha: float) -> float:
     """Return the Rényi divergence of order alpha > 1 of the first distribution from the second."""
-    total = 0.0
+    terms = list[float]()
     for outputs, probability in first.items():
         if probability > 0:
             other = second[outputs]
             if other <= 0:
                 return math.inf
-            total += probability * math.exp((alpha - 1) * math.log(probability / other))
-    return math.log(total) / (alpha - 1)
+            terms.append(math.log(probability) + (alpha - 1) * math.log(probability / other))
+    top = max(terms)  # taken out, so that no order is too large
+    return (top + math.log(math.fsum(math.exp(term - top) for term in terms))) / (alpha - 1)
 
 
 def renyi_curve(

@@ -7,23 +7,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 
-from pmw.cli import main
 from queries import Domain, save_schema
 from tests import worlds
+from tests.pmw.cli.commands import OPEN, Run
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a command in an empty folder."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run commands in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    runner = CliRunner()
-
-    def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
-        return runner.invoke(main, list(arguments), input=stdin, prog_name="pmw")
-
-    return invoke
+    return Run()
 
 
 @pytest.fixture
@@ -34,14 +28,17 @@ def people(tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
     return tmp_path
 
 
-OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+@pytest.fixture
+def study(people: Path, run: Run) -> Path:
+    """Open a session and return its path."""
+    run.told(*OPEN, "--delta", "1e-9")
+    return people / "study.pmw"
 
 
 @pytest.fixture
-def study(people: Path, run: Callable[..., Result]) -> Path:
-    """Open a session and return its path."""
-    result = run(*OPEN, "--delta", "1e-9")
-    assert result.exit_code == 0, result.output
+def textbook_study(people: Path, run: Run) -> Path:
+    """Open a session that tests single questions, for a small table is measured whole; return its path."""
+    run.told(*OPEN, "--test", "query", "--delta", "1e-9")
     return people / "study.pmw"
 
 
@@ -49,14 +46,13 @@ Opener = Callable[[str], Path]
 
 
 @pytest.fixture
-def open_years(run: Callable[..., Result], frame: pd.DataFrame, tmp_path: Path) -> Opener:
+def open_years(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Opener:
     """Open a session over single years at an epsilon: its table is too large to be measured whole."""
 
     def opened(epsilon: str) -> Path:
         frame.to_csv(tmp_path / "people.csv", index=False)
         save_schema(worlds.YEARS.domain, tmp_path / "people.toml")
-        result = run(*OPEN[:-1], epsilon, "--delta", "1e-9")
-        assert result.exit_code == 0, result.output
+        run.told(*OPEN[:-1], epsilon, "--delta", "1e-9")
         return tmp_path / "study.pmw"
 
     return opened
@@ -69,22 +65,17 @@ def yearly_study(open_years: Opener) -> Path:
 
 
 @pytest.fixture
-def asked_years(open_years: Opener, run: Callable[..., Result]) -> Path:
+def asked_years(open_years: Opener, run: Run) -> Path:
     """Open a session over single years, measure two pairs, ask two questions, and return its path."""
     path = open_years("4")
     for pair in ("sex,member", "region,member"):
-        assert run("measure", "study.pmw", pair, "--yes").exit_code == 0
+        run.told("measure", "study.pmw", pair, "--yes")
     for text in ("sex = 'Male' AND member = true", "region = 'north' AND member = true"):
-        assert run("ask", "study.pmw", text).exit_code == 0
+        run.told("ask", "study.pmw", text)
     return path
 
 
-TEXTBOOK = (*OPEN, "--test", "query")
-
-
 @pytest.fixture
-def textbook_study(people: Path, run: Callable[..., Result]) -> Path:
-    """Open a session that tests single questions, for a small table is measured whole; return its path."""
-    result = run(*TEXTBOOK, "--delta", "1e-9")
-    assert result.exit_code == 0, result.output
-    return people / "study.pmw"
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find themselves on a terminal."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)

@@ -14,18 +14,17 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.cli import main
 from pmw.cli.answer_formats import FORMATS, writer_of
 from pmw.cli.answering import StreamOptions, answer_workload
 from pmw.cli.texts import json_line
 from pmw.public.answer import Answer, Source, Spent
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from queries.workload_text import parse_workload
+from tests.pmw.cli.commands import Run
 
 LINES = [
     {"id": 1, "where": "age >= 30"},
@@ -38,11 +37,11 @@ LINES = [
 ]
 
 
-def asked(study: Path, *options: str) -> tuple[int, bytes, str]:
+def asked(study: Path, *options: str) -> bytes:
     text = "".join(json.dumps(line) + "\n" for line in LINES) + "no json\n"
-    given = text if "--stream" in options else None
-    done = CliRunner().invoke(main, ["ask", str(study), *options], input=given, prog_name="pmw")
-    return done.exit_code, done.stdout_bytes, done.stderr
+    done = Run()("ask", str(study), *options, stdin=text if "--stream" in options else None)
+    assert (done.exit_code, "refused" in done.stderr) == (0, "--stream" in options)
+    return done.stdout_bytes
 
 
 def flat(form: dict[str, Any]) -> list[dict[str, Any]]:
@@ -78,14 +77,12 @@ def read(path: Path, columns: str) -> list[Any]:
 @pytest.fixture
 def expected(study: Path) -> list[dict[str, Any]]:
     asked(study, "--stream")  # so that all answers are stored
-    _, out, _ = asked(study, "--stream")
-    forms = [json.loads(line) for line in out.splitlines()]
+    forms = [json.loads(line) for line in asked(study, "--stream").splitlines()]
     return [row for form in forms for row in flat(form)]
 
 
 def test_csv_has_a_row_for_each_answer_and_each_refusal(study: Path, expected: list[dict[str, Any]]) -> None:
-    code, out, err = asked(study, "--stream", "--format", "csv")
-    assert (code, "refused" in err) == (0, True)
+    out = asked(study, "--stream", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out.decode(), newline="")))
     assert len(rows) == len(expected) > 10
     for row, wanted in zip(rows, expected, strict=True):
@@ -96,9 +93,7 @@ def test_csv_has_a_row_for_each_answer_and_each_refusal(study: Path, expected: l
 def test_parquet_has_the_same_rows_in_typed_columns(
     study: Path, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    code, out, _ = asked(study, "--stream", "--format", "parquet")
-    assert code == 0
-    (tmp_path / "a.parquet").write_bytes(out)
+    (tmp_path / "a.parquet").write_bytes(asked(study, "--stream", "--format", "parquet"))
     found = duckdb.connect().sql(f"SELECT * FROM '{tmp_path / 'a.parquet'}'")
     assert found is not None
     kinds = dict(zip(found.columns, map(str, found.types), strict=True))
@@ -112,36 +107,24 @@ def test_parquet_has_the_same_rows_in_typed_columns(
             assert row[name] == (str(value) if name == "id" and value is not None else value), name
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_workload_is_written_in_each_format(study: Path, name: str, tmp_path: Path) -> None:
-    code, out, _ = asked(study, "--workload", "marginals:1", "--format", name)
-    assert code == 0
-    if name == "parquet":
-        (tmp_path / "a.parquet").write_bytes(out)
-        rows = read(tmp_path / "a.parquet", "id, question")
-        assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
-        assert len(rows) > 10
-    elif name == "csv":
-        named = list(csv.DictReader(io.StringIO(out.decode())))
-        assert len(named) > 10
-        assert all(row["question"] for row in named)
-    else:
-        assert len(out.splitlines()) > 10
-
-
-def test_many_rows_come_in_parts(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_is_written_in_each_format_in_parts(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pmw.cli.answer_formats._ROWS", 3)
     monkeypatch.setattr("pmw.cli.answering._BATCH", 2)
-    _, out, _ = asked(study, "--workload", "marginals:1", "--format", "parquet")
-    (tmp_path / "a.parquet").write_bytes(out)
-    ((count,),) = read(tmp_path / "a.parquet", "count(*)")
-    _, lines, _ = asked(study, "--workload", "marginals:1")
-    assert count == len(lines.splitlines())
+    written = {name: asked(study, "--workload", "marginals:1", "--format", name) for name in FORMATS}
+    forms = [json.loads(line) for line in written["jsonl"].splitlines()]
+    assert len(forms) > 10
+    (tmp_path / "a.parquet").write_bytes(written["parquet"])
+    rows = read(tmp_path / "a.parquet", "id, question")
+    assert rows == [(str(form["id"]), form["question"]) for form in forms]
+    named = csv.DictReader(io.StringIO(written["csv"].decode()))
+    assert [(row["id"], row["question"]) for row in named] == rows
 
 
 def test_no_questions_make_an_empty_table(study: Path, tmp_path: Path) -> None:
     for name in ("csv", "parquet"):
-        done = CliRunner().invoke(main, ["ask", str(study), "--stream", "--format", name], input="")
+        done = Run()("ask", str(study), "--stream", "--format", name, stdin="")
         assert done.exit_code == 0
         (tmp_path / f"a.{name}").write_bytes(done.stdout_bytes)
         assert read(tmp_path / f"a.{name}", "*") == []

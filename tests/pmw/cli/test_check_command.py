@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
+from tests.pmw.cli.commands import TABLE, Run
+
 CHECK = ("check", "--data", "t.csv", "--schema", "t.toml")
 SCHEMA = """\
 name = "people"
@@ -24,7 +24,7 @@ kind = "categorical"
 values = ["public", "private"]
 missing = true
 """
-TABLE = """\
+LINES = """\
 id,age,work
 1,30,public
 2,-3,private
@@ -40,7 +40,7 @@ WARNING = (
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "t.csv").write_text(LINES)
     (tmp_path / "t.toml").write_text(SCHEMA)
     return tmp_path
 
@@ -65,15 +65,8 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
         "work: undeclared '?' (2)\n"
         "  if '?' means empty, give --missing-text '?'\n"
     )
-
-
-def test_a_check_tells_that_a_malformed_line_is_kept_where_every_attribute_takes_it(
-    table: Path, run: Run
-) -> None:
     (table / "t.toml").write_text(SCHEMA.replace("max = 99", "max = 99\nother = true") + "other = true\n")
-    assert "Malformed lines, each undeclared in every column: 1 (line 7).\n" in run(*CHECK).stdout
-    (table / "t.toml").write_text(SCHEMA + "other = true\n")
-    assert "Malformed lines, each dropped: 1 (line 7).\n" in run(*CHECK).stdout
+    assert "Malformed lines, each undeclared in every column: 1 (line 7).\n" in run.told(*CHECK)
 
 
 def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, run: Run) -> None:
@@ -82,7 +75,7 @@ def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, ru
     (table / "t.toml").write_text("".join(parts))
     rows = "".join(f"{place % 100},{place % 7},{place % 100},{place % 50}\n" for place in range(3000))
     (table / "t.csv").write_text(",".join(names) + "\n" + rows)
-    output, form = run(*CHECK).stdout, json.loads(run(*CHECK, "--json").stdout)
+    output, form = run.told(*CHECK), run.form(*CHECK)
     assert "In a session with epsilon = 1, delta = 1e-09:" in output
     assert [one["name"] for one in form["binned"]] == names
     bins = form["binned"][0]["bins"]
@@ -93,14 +86,13 @@ def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, ru
 def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> None:
     (table / "t.csv").write_text("age,wrok\n1,public\n")
     result = run(*CHECK)
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stderr) == (1, WARNING)
     assert result.stdout == (
         "t.csv: a session would refuse this table.\n"
         "Declared columns that are missing or stand there twice: work.\n"
         "  work; did you mean 'wrok'?\n"
         "Columns that the schema does not name, ignored: wrok.\n"
     )
-    assert result.stderr == WARNING
     result = run(*CHECK, "--json")
     assert (result.exit_code, result.stderr) == (1, WARNING)
     form = json.loads(result.stdout)
@@ -109,6 +101,43 @@ def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> Non
 
 def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
     (table / "t.csv").write_text("age,work,\x1b[2J\n1,\x1b[2J,x\n")
-    result = run(*CHECK)
-    assert "\x1b" not in result.stdout
-    assert "'\\x1b[2J' (1)" in result.stdout
+    shown = run(*CHECK).stdout
+    assert "\x1b" not in shown
+    assert "'\\x1b[2J' (1)" in shown
+
+
+# --- tables that were meant otherwise ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["age,sex,region,member\n", "age,sex,region,member\nx,x,x,x\ny,y,y,y\n"])
+def test_a_check_that_would_keep_nothing_warns_and_fails(people: Path, run: Run, rows: str) -> None:
+    run.told("check", *TABLE)
+    (people / "people.csv").write_text(rows)
+    result = run("check", *TABLE)
+    assert result.exit_code == 1
+    assert "Warning: a session would " in result.stderr.splitlines()[-1]
+
+
+def test_a_folder_without_parquet_files_is_told(people: Path, run: Run) -> None:
+    (people / "tables").mkdir()
+    schema = ("--data", "tables", "--schema", "people.toml")
+    for command in (("open", "new.pmw", "--epsilon", "1"), ("check",), ("demo", "--output", "shown")):
+        result = run(*command, *schema)
+        assert result.exit_code == 1, command
+        assert "expected a folder of Parquet files, got tables: none is in it" in result.stderr
+    assert not list(people.glob("new.pmw*"))
+    assert not (people / "shown").exists()
+
+
+@pytest.mark.parametrize(("delimiter", "typed"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_a_header_with_another_delimiter_is_told(
+    people: Path, run: Run, frame: pd.DataFrame, delimiter: str, typed: str
+) -> None:
+    frame.assign(secret=7).to_csv(people / "people.csv", index=False, sep=delimiter)
+    opened, checked = run("open", "n.pmw", *TABLE, "--epsilon", "1"), run("check", *TABLE)
+    for result in (opened, checked):
+        assert (result.exit_code, f"--delimiter {typed}" in result.output) == (1, True)
+    assert "secret" not in opened.stderr
+    run.told("check", *TABLE, "--delimiter", delimiter)
+    (people / "people.csv").write_text("age;sex\n1;2\n")  # which none helps
+    assert "--delimiter" not in run("open", "n.pmw", *TABLE, "--epsilon", "1").stderr

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
-TABLE = ("--data", "people.csv", "--schema", "people.toml")
+from tests.pmw.cli.commands import TABLE, Run
+
 OFFLINE = ("offline", "--workload", "marginals:1", *TABLE, "--output", "made.csv", "--epsilon", "1")
 
 
 def test_a_release_is_a_table_its_manifest_and_its_cost_by_rounds(people: Path, run: Run) -> None:
-    result = run(*OFFLINE, "--delta", "1e-9", "--rounds", "3", "--threshold", "0.001", "--rows", "500")
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
+    told = run.told(*OFFLINE, "--delta", "1e-9", "--rounds", "3", "--threshold", "0.001", "--rows", "500")
+    lines = told.splitlines()
     assert lines[0] == "3 of at most 3 rounds over 20 questions."
     assert "above T = 0.001: no round is left, so nothing bounds the errors that remain." in lines[1]
     events = [line.split()[1] for line in lines if line[:1].isdigit() and "%" in line]
@@ -35,11 +32,11 @@ def test_a_release_is_a_table_its_manifest_and_its_cost_by_rounds(people: Path, 
 
 def test_a_small_error_ends_it_and_leaves_the_rest_of_the_budget(people: Path, run: Run) -> None:
     early = (*OFFLINE, "--rounds", "10", "--threshold", "100000", "--output", "made.parquet")
-    result = run(*early)
-    assert "1 of at most 10 rounds" in result.stdout
-    assert "at most T = 100,000: the model is returned." in result.stdout
-    assert "At 95% confidence no question of the workload is off by more than " in result.stdout
-    form = json.loads(run(*early, "--force", "--json").stdout)
+    told = run.told(*early)
+    assert "1 of at most 10 rounds" in told
+    assert "at most T = 100,000: the model is returned." in told
+    assert "At 95% confidence no question of the workload is off by more than " in told
+    form = run.form(*early, "--force")
     assert (form["rounds"], form["most_rounds"], form["ended_early"]) == (1, 10, True)
     assert form["share"] == pytest.approx(0.01 + 0.99 / 10, abs=1e-6)
     assert [line["event"] for line in form["ledger"]["entries"]] == ["total", "selection", "measurement"]
@@ -51,5 +48,4 @@ def test_a_workload_may_be_a_file_of_questions(people: Path, run: Run) -> None:
     (people / "asked.jsonl").write_text(
         '{"where": "age >= 30"}\n\n{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}\n'
     )
-    form = json.loads(run(*OFFLINE, "--workload", "asked.jsonl", "--json").stdout)
-    assert form["questions"] == 3
+    assert run.form(*OFFLINE, "--workload", "asked.jsonl")["questions"] == 3

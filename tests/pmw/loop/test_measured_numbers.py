@@ -190,27 +190,20 @@ def after_positives(state: PublicState, marginals: int, questions: int) -> Publi
     return replace(state, measured=measured, ledger=replace(state.ledger, spent=Fraction(0)))
 
 
-def test_marginals_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
-    state = opened()
-    limit = marginal_plan(state).update_limit
-    tier = MarginalTier(0, marginal_plan(state))
-    assert tier.may_test(after_positives(state, limit - 1, 5))
-    assert not tier.may_test(after_positives(state, limit, 0))
-    assert not tier.may_test(after_positives(state, limit + 1, 0))
-    assert not tier.may_test(replace(after_positives(state, 0, 0), closed=True))
-
-
-def test_single_questions_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
+@pytest.mark.parametrize("questions", [False, True])
+def test_a_tier_is_tested_up_to_its_limit_of_positives_and_not_beyond(questions: bool) -> None:
     state = opened()
     assert state.query_plan is not None
-    tier, limit = QuestionTier(1, state.query_plan), vector_of(state).sparse.update_limit
+    tier = QuestionTier(1, state.query_plan) if questions else MarginalTier(0, marginal_plan(state))
+    limit = (vector_of(state).sparse if questions else marginal_plan(state)).update_limit
     for used in (limit - 1, limit, limit + 1):
-        after = after_positives(state, 0, used)
-        assert after.positives(1) == used
+        after = after_positives(state, *((0, used) if questions else (used, 5)))
+        assert after.positives(int(questions)) == used
         for open_ in (False, True):
-            assert tier.may_test(replace(after, rounds=(False, open_))) is (used < limit)
-        (request, *_) = propose(after, [boxed(*FIVE)]).requests or (None,)
-        assert isinstance(request, QueryRequest) is (used < limit)
+            assert tier.may_test(replace(after, rounds=(open_, open_))) is (used < limit)
+        (request, *_) = propose(after, [boxed(*(FIVE if questions else ("c", "d")))]).requests or (None,)
+        kind = QueryRequest if questions else MarginalRequest
+        assert isinstance(request, kind) is (used < limit)
     assert not tier.may_test(replace(state, closed=True))
 
 

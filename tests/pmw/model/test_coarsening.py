@@ -75,10 +75,7 @@ def test_bounds_of_boxes_are_those_of_their_queries(seed: int) -> None:
                 assert wanted.constant == 0
             else:
                 assert bound.query(place).to_json() == wanted.to_json()
-
-
-def test_a_range_of_cells_whose_bins_are_no_runs_has_no_bounds() -> None:
-    assert COARSENING.box_bounds(Boxes.of(FINE, ["town"], [0], [1])) is None
+    assert COARSENING.box_bounds(Boxes.of(FINE, ["town"], [0], [1])) is None  # cells of bins that are no runs
 
 
 def queries_of(form: str, seed: int) -> LinearQuery:
@@ -203,17 +200,12 @@ def test_rows_keep_the_one_way_shape_inside_groups(independent: bool) -> None:
     assert MODEL.sample(0, np.random.default_rng(5), independent=independent).columns[0].size == 0
 
 
-def test_the_cells_of_records_are_their_groups() -> None:
+def test_the_cells_of_records_are_their_groups_and_the_identity_changes_nothing() -> None:
     columns = (np.array([0, 4, 6], dtype=np.uint8), np.array([0, 1, 0], dtype=np.uint8), np.array([2, 3, 0]))
     ages, sexes, towns = COARSENING.cells_of(columns)
-    assert ages.tolist() == [0, 1, 3]
     assert sexes is columns[1]
-    assert towns.tolist() == [0, 2, 0]
-
-
-def test_the_identity_changes_nothing() -> None:
-    identity = Coarsening.identity(FINE)
-    query = queries_of("pair", 1)
+    assert (ages.tolist(), towns.tolist()) == ([0, 1, 3], [0, 2, 0])
+    identity, query = Coarsening.identity(FINE), queries_of("pair", 1)
     assert identity.is_identity
     assert identity.is_aligned(query)
     assert identity.inner(query).key() == identity.bounds(query)[1].key() == query.key()
@@ -235,8 +227,5 @@ def test_parts_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ScopeError, match=message):
         Coarsening(FINE, COARSE, (bin_, None, TOWN), (share, None, TOWN_SHARES))
-
-
-def test_a_model_of_another_domain_is_refused() -> None:
     with pytest.raises(ScopeError, match="coarse domain"):
         CoarsenedDistribution(COARSENING, DenseDistribution.uniform(FINE, 10.0))

@@ -30,14 +30,20 @@ def summed(scope: Positions) -> tuple[int, ...]:
     return tuple(axis for axis in AXES if axis not in scope)
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_projection_sums_what_is_not_kept(scope: Positions) -> None:
-    assert project(TABLE, AXES, scope) == pytest.approx(TABLE.sum(axis=summed(scope)))
+@pytest.mark.parametrize("places", [(), (0,), (2,), (4,), (1, 4), AXES])
+def test_what_is_not_kept_is_summed_and_weights_are_multiplied_in_before(places: Positions) -> None:
+    weights = np.random.default_rng(3).random([SHAPE[axis] for axis in places])
+    weighted = TABLE * spread(weights, places, AXES)
+    for scope in SCOPES:
+        assert project(TABLE, AXES, scope) == pytest.approx(TABLE.sum(axis=summed(scope)))
+        expected = weighted.sum(axis=summed(scope))
+        assert weighted_sum(TABLE, AXES, (places, weights), scope) == pytest.approx(expected)
 
 
-def test_a_long_axis_is_summed_too() -> None:
+def test_a_long_axis_is_summed_too_and_cells_are_counted_exactly() -> None:
     table = np.arange(10_000.0).reshape(5000, 2)
     assert project(table, (3, 7), (7,)) == pytest.approx(table.sum(axis=0))
+    assert table_cells((10**9, 10**9, 10**9), (0, 1, 2)) == 10**27
 
 
 @given(st.lists(st.sampled_from(SCOPES), max_size=6), st.sampled_from([np.multiply, np.add]))
@@ -74,15 +80,3 @@ def test_many_pairs_need_few_sums_of_the_whole_table() -> None:
     plan = plan_projections(shape, (0, 1, 2, 3, 4), pairs)
     assert sum(source == 0 for _, source in plan.steps) <= 4
     assert len(plan.places) == 10
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("places", [(), (0,), (2,), (4,), (1, 4), AXES])
-def test_weights_are_multiplied_in_before_the_sum(places: Positions, scope: Positions) -> None:
-    weights = np.random.default_rng(3).random([SHAPE[axis] for axis in places])
-    expected = (TABLE * spread(weights, places, AXES)).sum(axis=summed(scope))
-    assert weighted_sum(TABLE, AXES, (places, weights), scope) == pytest.approx(expected)
-
-
-def test_cells_are_counted_exactly() -> None:
-    assert table_cells((10**9, 10**9, 10**9), (0, 1, 2)) == 10**27

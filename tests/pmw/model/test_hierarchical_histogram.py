@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,15 +57,16 @@ def noisy(tree: HierarchicalHistogram, seed: int) -> NDArray[np.float64]:
     return tree.node_counts(counts) + generator.normal(0, 10, tree.nodes)
 
 
-def test_nodes_are_sums_of_neighbours_and_special_cells_are_at_every_level() -> None:
+def test_nodes_are_sums_level_by_level_and_special_cells_are_at_every_level() -> None:
     tree = HierarchicalHistogram(cells=7, special=1, branching=2, height=3)
-    assert tree.widths == (4, 2, 1)
-    assert tree.sizes == (3, 5, 8)
-    counts = np.array([1, 2, 3, 4, 5, 6, 7, 100])
-    wide, middle, cells = tree.levels(tree.node_counts(counts).astype(np.float64))
-    assert wide.tolist() == [10, 18, 100]
-    assert middle.tolist() == [3, 7, 11, 7, 100]
-    assert cells.tolist() == counts.tolist()
+    assert (tree.widths, tree.sizes) == ((4, 2, 1), (3, 5, 8))
+    nodes = tree.node_counts(np.array([1, 2, 3, 4, 5, 6, 7, 100]))
+    assert [level.tolist() for level in tree.levels(nodes.astype(np.float64))] == [
+        [10, 18, 100], [3, 7, 11, 7, 100], [1, 2, 3, 4, 5, 6, 7, 100]
+    ]  # fmt: skip
+    assert TREE.sizes == (3, 4, 6)
+    assert TREE.node_counts(np.array([1, 2, 3, 4, 5, 9])).tolist() == [8, 7, 9, 3, 5, 7, 9, 1, 2, 3, 4, 5, 9]
+    assert [TREE.parents(level).tolist() for level in (1, 2)] == [[0, 0, 1, 2], [0, 0, 2, 2, 1, 3]]
 
 
 @given(tree=TREES, cell=st.integers(0, 61))
@@ -121,24 +124,32 @@ def test_a_tree_of_ten_thousand_cells_is_solved() -> None:
     assert found.sum() == pytest.approx(50_000.0)
 
 
-def test_a_marginal_is_a_tree_of_one_level() -> None:
+def test_a_marginal_is_a_tree_of_one_level_and_ranges_of_a_higher_one_are_quieter() -> None:
     tree = HierarchicalHistogram(10, 1, 4, 1)
     nodes = np.arange(11.0) - 3
     assert least_squares(tree, nodes).tolist() == nodes.tolist()
     assert non_negative_least_squares(tree, nodes).tolist() == np.maximum(nodes, 0).tolist()
     assert leaf_variances(tree).tolist() == [1.0] * 11
     assert mean_range_variance(tree) == pytest.approx(1.0)
-
-
-def test_ranges_of_a_tree_are_quieter_at_the_same_price() -> None:
     # Three levels cost three times the variance of a node.
     assert 3 * mean_range_variance(HierarchicalHistogram(100, 0, 4, 3)) < 0.35
 
 
-@pytest.mark.parametrize(("cells", "branching", "height"), [(0, 2, 1), (5, 1, 1), (5, 2, 0), (16, 4, 3)])
-def test_trees_that_are_none_are_refused(cells: int, branching: int, height: int) -> None:
+Levels: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@pytest.mark.parametrize(
+    ("cells", "branching", "height", "hierarchy"),
+    [
+        *[(0, 2, 1, ()), (5, 1, 1, ()), (5, 2, 0, ()), (16, 4, 3, ())],
+        *[(4, 2, 2, (nodes,)) for nodes in [(0, 0, 0, 0), (0, 2, 0, 2), (0, 1, 1)]],
+        (4, 2, 3, ((0, 1, 0, 1), (0, 0, 1, 2))),
+        (4, 2, 3, ((0, 0, 1, 1),) * 3),
+    ],
+)
+def test_trees_that_are_none_are_refused(cells: int, branching: int, height: int, hierarchy: Levels) -> None:
     with pytest.raises(ScopeError, match="expected"):
-        HierarchicalHistogram(cells, 0, branching, height)
+        HierarchicalHistogram(cells, 0, branching, height, hierarchy)
 
 
 @pytest.mark.parametrize(
@@ -154,22 +165,6 @@ def test_least_squares_gives_no_node_a_weight_beyond_that_of_the_cells(tree: Hie
     cells = np.stack([least_squares(tree, node) for node in np.eye(tree.nodes)], axis=1)
     assert np.maximum(cells, 0).sum(axis=0).max() <= 1
     assert np.maximum(-cells, 0).sum(axis=0).max() <= 1
-
-
-def test_nodes_are_level_by_level_and_the_special_cells_hang_beside_them() -> None:
-    assert TREE.sizes == (3, 4, 6)
-    assert TREE.node_counts(np.array([1, 2, 3, 4, 5, 9])).tolist() == [8, 7, 9, 3, 5, 7, 9, 1, 2, 3, 4, 5, 9]
-    assert TREE.parents(1).tolist() == [0, 0, 1, 2]
-    assert TREE.parents(2).tolist() == [0, 0, 2, 2, 1, 3]
-
-
-@pytest.mark.parametrize(
-    "hierarchy",
-    [((0, 0, 0, 0),), ((0, 2, 0, 2),), ((0, 1, 1),), ((0, 1, 0, 1), (0, 0, 1, 2)), ((0, 0, 1, 1),) * 3],
-)  # fmt: skip
-def test_nodes_that_cannot_be_are_refused(hierarchy: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(ScopeError):
-        HierarchicalHistogram(4, 0, 2, 3 if len(hierarchy) > 1 else 2, hierarchy)
 
 
 def test_rare_values_are_pooled_inside_the_nodes_of_their_level() -> None:

@@ -35,21 +35,20 @@ def test_units_become_records() -> None:
     assert QueryMeasurement(query, 3 * UNITS, DISTRIBUTIONS[1]).value == 3.0
 
 
-def test_a_marginal_needs_one_axis_per_attribute_and_is_read_only() -> None:
+def test_numbers_fit_their_scope_and_are_read_only() -> None:
+    tree, noise, nodes = HierarchicalHistogram(30, 1, 4, 2), DISTRIBUTIONS[0], np.zeros(40, dtype=np.int64)
     with pytest.raises(ScopeError, match="expected 2 axes"):
-        MarginalMeasurement(("a", "b"), np.array([1, 2]), DISTRIBUTIONS[0])
-    with pytest.raises(ValueError, match="read-only"):
-        MarginalMeasurement(("a",), np.array([1]), DISTRIBUTIONS[0]).units[0] = 2
-
-
-def test_a_tree_needs_a_number_for_each_node_and_is_read_only() -> None:
-    tree = HierarchicalHistogram(30, 1, 4, 2)
+        MarginalMeasurement(("a", "b"), np.array([1, 2]), noise)
     with pytest.raises(ScopeError, match="expected 40 nodes"):
-        HierarchicalMeasurement(("a",), tree, np.zeros(31, dtype=np.int64), DISTRIBUTIONS[0])
+        HierarchicalMeasurement(("a",), tree, nodes[:31], noise)
     with pytest.raises(ScopeError, match="over one attribute"):
-        HierarchicalMeasurement(("a", "b"), tree, np.zeros(40, dtype=np.int64), DISTRIBUTIONS[0])
-    with pytest.raises(ValueError, match="read-only"):
-        HierarchicalMeasurement(("a",), tree, np.zeros(40, dtype=np.int64), DISTRIBUTIONS[0]).units[0] = 2
+        HierarchicalMeasurement(("a", "b"), tree, nodes, noise)
+    for one in (
+        MarginalMeasurement(("a",), nodes, noise),
+        HierarchicalMeasurement(("a",), tree, nodes, noise),
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            one.units[0] = 2
 
 
 @pytest.mark.parametrize("noise", DISTRIBUTIONS)

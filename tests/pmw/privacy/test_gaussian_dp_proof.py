@@ -140,10 +140,11 @@ def tails(sigma: int, reach: int) -> tuple[mpmath.mpf, ...]:
         return tuple(one / mass for one in found[::-1][: reach + 1])
 
 
-def quantiles(sigma: int, places: range) -> list[mpmath.mpf]:
+@cache
+def quantiles(sigma: int, places: range) -> tuple[mpmath.mpf, ...]:
     """Return z(t), that of Pr[X < t], for t >= 1."""
     found = tails(sigma, places[-1])
-    return [quantile(found[t], (t - 0.5) / sigma) for t in places]
+    return tuple(quantile(found[t], (t - 0.5) / sigma) for t in places)
 
 
 PLACES = [

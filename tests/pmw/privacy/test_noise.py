@@ -134,25 +134,25 @@ def test_a_neighbouring_value_costs_gaussian_noise_at_most_the_claimed_renyi_div
 
 
 @pytest.mark.statistical
-def test_opendp_draws_the_same_discrete_laplace() -> None:
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
-    scale = Fraction(5)
-    theirs = dp.m.make_laplace(*space, scale=float(scale))
-    draws = np.array(theirs([0] * 40_000))
-    assert noise_fit(draws, DiscreteLaplace(scale)) > 1e-7  # opendp cannot be seeded
-    assert noise_fit(draws, DiscreteLaplace(scale * WRONG[0])) < 1e-9
-    assert theirs.map(1) == pytest.approx(float(1 / scale))
-
-
-@pytest.mark.statistical
-def test_opendp_draws_the_same_discrete_gaussian() -> None:
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
-    sigma = Fraction(7, 2)
-    theirs = dp.m.make_gaussian(*space, scale=float(sigma))
-    draws = np.array(theirs([0] * 40_000))
-    assert noise_fit(draws, DiscreteGaussian(sigma)) > 1e-7  # opendp cannot be seeded
-    assert noise_fit(draws, DiscreteGaussian(sigma * WRONG[1])) < 1e-9
-    assert theirs.map(1.0) == pytest.approx(float(1 / (2 * sigma**2)))
+@pytest.mark.parametrize(
+    ("make", "theirs", "distance", "scale", "wrong", "price"),
+    [
+        (DiscreteLaplace, dp.m.make_laplace, dp.l1_distance(T=int), Fraction(5), WRONG[0], Fraction(1, 5)),
+        (
+            DiscreteGaussian, dp.m.make_gaussian, dp.l2_distance(T=float), Fraction(7, 2), WRONG[1],
+            Fraction(2, 49),
+        ),
+    ],
+)  # fmt: skip
+def test_opendp_draws_the_same(
+    make: Callable[[Fraction], Distribution], theirs: Any, distance: Any, scale: Fraction, wrong: Fraction,
+    price: Fraction,
+) -> None:  # fmt: skip
+    mechanism = theirs(dp.vector_domain(dp.atom_domain(T=int)), distance, scale=float(scale))
+    draws = np.array(mechanism([0] * 20_000))
+    assert noise_fit(draws, make(scale)) > 1e-7  # opendp cannot be seeded
+    assert noise_fit(draws, make(scale * wrong)) < 1e-9
+    assert mechanism.map(1) == pytest.approx(float(price))
 
 
 def test_the_same_bytes_give_the_same_noise() -> None:
@@ -161,18 +161,10 @@ def test_the_same_bytes_give_the_same_noise() -> None:
         one, two = BitSource.from_integer(3), BitSource.from_integer(3)
         assert np.array_equal(distribution.sample_array(one, 50), distribution.sample_array(two, 50))
         assert [distribution.sample(one) for _ in range(20)] == [distribution.sample(two) for _ in range(20)]
-
-
-@pytest.mark.parametrize("make", [Geometric, SechSquared])
-def test_one_sided_noise_is_never_negative(make: Callable[[Fraction], Distribution]) -> None:
-    draws = make(Fraction(3)).sample_array(BitSource.from_integer(8), 10_000)
-    assert draws.min() == 0
-    assert draws.dtype == np.int64
-
-
-def test_no_draws_are_no_draws() -> None:
-    for make in DISTRIBUTIONS:
-        assert make(Fraction(2)).sample_array(BitSource.from_integer(1), 0).shape == (0,)
+        many = distribution.sample_array(one, 10_000)
+        assert many.dtype == np.int64
+        assert (many.min() == 0) == (make in (Geometric, SechSquared))  # one-sided noise is never negative
+        assert distribution.sample_array(one, 0).shape == (0,)
 
 
 @pytest.mark.statistical

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from pmw.service.users import Role, User, UsersFile
-from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.service.studies import opened_study
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
@@ -26,24 +25,10 @@ from pmw.service.hosting import Service, hosting
 AddUser = Callable[..., str]
 
 
-@pytest.fixture(scope="session")
-def years() -> Domain:
-    """People by single years: too many cells to measure the whole table."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        ),
-        name="people",
-    )
-
-
 @pytest.fixture
-def study(tmp_path: Path, years: Domain) -> Path:
+def study(tmp_path: Path) -> Path:
     """The file of a session over a table in a file."""
-    return opened_study(tmp_path, years)
+    return opened_study(tmp_path)
 
 
 @pytest.fixture

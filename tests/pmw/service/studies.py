@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pmw
 from pmw.data import TableFile
-from queries import Domain
 from tests import worlds
 
 
-def opened_study(folder: Path, domain: Domain) -> Path:
-    """Return the file of a new session over the people in a file."""
+def opened_study(folder: Path) -> Path:
+    """Return the file of a new session over the people in a file, by single years."""
     worlds.PEOPLE.frame.to_csv(folder / "people.csv", index=False)
-    path = folder / "study.pmw"
-    pmw.open_session(TableFile(folder / "people.csv"), domain, epsilon=1, delta=1e-9, path=path).close()
+    table, path = TableFile(folder / "people.csv"), folder / "study.pmw"
+    pmw.open_session(table, worlds.WHOLE_YEARS.domain, epsilon=1, delta=1e-9, path=path).close()
     return path

@@ -25,7 +25,7 @@ import pmw
 from pmw.cli import main
 from pmw.errors import BudgetExhaustedError, ServiceError
 from pmw.service.users import Role, User, UsersFile
-from queries import Domain, QueryError
+from queries import QueryError
 from tests.pmw.service.studies import opened_study
 
 WRONG = "x"
@@ -77,11 +77,9 @@ def ann(users: UsersFile) -> str:
 
 
 @pytest.fixture(scope="module")
-def running(
-    tmp_path_factory: pytest.TempPathFactory, years: Domain, users: UsersFile, ann: str
-) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory, users: UsersFile, ann: str) -> Iterator[Running]:
     """One service for all tests that leave it as it is; each asks questions of its own."""
-    service = Running(opened_study(tmp_path_factory.mktemp("served"), years), users.path)
+    service = Running(opened_study(tmp_path_factory.mktemp("served")), users.path)
     yield service
     service.end()
 

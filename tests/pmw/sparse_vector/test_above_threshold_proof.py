@@ -19,12 +19,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from pmw.planning import theorems
 from pmw.privacy.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.research.audit import (
-    OutcomeTables,
+    sharing_noise,
     stream_distribution,
     tables_of,
     tree_distribution,
@@ -383,15 +382,6 @@ TABLE = {
 }
 
 
-def shared(tables: OutcomeTables) -> OutcomeTables:
-    """Return two thresholds with one draw of noise for both."""
-
-    def outcomes(value: int) -> dict[int, tuple[NDArray[np.float64]]]:
-        return {output: (first * second,) for output, (first, second) in tables.outcomes(value).items()}
-
-    return replace(tables, weights=tables.weights[:1], outcomes=outcomes)
-
-
 @pytest.mark.parametrize("setting", TABLE)
 def test_the_table_of_largest_log_ratios(setting: str) -> None:
     sides, monotone, claimed, *expected = TABLE[setting]
@@ -399,7 +389,7 @@ def test_the_table_of_largest_log_ratios(setting: str) -> None:
         sparse = sparse_of(noise, sides, monotone)
         tables = tables_of(sparse, 2)
         if setting.endswith("charged as two"):
-            tables = shared(tables)
+            tables = sharing_noise(tables)
         found = largest_ratio(partial(stream_distribution, tables), BASES, monotone=monotone)
         assert float(sparse.epsilon) == pytest.approx(claimed, abs=5e-5)
         assert found == pytest.approx(number, abs=5e-5)

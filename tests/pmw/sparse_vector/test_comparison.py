@@ -33,10 +33,16 @@ def test_a_scale_is_never_rounded_down(scale: Fraction) -> None:
     if scale >= Fraction(1, 2**10):
         assert found <= scale * (1 + Fraction(1, 2**38))
     assert max(found.numerator, found.denominator) <= 2**50
+    assert scale_up(found) == found  # a short scale is kept as it is
 
 
-def test_a_short_scale_is_kept_as_it_is() -> None:
-    assert scale_up(Fraction(10, 7)) == Fraction(10, 7)
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [(2.5, "expected a positive fraction"), (Fraction(3**40, 2**60), "round it up to a coarser one")],
+)
+def test_a_scale_that_cannot_be_drawn_is_refused_and_not_rounded(scale: Fraction, message: str) -> None:
+    with pytest.raises(NoiseError, match=message):
+        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, scale, Fraction(1))
 
 
 @pytest.mark.parametrize("denominator", [3**40, 7**30, 10**17])
@@ -45,34 +51,6 @@ def test_a_price_with_many_digits_is_never_exceeded(denominator: int) -> None:
     test = Comparison().priced(split, 3)
     assert test.threshold_price <= split.epsilon1
     assert 3 * test.positive_price <= split.epsilon2
-
-
-def test_a_scale_in_floating_point_is_refused() -> None:
-    with pytest.raises(NoiseError, match="expected a positive fraction"):
-        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, 2.5, Fraction(1))  # type: ignore[arg-type]
-
-
-def test_a_scale_too_fine_to_draw_is_refused_and_not_rounded() -> None:
-    with pytest.raises(NoiseError, match="round it up to a coarser one"):
-        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3**40, 2**60), Fraction(1))
-
-
-@pytest.mark.parametrize(
-    ("comparison", "message"),
-    [
-        (Comparison(sides=Sides.TWO_SIDED, monotone=True), "an absolute value is not monotone"),
-        (Comparison(sides=Sides.TWO_THRESHOLDS), "two thresholds need monotone values"),
-        (Comparison(sensitivity=0), "sensitivity of at least 1"),
-    ],
-)
-def test_sides_that_cannot_be_are_refused(comparison: Comparison, message: str) -> None:
-    with pytest.raises(BudgetError, match=message):
-        comparison.priced(Split(Fraction(1), Fraction(1)), 1)
-
-
-def test_no_positives_are_refused() -> None:
-    with pytest.raises(BudgetError, match="update limit of at least 1"):
-        Comparison().priced(Split(Fraction(1), Fraction(1)), 0)
 
 
 @pytest.mark.parametrize(
@@ -104,24 +82,16 @@ def test_the_optimal_ratio_has_the_least_variance(ratio: Ratio, rate: int, limit
 
 def test_values_take_their_share_first() -> None:
     split = Split.of(Ratio.ONE_TO_THREE, epsilon=1, update_limit=7, values="0.2")
-    assert (split.epsilon1, split.epsilon2, split.epsilon3) == (
-        Fraction(1, 5),
-        Fraction(3, 5),
-        Fraction(1, 5),
-    )
+    assert split == Split(Fraction(1, 5), Fraction(3, 5), Fraction(1, 5))
     assert split.epsilon == 1
+    assert Split(0.1, "0.2", 0).epsilon == Fraction(3, 10)  # type: ignore[arg-type]  # as they are written
 
 
 @pytest.mark.parametrize(("epsilon", "values"), [(0, 0), (-1, 0), (1, 1), (1, 2), (1, -1)])
 def test_shares_out_of_range_are_refused(epsilon: int, values: int) -> None:
     with pytest.raises(BudgetError, match="expected epsilon1 > 0, epsilon2 > 0 and epsilon3 >= 0"):
         Split.of(Ratio.EVEN, epsilon=epsilon, update_limit=3, values=values)
-
-
-def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(BudgetError, match="update limit of at least 1"):
         Split.of(Ratio.EVEN, epsilon=1, update_limit=0)
-
-
-def test_decimals_are_taken_as_written() -> None:
-    assert Split(0.1, "0.2", 0).epsilon == Fraction(3, 10)  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="update limit of at least 1"):
+        Comparison().priced(Split(Fraction(1), Fraction(1)), 0)

@@ -78,13 +78,6 @@ def test_a_sech2_threshold_and_a_positive_are_charged_as_they_come_under_zcdp() 
     assert positive == Charge(Fraction(1, 5), round_up(Fraction(1, 50), RHO_GRID))
 
 
-def test_sech2_epsilons_add_as_for_any_comparison() -> None:
-    sparse = Sparse(make(ThresholdNoise.EXPONENTIAL), 50, redraw=False)
-    opening, positive = sparse.charges(Composition.PURE)
-    assert (opening.epsilon, positive.epsilon) == (Fraction(1, 4), Fraction(2, 5))
-    assert sparse.epsilon == Fraction(1, 4) + 50 * Fraction(2, 5)
-
-
 def test_exponential_noise_of_a_sech2_test_pays_its_epsilon_in_rho_and_not_half_the_square() -> None:
     # Shifted by Delta it diverges by Delta/b1 at every order, so near order 1 no smaller rho holds.
     assert make(ThresholdNoise.EXPONENTIAL).threshold_charge == Charge(Fraction(1, 4), Fraction(1, 4))
@@ -100,6 +93,9 @@ def test_gaussian_threshold_noise_has_no_pure_price() -> None:
 
 
 def test_a_sech2_round_that_is_redrawn_pays_for_each_draw() -> None:
+    kept = Sparse(make(ThresholdNoise.EXPONENTIAL), 50, redraw=False)
+    assert [one.epsilon for one in kept.charges(Composition.PURE)] == [Fraction(1, 4), Fraction(2, 5)]
+    assert kept.epsilon == Fraction(1, 4) + 50 * Fraction(2, 5)
     test = make(ThresholdNoise.GAUSSIAN)
     opening, positive = Sparse(test, 3, redraw=True).charges(Composition.ZCDP)
     assert opening == test.threshold_charge + test.positive_charge
@@ -120,6 +116,7 @@ def test_thresholds_are_drawn_from_the_named_distribution_two_of_them_apart(
     assert drawn == [
         NoisyThreshold(distribution.sample(again), distribution.sample(again)) for _ in range(50)
     ]
+    assert {repr(noisy) for noisy in drawn} == {"NoisyThreshold(secret)"}
     assert any(noisy.upper != noisy.lower for noisy in drawn)
     assert make(noise).draw_threshold(bits) == NoisyThreshold(distribution.sample(again))
 
@@ -182,10 +179,6 @@ def test_a_negative_lies_below_the_margin_as_often_as_stated(
     below = stream_distribution(tables_of(Sparse(test, 1, redraw=False), 0), (margin,))[0,]
     assert below <= 1 - confidence
     assert 0 < test.negative_margin(confidence) < test.negative_margin(0.9999)
-
-
-def test_a_noisy_threshold_shows_nothing() -> None:
-    assert repr(NoisyThreshold(123456, 654321)) == "NoisyThreshold(secret)"
 
 
 # --- refusals -----------------------------------------------------------------------------------------------

@@ -51,16 +51,12 @@ def test_the_textbook_scales_with_delta() -> None:
     assert round(float(algorithm.value_noise.scale)) == 2187
 
 
-def test_a_value_costs_its_sensitivity_over_its_scale() -> None:
+def test_a_positive_pays_for_its_test_and_for_its_value_by_sensitivity_over_scale() -> None:
     assert numeric(DiscreteLaplace(Fraction(30))).value_charge.epsilon == Fraction(3, 30)
     gaussian = numeric(DiscreteGaussian(Fraction(30))).value_charge
     assert gaussian.epsilon is None
     assert float(gaussian.rho) == pytest.approx(9 / 1800)
-
-
-def test_a_positive_pays_for_its_test_and_its_value() -> None:
-    algorithm = numeric(DiscreteLaplace(Fraction(30)))
-    _, positive = algorithm.charges(Composition.PURE)
+    _, positive = numeric(DiscreteLaplace(Fraction(30))).charges(Composition.PURE)
     assert positive.epsilon == Fraction(3, 20) + Fraction(3, 30)
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-import pmw
-
-Run = Callable[..., Result]
+from tests.pmw.cli.commands import Run
+from tests.pmw.session.stored import execute
 
 
 def test_lines_are_answered_as_by_ask(study: Path, run: Run) -> None:
     where, statement = "age >= 30 AND sex = 'Male'", "SELECT sex, COUNT(*) FROM people GROUP BY sex"
     mean = "SELECT AVG(age) FROM people"
-    asked = [run("ask", "study.pmw", where), run("ask", "study.pmw", "--sql", statement)]
-    asked.append(run("ask", "study.pmw", "--sql", mean))
+    asked = ((where,), ("--sql", statement), ("--sql", mean))
+    expected = "".join(run.told("ask", "study.pmw", *question) for question in asked)
     broken = statement.replace(" FROM", "\nFROM")
     result = run("shell", "study.pmw", stdin=f"{where}\n\n{broken}\n;\n{mean};\n")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "".join(one.stdout for one in asked)
+    assert result.stdout == expected
 
 
 def test_modes(study: Path, run: Run) -> None:
@@ -56,7 +51,7 @@ def test_commands(study: Path, run: Run) -> None:
 def test_the_cost_is_told_before_and_after(textbook_study: Path, run: Run) -> None:
     where = "age >= 40 AND member = TRUE"
     lines = [f".cost {where}", where, ".cost", f".cost {where}"]
-    told = run("shell", "study.pmw", stdin="\n".join(lines)).stdout.splitlines()
+    told = run.told("shell", "study.pmw", stdin="\n".join(lines)).splitlines()
     assert told[0].startswith("Spent since the shell began: 0.00% of the budget.")
     assert told[1].startswith("This question costs ")
     assert "at most" in told[1]
@@ -68,11 +63,11 @@ def test_the_cost_is_told_before_and_after(textbook_study: Path, run: Run) -> No
 
 
 def test_a_pipe_is_told_the_price_of_a_table_and_pays_nothing(yearly_study: Path, run: Run) -> None:
-    before = run("ledger", "study.pmw").stdout
+    before = run.told("ledger", "study.pmw")
     result = run("shell", "study.pmw", stdin=".measure sex, region\n.measure sexx\n.measure\n")
     assert "would cost" in result.stdout
     assert result.stderr.count("Error: ") == 2
-    assert run("ledger", "study.pmw").stdout == before
+    assert run.told("ledger", "study.pmw") == before
 
 
 @pytest.mark.parametrize(
@@ -89,47 +84,35 @@ def test_a_pipe_is_told_the_price_of_a_table_and_pays_nothing(yearly_study: Path
     ids=["binary", "a long line", "a long statement", "no end", "deep", "deep JSON", "an open quote"],
 )
 def test_what_cannot_be_read_is_refused_and_costs_nothing(study: Path, run: Run, stdin: bytes) -> None:
-    before = run("ledger", "study.pmw").stdout
+    before = run.told("ledger", "study.pmw")
     result = run("shell", "study.pmw", stdin=stdin)
     assert result.exit_code == 4, result.output
     assert "Error: " in result.stderr
     assert len(result.stderr) < 2000
-    assert run("ledger", "study.pmw").stdout == before
+    assert run.told("ledger", "study.pmw") == before
 
 
 def test_after_a_bad_line_the_next_is_answered(study: Path, run: Run) -> None:
-    result = run("shell", "study.pmw", stdin=b"\xff\x00\n" + b"x" * (2**20 + 5) + b"\nage >= 30\n")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("About ")
-    assert result.stdout.count("About ") == 1
+    told = run.told("shell", "study.pmw", stdin=b"\xff\x00\n" + b"x" * (2**20 + 5) + b"\nage >= 30\n")
+    assert told.startswith("About ")
+    assert told.count("About ") == 1
 
 
 def test_nothing_asked_is_no_error(study: Path, run: Run) -> None:
-    assert run("shell", "study.pmw", stdin="").exit_code == 0
-    assert run("shell", "study.pmw", stdin="\n \n.mode\n").exit_code == 0
+    run.told("shell", "study.pmw", stdin="")
+    run.told("shell", "study.pmw", stdin="\n \n.mode\n")
 
 
 def test_a_closed_session_answers_on(study: Path, run: Run) -> None:
-    assert run("close", "study.pmw", "--yes").exit_code == 0
-    result = run("shell", "study.pmw", stdin="age >= 30\n.cost age >= 40 AND sex = 'Male'\n")
-    assert result.exit_code == 0
-    assert "About" in result.stdout
-    assert "is free: nothing is to be tested" in result.stdout
+    run.told("close", "study.pmw", "--yes")
+    told = run.told("shell", "study.pmw", stdin="age >= 30\n.cost age >= 40 AND sex = 'Male'\n")
+    assert "About" in told
+    assert "is free: nothing is to be tested" in told
 
 
 def test_a_session_that_is_none_is_one_error(study: Path, run: Run) -> None:
-    missing = run("shell", "nothing.pmw", stdin="age >= 30\n")
-    assert missing.exit_code == run("ask", "nothing.pmw", "").exit_code == 1
+    run.refused("shell", "nothing.pmw", stdin="age >= 30\n")
     (study.parent / "text.pmw").write_text("no session")
-    assert run("shell", "text.pmw", stdin="age >= 30\n").exit_code == 5
-    with contextlib.closing(sqlite3.connect(study)) as database, database:
-        database.execute("UPDATE ledger SET rho = 'x'")
-    damaged = run("shell", "study.pmw", stdin="age >= 30\n")
-    assert damaged.exit_code == 5
-    assert damaged.stdout == ""
-
-
-def test_a_session_in_use_is_waited_for_and_refused(study: Path, run: Run) -> None:
-    with pmw.resume_session(study):
-        result = run("shell", "study.pmw", "--wait", "0", stdin="age >= 30\n")
-    assert result.exit_code == 5
+    run.refused("shell", "text.pmw", stdin="age >= 30\n", code=5)
+    execute(study, "UPDATE ledger SET rho = 'x'")
+    run.refused("shell", "study.pmw", stdin="age >= 30\n", code=5)

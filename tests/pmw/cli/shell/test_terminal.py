@@ -15,12 +15,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from click.testing import Result
+from tests.pmw.cli.commands import Run
 
-Run = Callable[..., Result]
 LONGEST = 60.0  # seconds that anything on a busy machine may take
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78])")
 
@@ -156,7 +155,7 @@ def test_a_plain_terminal_that_may_be_narrow_and_is_told_to_end(study: Path, run
         assert terminal.ended() == 128 + signal.SIGTERM
         assert terminal.is_as_before
     assert not (study.parent / "state").exists()
-    assert run("ask", study.name, "", "--wait", "0").exit_code == 0
+    run.told("ask", study.name, "", "--wait", "0")
 
 
 def test_what_is_longer_than_the_screen_goes_through_the_pager_and_no_history_is_kept(study: Path) -> None:
@@ -186,7 +185,7 @@ def test_without_a_place_for_the_history_the_shell_runs_until_it_is_told_to_end(
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ended() == 128 + signal.SIGTERM
         assert terminal.is_as_before
-    assert run("ask", study.name, "", "--wait", "0").exit_code == 0
+    run.told("ask", study.name, "", "--wait", "0")
 
 
 def test_a_table_is_paid_for_after_a_yes(yearly_study: Path) -> None:

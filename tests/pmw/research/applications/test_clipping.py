@@ -66,29 +66,18 @@ def test_a_list_of_any_length_gives_a_bound_that_cuts_next_to_nothing(bounds: li
     assert algorithm.epsilon == 1
 
 
-def test_a_search_in_blocks_starts_from_one_noisy_threshold() -> None:
+def test_a_search_goes_on_from_block_to_block_with_whatever_noise_and_tells_where_none_passes() -> None:
+    algorithm, values = AboveThreshold.textbook(epsilon=1), np.full(10_000, 9_001, dtype=np.int64)
     # 9,000 bounds that cannot pass, then one that must: found behind the second block of 4,096.
-    values = np.full(10_000, 9_001, dtype=np.int64)
-    algorithm = AboveThreshold.textbook(epsilon=1)
     found = clipping_bound(values, range(1, 9_002), algorithm, threshold=-500, bits=BitSource.from_integer(2))
     assert found == 9_001
-
-
-def test_no_bound_is_told_apart_from_the_last() -> None:
-    values = np.full(1000, 100, dtype=np.int64)
-    algorithm = AboveThreshold.textbook(epsilon=10)
-    assert clipping_bound(values, [5, 99], algorithm, bits=BitSource.from_integer(3)) is None
-
-
-def test_exponential_noise_at_the_monotone_price_will_do() -> None:
-    test = ThresholdTest(
-        NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, True, Fraction(2), Fraction(2)
-    )  # 1/2 + 1/2
-    algorithm = AboveThreshold(test)
-    assert algorithm.epsilon == 1
-    values = np.arange(50_000, dtype=np.int64) % 91
-    found = clipping_bound(values, LONG, algorithm, threshold=-20, bits=BitSource.from_integer(4))
-    assert found in (86, 91, 96)
+    sharp, low = AboveThreshold.textbook(epsilon=10), np.full(1000, 100, dtype=np.int64)
+    assert clipping_bound(low, [5, 99], sharp, bits=BitSource.from_integer(3)) is None
+    # Exponential noise at the monotone price: 1/2 + 1/2.
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, True, Fraction(2), Fraction(2))
+    assert AboveThreshold(test).epsilon == 1
+    ages, bits = np.arange(50_000, dtype=np.int64) % 91, BitSource.from_integer(4)
+    assert clipping_bound(ages, LONG, AboveThreshold(test), threshold=-20, bits=bits) in (86, 91, 96)
 
 
 @pytest.mark.statistical
@@ -126,17 +115,24 @@ def test_the_noise_of_the_naive_way_grows_with_its_list() -> None:
     assert median(LONG) < 60  # lost in noise of 30,000 times the scale
 
 
-WRONG = [[], [0, 1], [3, 2], [2, 2], [1.5], [[1, 2]]]
-
-
-@pytest.mark.parametrize("bounds", WRONG, ids=str)
-def test_bounds_that_make_no_list_are_refused_before_anything_is_drawn(bounds: list[int]) -> None:
-    bits = BitSource.from_integer(7)
-    values = np.arange(10, dtype=np.int64)
+@pytest.mark.parametrize(
+    ("bounds", "epsilon"),
+    [
+        *[(bounds, 1) for bounds in ([], [0, 1], [3, 2], [2, 2], [1.5], [[1, 2]])],
+        *[([1, 2], 0), ([1, 2**60], 1), ([1], float("nan"))],
+    ],
+)
+def test_what_makes_no_list_and_no_price_is_refused_before_anything_is_drawn(
+    bounds: list[int], epsilon: float
+) -> None:
+    bits, values = BitSource.from_integer(7), np.arange(10, dtype=np.int64)
     with pytest.raises(BudgetError, match="expected"):
-        clipping_bound(values, bounds, AboveThreshold.textbook(epsilon=1), bits=bits)
+        auto_avg(values, bounds, epsilon=epsilon, bits=bits)
     with pytest.raises(BudgetError, match="expected"):
-        naive_clipping_bound(values, bounds, epsilon=1, bits=bits)
+        naive_clipping_bound(values, bounds, epsilon=epsilon, bits=bits)
+    if bounds != [1, 2**60]:  # a bound alone takes no noise of its scale
+        with pytest.raises(BudgetError, match="expected"):
+            clipping_bound(values, bounds, AboveThreshold.textbook(epsilon=epsilon), bits=bits)
     assert bits.bits(64) == BitSource.from_integer(7).bits(64)
 
 
@@ -168,25 +164,10 @@ def test_sum_and_count_carry_noise_of_thrice_the_scale_drawn_after_the_search() 
         assert bits.take(8) == again.take(8)
 
 
-def test_where_no_bound_passes_the_last_is_taken() -> None:
-    values = np.full(100_000, 1000, dtype=np.int64)
-    found = auto_avg(values, [1, 2, 4], epsilon=3, bits=BitSource.from_integer(3))
+def test_where_no_bound_passes_the_last_is_taken_and_nothing_is_divided_by_a_count_without_sense() -> None:
+    bits = BitSource.from_integer(3)
+    found = auto_avg(np.full(100_000, 1000, dtype=np.int64), [1, 2, 4], epsilon=3, bits=bits)
     assert found.bound == 4
     assert found.average == pytest.approx(4, rel=0.01)
-
-
-def test_a_count_without_sense_divides_nothing_by_zero() -> None:
     assert AutoAverage(5, 12, -3).average == 12
-    assert isinstance(
-        auto_avg(np.zeros(0, dtype=np.int64), [5], epsilon=1, bits=BitSource.from_integer(4)).average, float
-    )
-
-
-@pytest.mark.parametrize(
-    ("bounds", "epsilon"), [([1, 2], 0), ([1, 2**60], 1), ([2, 1], 1), ([1], float("nan"))]
-)
-def test_what_cannot_be_paid_is_refused_before_anything_is_drawn(bounds: list[int], epsilon: float) -> None:
-    bits = BitSource.from_integer(5)
-    with pytest.raises(BudgetError, match="expected"):
-        auto_avg(np.arange(10, dtype=np.int64), bounds, epsilon=epsilon, bits=bits)
-    assert bits.bits(64) == BitSource.from_integer(5).bits(64)
+    assert isinstance(auto_avg(np.zeros(0, dtype=np.int64), [5], epsilon=1, bits=bits).average, float)

@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.research.applications import laplace_cohorts, range_counts, range_query_svt, sparse_cohorts
+from pmw.research.applications import (
+    RangeAnswer,
+    laplace_cohorts,
+    range_counts,
+    range_query_svt,
+    sparse_cohorts,
+)
 from pmw.sparse_vector import Sparse
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=1, max_size=20)
@@ -27,30 +34,17 @@ def test_counts_include_both_ends(values: list[int], ranges: list[tuple[int, int
     assert found == [sum(low <= value <= high for value in values) for low, high in ranges]
 
 
-def test_the_large_ranges_are_answered_and_say_which_they_are() -> None:
-    tests = Sparse.textbook(epsilon=1, update_limit=3)
-    answers = range_query_svt(AGES, RANGES, tests, threshold=2_500, epsilon=1, bits=BitSource.from_integer(1))
-    assert [(answer.place, answer.low, answer.high) for answer in answers] == [
-        (2, 20, 59),
-        (4, 30, 79),
-        (5, 0, 89),
-    ]
-    for answer, true in zip(answers, (4_000, 5_000, 9_000), strict=True):
-        assert abs(answer.count - true) < 60
-        assert answer.scale == 3
+def test_the_large_ranges_of_a_table_are_answered_up_to_the_limit_and_say_which_they_are() -> None:
+    def asked(ages: NDArray[np.int64], limit: int) -> tuple[RangeAnswer, ...]:
+        tests, bits = Sparse.textbook(epsilon=1, update_limit=limit), BitSource.from_integer(limit)
+        return range_query_svt(ages, RANGES, tests, threshold=2_500, epsilon=1, bits=bits)
 
-
-def test_no_more_than_the_limit_are_answered() -> None:
-    tests = Sparse.textbook(epsilon=1, update_limit=2)
-    answers = range_query_svt(AGES, RANGES, tests, threshold=2_500, epsilon=1, bits=BitSource.from_integer(2))
-    assert [answer.place for answer in answers] == [2, 4]
-
-
-def test_the_table_that_is_given_is_the_one_that_is_asked() -> None:
-    tests = Sparse.textbook(epsilon=1, update_limit=2)
-    empty = np.zeros(0, dtype=np.int64)
-    found = range_query_svt(empty, RANGES, tests, threshold=2_500, epsilon=1, bits=BitSource.from_integer(3))
-    assert found == ()
+    answers = asked(AGES, 3)
+    assert [(one.place, one.low, one.high) for one in answers] == [(2, 20, 59), (4, 30, 79), (5, 0, 89)]
+    assert [one.scale for one in answers] == [3, 3, 3]
+    assert [one.count for one in answers] == pytest.approx([4_000, 5_000, 9_000], abs=60)
+    assert [one.place for one in asked(AGES, 2)] == [2, 4]
+    assert asked(AGES[:0], 2) == ()
 
 
 @pytest.mark.parametrize(("ranges", "scale"), [(RANGES[2:3], 1), (RANGES[2:5], 2)])
@@ -93,7 +87,7 @@ def wrong(
 
 
 @pytest.mark.statistical
-def test_sparse_keeps_to_its_bound_where_noise_on_every_count_cannot() -> None:
+def test_each_way_keeps_to_its_bound_and_noise_on_every_count_to_no_smaller_one() -> None:
     alpha = sparse_accuracy(COUNT, LIMIT, epsilon=1, beta=BETA)
     assert alpha * 20 < laplace_accuracy(COUNT, epsilon=1, beta=BETA)
     sizes, tests, runs = sizes_at(alpha), Sparse.textbook(epsilon=1, update_limit=LIMIT), 100
@@ -104,18 +98,12 @@ def test_sparse_keeps_to_its_bound_where_noise_on_every_count_cannot() -> None:
     theirs = sum(
         wrong(sizes, laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=bits)) for _ in range(runs)
     )
-    assert ours <= runs * BETA + 4 * np.sqrt(runs * BETA * (1 - BETA))
+    bound = runs * BETA + 4 * np.sqrt(runs * BETA * (1 - BETA))
+    assert ours <= bound
     assert theirs == runs
-
-
-@pytest.mark.statistical
-def test_noise_on_every_count_keeps_to_its_own_bound() -> None:
-    sizes, runs = sizes_at(laplace_accuracy(COUNT, epsilon=1, beta=BETA)), 100
-    bits = BitSource.from_integer(2)
-    failures = sum(
-        wrong(sizes, laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=bits)) for _ in range(runs)
-    )
-    assert failures <= runs * BETA + 4 * np.sqrt(runs * BETA * (1 - BETA))
+    far = sizes_at(laplace_accuracy(COUNT, epsilon=1, beta=BETA))  # the bound of noise on every count
+    own = (laplace_cohorts(far, epsilon=1, threshold=THRESHOLD, bits=bits) for _ in range(runs))
+    assert sum(wrong(far, found) for found in own) <= bound
 
 
 def test_every_cohort_has_noise_of_its_own() -> None:
@@ -123,13 +111,9 @@ def test_every_cohort_has_noise_of_its_own() -> None:
     found = laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=BitSource.from_integer(5))
     noise = DiscreteLaplace(Fraction(200)).sample_array(BitSource.from_integer(5), 200)
     assert found.tolist() == (noise >= 0).tolist()
-
-
-def test_cohorts_beyond_the_last_large_one_have_no_answer() -> None:
-    sizes = np.array([0, 10**6, 0, 10**6, 10**6, 0])
-    answers = sparse_cohorts(
-        sizes, Sparse.textbook(epsilon=1, update_limit=2), threshold=10**5, bits=BitSource.from_integer(3)
-    )
+    few = np.array([0, 10**6, 0, 10**6, 10**6, 0])  # after the c-th large one there is no answer
+    tests = Sparse.textbook(epsilon=1, update_limit=2)
+    answers = sparse_cohorts(few, tests, threshold=10**5, bits=BitSource.from_integer(3))
     assert answers.tolist() == [False, True, False, True]
 
 

@@ -15,6 +15,7 @@ from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit import (
     FalseAlarm,
+    StatisticalFinding,
     certify,
     clopper_pearson,
     replica_test,
@@ -22,7 +23,7 @@ from pmw.research.audit import (
     stream_distribution,
     tables_of,
 )
-from pmw.research.audit.statistical import NOT_RUN, certified_epsilon, choose_event, output_codes
+from pmw.research.audit.statistical import NOT_RUN, Draw, certified_epsilon, choose_event, output_codes
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
 from tests.distributions import fit, require_scale
 
@@ -36,16 +37,8 @@ def test_the_bounds_are_those_of_the_binomial_distribution(count: int, runs: int
 
 
 def test_the_ends_of_the_range_are_bounds_too() -> None:
-    assert clopper_pearson(0, 100, 0.01)[0] == 0
-    assert clopper_pearson(100, 100, 0.01)[1] == 1
-    assert clopper_pearson(0, 100, 0.01)[1] == pytest.approx(1 - 0.01 ** (1 / 100))
-    assert clopper_pearson(100, 100, 0.01)[0] == pytest.approx(0.01 ** (1 / 100))
-
-
-def test_published_bounds_are_met() -> None:
-    # 10 of 100 at 95 %, two-sided: (0.0490, 0.1762), the example of many textbooks.
-    low, up = clopper_pearson(10, 100, 0.025)
-    assert (round(low, 4), round(up, 4)) == (0.0490, 0.1762)
+    assert clopper_pearson(0, 100, 0.01) == pytest.approx((0, 1 - 0.01 ** (1 / 100)))
+    assert clopper_pearson(100, 100, 0.01) == pytest.approx((0.01 ** (1 / 100), 1))
 
 
 def test_epsilon_is_the_logarithm_of_the_bounds_and_never_negative() -> None:
@@ -65,43 +58,33 @@ def test_the_event_is_the_outputs_that_one_table_favours() -> None:
     assert event.swapped == (3 in event.codes)
 
 
+def certified(draws: tuple[Draw, Draw], runs: int, rate: float = 1e-6) -> StatisticalFinding:
+    return certify(draws, runs, FalseAlarm(rate, 1), BitSource.from_integer(1))
+
+
+def randomised_response(seed: int) -> tuple[Draw, Draw]:
+    """Return the outputs of randomised response at epsilon = 1, on a table and on its neighbour."""
+    generator = np.random.default_rng(seed)
+
+    def draw(count: int, probability: float) -> NDArray[np.int64]:
+        return (generator.random(count) < probability).astype(np.int64).reshape(-1, 1)
+
+    likely = math.e / (1 + math.e)
+    return (lambda count, _: draw(count, likely)), (lambda count, _: draw(count, 1 - likely))
+
+
 @pytest.mark.statistical
 def test_false_alarms_are_as_rare_as_stated() -> None:
-    # Randomised response at epsilon = 1 and a loose rate, so that alarms would be seen: 300 audits.
-    likely = math.e / (1 + math.e)
-    generator = np.random.default_rng(5)
-
-    def draw(probability: float) -> NDArray[np.int64]:
-        return (generator.random(3000) < probability).astype(np.int64).reshape(-1, 1)
-
-    alarms = sum(
-        certify(
-            (lambda _, __: draw(likely), lambda _, __: draw(1 - likely)),
-            2000,
-            FalseAlarm(0.3, 1),
-            BitSource.from_integer(audit),
-        ).epsilon
-        > 1
-        for audit in range(300)
-    )
+    # A loose rate, so that alarms would be seen: 300 audits.
+    draws = randomised_response(5)
+    alarms = sum(certified(draws, 2000, 0.3).epsilon > 1 for _ in range(300))
     assert alarms <= stats.binom.ppf(0.9999, 300, 0.3)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("claimed", "caught"), [(1.0, False), (0.7, True)])
 def test_randomised_response_is_certified_up_to_its_epsilon(claimed: float, caught: bool) -> None:
-    likely = math.e / (1 + math.e)
-    generator = np.random.default_rng(8)
-
-    def draw(count: int, probability: float) -> NDArray[np.int64]:
-        return (generator.random(count) < probability).astype(np.int64).reshape(-1, 1)
-
-    found = certify(
-        (lambda count, _: draw(count, likely), lambda count, _: draw(count, 1 - likely)),
-        20_000,
-        FalseAlarm(1e-6, 1),
-        BitSource.from_integer(1),
-    )
+    found = certified(randomised_response(8), 20_000)
     assert (found.epsilon > claimed) == caught
     assert found.runs == 20_000
     assert found.occurrences[0] > found.occurrences[1]
@@ -110,33 +93,17 @@ def test_randomised_response_is_certified_up_to_its_epsilon(claimed: float, caug
 def test_nothing_is_certified_where_the_event_was_chosen() -> None:
     # Outputs that never repeat: the runs that choose would tell the tables apart, others cannot.
     numbers = np.arange(10**6, dtype=np.int64).reshape(-1, 1)
-    found = certify(
-        (lambda count, _: numbers[:count], lambda count, _: numbers[-count:]),
-        1000,
-        FalseAlarm(1e-6, 1),
-        BitSource.from_integer(1),
-    )
+    found = certified((lambda count, _: numbers[:count], lambda count, _: numbers[-count:]), 1000)
     assert found.epsilon == 0
 
 
-def test_the_bounds_of_all_instances_share_the_rate() -> None:
-    assert FalseAlarm(0.3, 5).alpha == pytest.approx(0.03)  # two bounds each
-
-
 @pytest.mark.parametrize(("rate", "instances"), [(0.0, 1), (1.0, 1), (0.1, 0)])
-def test_an_impossible_rate_is_refused(rate: float, instances: int) -> None:
+def test_an_impossible_rate_and_too_few_runs_are_refused(rate: float, instances: int) -> None:
     with pytest.raises(BudgetError, match="expected"):
         FalseAlarm(rate, instances)
-
-
-def test_too_few_runs_are_refused() -> None:
+    assert FalseAlarm(0.3, 5).alpha == pytest.approx(0.03)  # all instances share the rate, two bounds each
     with pytest.raises(BudgetError, match="expected at least 100 runs"):
-        certify(
-            (lambda count, _: np.zeros((count, 1), dtype=np.int64),) * 2,
-            99,
-            FalseAlarm(0.1, 1),
-            BitSource.from_integer(1),
-        )
+        certified(randomised_response(1), 99)
 
 
 # --- replicas: many runs at once have the distribution that is enumerated -----------------------------------

@@ -37,9 +37,7 @@ DOMAIN = Domain((CategoricalAttribute("a", ("s", "t"), missing=True, other=True)
 QUERIES = tuple(LinearQuery.cells(DOMAIN, {"a": (cell, cell)}) for cell in (0, 1))
 TABLES = [pd.DataFrame({"a": ["s"] * some + ["t"] * (6 - some)}) for some in (4, 3)]
 ROUNDS, THRESHOLD, EPSILON = 3, 1.0, Fraction(3)
-OUTCOMES = tuple(
-    itertools.product((0, 1), (-4.0, 1.5, 2.4, 2.5, 6.0, 40.0))
-)  # the choice, and the noisy answer
+OUTCOMES = tuple(itertools.product((0, 1), (-4.0, 1.5, 2.5, 6.0, 40.0)))  # the choice, and the noisy answer
 POLICY = pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE, seed=1)
 
 
@@ -136,7 +134,7 @@ def test_after_a_stop_no_question_is_further_off_than_the_bound(frame: pd.DataFr
     assert failed <= 6  # 5 % of 40, and chance
 
 
-def test_what_an_early_stop_has_no_use_for_is_refused(domain: Domain) -> None:
+def test_what_an_early_stop_has_no_use_for_is_refused() -> None:
     with pytest.raises(BudgetError, match="early_stop goes with targets = query and a number of rounds"):
         OfflineOptions(Targets.MARGINAL, 5, early_stop=True)
     with pytest.raises(BudgetError, match="early_stop goes with"):
@@ -145,9 +143,6 @@ def test_what_an_early_stop_has_no_use_for_is_refused(domain: Domain) -> None:
         replace(OfflineOptions.textbook(rounds=5, threshold=3.0), early_stop=False)
     with pytest.raises(BudgetError, match="expected a positive threshold"):
         OfflineOptions.textbook(rounds=5, threshold=-1.0)
-
-
-def test_a_workload_of_one_question_leaves_nothing_to_choose() -> None:
     options = OfflineOptions.textbook(rounds=5, policy=POLICY)
     with pytest.raises(QueryError, match="at least two different questions to choose among, got one"):
         fit_workload(TABLES[0], DOMAIN, [QUERIES[0], QUERIES[0]], epsilon=1, options=options)

@@ -142,30 +142,23 @@ def test_the_same_seed_gives_the_same_release_and_none_a_fresh_one(
     frame: pd.DataFrame, domain: Domain
 ) -> None:
     query = LinearQuery.cells(domain, {"age": (0, 4), "member": (0, 0)})
-    answers = [
-        release(
-            frame,
-            domain,
-            OfflineOptions(rounds=3, final_refits=1, policy=pmw.Options(seed=seed)),
-        ).model.answer(query)
-        for seed in (3, 3, None, None)
+    options = [
+        OfflineOptions(rounds=3, final_refits=1, policy=pmw.Options(seed=seed)) for seed in (3, 3, None, None)
     ]
+    answers = [release(frame, domain, one).model.answer(query) for one in options]
     assert answers[0] == answers[1]
     assert len(set(answers)) == 3
 
 
-def test_scopes_that_bring_more_noise_than_there_are_records_are_left_alone(
+def test_an_empty_table_and_one_of_fewer_records_than_noise_are_released(
     frame: pd.DataFrame, domain: Domain
 ) -> None:
-    options = OfflineOptions(rounds=4, policy=SEEDED)
-    made = fit_workload(frame.head(20), domain, [domain.names], epsilon=0.05, options=options)
-    assert all(len(measured.scope) < 4 for measured in made.measurements if hasattr(measured, "scope"))
-
-
-def test_an_empty_table_is_released_like_any_other(frame: pd.DataFrame, domain: Domain) -> None:
     made = release(frame.head(0), domain, OfflineOptions(policy=SEEDED))
     assert made.state.total.value < 200
     assert made.ledger.spent <= made.ledger.cap
+    options = OfflineOptions(rounds=4, policy=SEEDED)
+    made = fit_workload(frame.head(20), domain, [domain.names], epsilon=0.05, options=options)
+    assert all(len(measured.scope) < 4 for measured in made.measurements if hasattr(measured, "scope"))
 
 
 def test_what_cannot_be_is_refused_before_the_table_is_read(domain: Domain) -> None:
@@ -191,7 +184,9 @@ def made(frame: pd.DataFrame, domain: Domain) -> OfflineRelease:
     return fit_workload(frame, domain, all_marginals(domain, 1), epsilon=1, delta=1e-9, options=options)
 
 
-def test_the_workload_is_answered_with_error_bars(made: OfflineRelease, frame: pd.DataFrame) -> None:
+def test_the_workload_is_answered_with_error_bars_and_other_questions_without_a_promise(
+    made: OfflineRelease, frame: pd.DataFrame
+) -> None:
     answers = made.answers()
     assert len(answers) == 20
     assert all(answer.interval is not None and answer.seeded for answer in answers)
@@ -199,18 +194,14 @@ def test_the_workload_is_answered_with_error_bars(made: OfflineRelease, frame: p
     assert member.interval is not None
     assert member.interval[0] <= frame["member"].sum() <= member.interval[1]
     assert member.spent.share == made.ledger.share
-
-
-def test_questions_beside_the_workload_are_answered_without_a_promise(made: OfflineRelease) -> None:
-    answer = made.answer({"age": {"ge": 40}, "sex": {"eq": "Male"}})
-    assert (answer.interval, answer.source) == (None, Source.EXHAUSTED)
-    assert answer.count > 0
-
-
-def test_a_question_about_another_domain_is_refused(made: OfflineRelease) -> None:
+    beside = made.answer({"age": {"ge": 40}, "sex": {"eq": "Male"}})
+    assert (beside.interval, beside.source) == (None, Source.EXHAUSTED)
+    assert beside.count > 0
     other = Domain((IntegerAttribute("age", 0, 9),), name="other")
     with pytest.raises(QueryError, match="another domain"):
         made.answer(LinearQuery.everything(other))
+    assert repr(made).startswith("OfflineRelease('people', 8 measurements, Charged: ")
+    assert made.model is made.state.model
 
 
 def test_rows_and_measurements_are_written_with_a_manifest(made: OfflineRelease, tmp_path: Path) -> None:
@@ -219,8 +210,3 @@ def test_rows_and_measurements_are_written_with_a_manifest(made: OfflineRelease,
     assert form["rows"] == len(pd.read_csv(tmp_path / "rows.csv"))
     made.export(tmp_path / "numbers.json", format="measurements")
     assert (tmp_path / "numbers.json.manifest.json").exists()
-
-
-def test_its_text_tells_what_was_charged(made: OfflineRelease) -> None:
-    assert repr(made).startswith("OfflineRelease('people', 8 measurements, Charged: ")
-    assert made.model is made.state.model

@@ -15,27 +15,16 @@ from pmw.research.offline.options import OfflineOptions, Targets, candidates_of,
 from queries import Domain, IntegerAttribute, LinearQuery, QueryError, ScopeError, all_marginals
 
 
-def test_scopes_are_closed_downwards_and_shorter_ones_come_first(domain: Domain) -> None:
+def test_scopes_are_closed_downwards_and_questions_are_kept_once(domain: Domain) -> None:
     found = candidates_of(domain, [("sex", "age"), ("region",)], Targets.MARGINAL)
-    assert found.scopes == (("age",), ("region",), ("sex",), ("age", "sex"))
-    assert found.queries == ()
-
-
-def test_the_scopes_of_questions_are_candidates_and_the_questions_are_kept_once(domain: Domain) -> None:
+    assert (found.scopes, found.queries) == ((("age",), ("region",), ("sex",), ("age", "sex")), ())
+    assert candidates_of(domain, ["sex"], Targets.MARGINAL).scopes == (("sex",),)  # a name alone is a scope
     query = LinearQuery.cells(domain, {"age": (0, 3), "member": (0, 0)})
     again = LinearQuery.cells(domain, {"member": (0, 0), "age": (0, 3)})
     found = candidates_of(domain, [query, again], Targets.MARGINAL)
-    assert found.scopes == (("age",), ("member",), ("age", "member"))
-    assert len(found.queries) == 1
-
-
-def test_questions_are_chosen_among_where_they_are_the_targets(domain: Domain) -> None:
+    assert (found.scopes, len(found.queries)) == ((("age",), ("member",), ("age", "member")), 1)
     found = candidates_of(domain, all_marginals(domain, 1), Targets.QUERY)
     assert (len(found.queries), found.scopes) == (20, ())
-
-
-def test_a_name_alone_is_a_scope(domain: Domain) -> None:
-    assert candidates_of(domain, ["sex"], Targets.MARGINAL).scopes == (("sex",),)
 
 
 def test_a_workload_that_cannot_be_is_refused(domain: Domain) -> None:
@@ -90,19 +79,15 @@ def test_growing_prices_never_exceed_the_budget_and_use_it_up(paid: list[bool]) 
     assert 0 <= budget_filter.remaining < Fraction(1, RHO_GRID)
 
 
-@pytest.mark.parametrize("share", [Fraction(0), Fraction(1), Fraction(-1, 2), 0.1])
-def test_a_share_that_cannot_be_is_refused(share: Fraction) -> None:
-    with pytest.raises(BudgetError, match="expected a selection_share"):
-        OfflineOptions(selection_share=share)
-
-
-@pytest.mark.parametrize("refits", [-1, True, 10**4 + 1])
-def test_a_number_of_refits_that_cannot_be_is_refused(refits: int) -> None:
-    with pytest.raises(BudgetError, match="expected final_refits"):
-        OfflineOptions(final_refits=refits)
-
-
-@pytest.mark.parametrize("rounds", [0, -1, True, 10**6 + 1])
-def test_a_number_of_rounds_that_cannot_be_is_refused(rounds: int) -> None:
-    with pytest.raises(BudgetError, match="expected rounds"):
-        OfflineOptions(rounds=rounds)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("selection_share", [Fraction(0), Fraction(1), Fraction(-1, 2), 0.1]),
+        ("final_refits", [-1, True, 10**4 + 1]),
+        ("rounds", [0, -1, True, 10**6 + 1]),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(name: str, values: list[object]) -> None:
+    for value in values:
+        with pytest.raises(BudgetError, match=f"expected (a )?{name}"):
+            OfflineOptions(**{name: value})  # type: ignore[arg-type]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,27 +91,8 @@ def test_with_delta_the_choices_share_a_rho() -> None:
     assert float(many.mechanism.epsilon) == pytest.approx(0.02447, abs=1e-5)
     few = TopC.of(epsilon=1, delta="1e-9", count=2)
     assert few.mechanism.epsilon == Fraction(1, 2)
-
-
-def test_a_price_with_many_digits_is_never_exceeded() -> None:
-    chooser = TopC.of(epsilon=Fraction(3**35, 7**20), count=3)
-    assert 0 < chooser.epsilon <= Fraction(3**35, 7**20)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "count", "sensitivity"), [(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, -2, 1), (1, 1, 0)]
-)
-def test_parameters_out_of_range_are_refused(epsilon: int, count: int, sensitivity: int) -> None:
-    with pytest.raises(BudgetError, match="expected"):
-        TopC.of(epsilon=epsilon, count=count, sensitivity=sensitivity)
-    with pytest.raises(BudgetError, match="at least 1 value to choose"):
-        TopC(ExponentialMechanism(1, Fraction(1)), 0)
-
-
-@pytest.mark.parametrize("values", [np.array([1]), np.array([1.0, 2.0]), np.zeros((2, 2), dtype=int)])
-def test_values_that_cannot_be_are_refused(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
-    with pytest.raises(BudgetError, match="expected"):
-        TopC.of(epsilon=1, count=2).select(values, BitSource.from_integer(1))
+    digits = Fraction(3**35, 7**20)  # too many for a sampler: never exceeded
+    assert 0 < TopC.of(epsilon=digits, count=3).epsilon <= digits
 
 
 VALUES = (1, 3, -1)
@@ -209,19 +192,14 @@ def test_the_audit_has_the_distribution_of_tests_one_by_one() -> None:
     assert retraversal_distribution(algorithm)(VALUES, 0) == pytest.approx(expected, abs=1e-12)
 
 
-def test_thresholds_rise_by_standard_deviations_of_the_test_noise() -> None:
-    laplace = Retraversal.of(algorithm_1(epsilon=1, update_limit=5), deviations="1.5")
-    assert laplace.raised == math.ceil(1.5 * math.sqrt(2) * 20)
-    one_sided = algorithm_7(Comparison(NoiseKind.EXPONENTIAL), Split(Fraction(1, 2), Fraction(1, 2)), 5)
-    assert Retraversal.of(one_sided, deviations=2).raised == 40
-    assert Retraversal.of(one_sided, deviations=0).raised == 0
-
-
-def test_the_price_is_that_of_one_run() -> None:
+def test_thresholds_rise_by_standard_deviations_of_the_test_noise_at_the_price_of_one_run() -> None:
     sparse = algorithm_1(epsilon=1, update_limit=5)
-    assert Retraversal(sparse).epsilon == 1
-    for composition in Composition:
-        assert Retraversal(sparse).charges(composition) == sparse.charges(composition)
+    laplace = Retraversal.of(sparse, deviations="1.5")
+    assert laplace.raised == math.ceil(1.5 * math.sqrt(2) * 20)
+    assert laplace.epsilon == 1
+    assert all(laplace.charges(one) == sparse.charges(one) for one in Composition)
+    one_sided = algorithm_7(Comparison(NoiseKind.EXPONENTIAL), Split(Fraction(1, 2), Fraction(1, 2)), 5)
+    assert [Retraversal.of(one_sided, deviations=many).raised for many in (2, 0)] == [40, 0]
 
 
 def test_it_selects_c_large_values_and_none_twice() -> None:
@@ -255,26 +233,38 @@ def test_a_million_passes_take_no_longer_than_one() -> None:
     assert algorithm.select(far, np.full(10**6, 10**6), BitSource.from_integer(1)) == ()
 
 
-def test_tests_of_another_kind_are_refused() -> None:
-    test = Sech2Test(ThresholdNoise.LAPLACE, Sides.ONE_SIDED, 1, True, Fraction(3), Fraction(4))
-    with pytest.raises(BudgetError, match="Laplace or exponential noise"):
-        Retraversal(Sparse(test, 2, redraw=False))
-
-
-@pytest.mark.parametrize(("deviations", "passes"), [(-1, 3), (1, 0), (1, 2**40 + 1), ("nan", 2)])
-def test_passes_out_of_range_are_refused(deviations: int | str, passes: int) -> None:
-    with pytest.raises(BudgetError, match="expected"):
-        Retraversal.of(algorithm_1(epsilon=1, update_limit=2), deviations=deviations, passes=passes)
-
-
-def test_only_integers_are_compared() -> None:
-    with pytest.raises(BudgetError, match="expected integer values"):
-        Retraversal(algorithm_1(epsilon=1, update_limit=2)).select(
-            np.array([0.5]), np.array([1]), BitSource.from_integer(1)
-        )
-
-
 def test_the_reference_of_these_tests_walks_the_passes_in_order() -> None:
     assert walked((0, 1, 0), 3) == ([1, 1], 2, 0)
     assert walked((0, 1, 0, 0, 1), 3) == ([1, 1, 2, 2], 3, 0)
     assert [walk((7, 8), 2, (0,) * tests) for tests in range(5)] == [7, 8, 7, 8, None]
+
+
+SECH2 = Sech2Test(ThresholdNoise.LAPLACE, Sides.ONE_SIDED, 1, True, Fraction(3), Fraction(4))
+BITS, TWO_PASSES = BitSource.from_integer(1), algorithm_1(epsilon=1, update_limit=2)
+HALF: Any = np.array([0.5])
+PASSES: list[tuple[int | str, int]] = [(-1, 3), (1, 0), (1, 2**40 + 1), ("nan", 2)]
+
+
+@pytest.mark.parametrize(
+    ("told", "act"),
+    [
+        ("at least 1 value to choose", lambda: TopC(ExponentialMechanism(1, Fraction(1)), 0)),
+        ("Laplace or exponential noise", lambda: Retraversal(Sparse(SECH2, 2, redraw=False))),
+        ("expected integer values", lambda: Retraversal(TWO_PASSES).select(HALF, np.array([1]), BITS)),
+        *[
+            ("expected", partial(TopC.of, epsilon=epsilon, count=count, sensitivity=unit))
+            for epsilon, count, unit in [(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, -2, 1), (1, 1, 0)]
+        ],
+        *[
+            ("expected", partial(TopC.of(epsilon=1, count=2).select, values, BITS))
+            for values in (np.array([1]), np.array([1.0, 2.0]), np.zeros((2, 2), dtype=int))
+        ],
+        *[
+            ("expected", partial(Retraversal.of, TWO_PASSES, deviations=deviations, passes=passes))
+            for deviations, passes in PASSES
+        ],
+    ],
+)
+def test_what_cannot_be_is_refused(told: str, act: Callable[[], object]) -> None:
+    with pytest.raises(BudgetError, match=told):
+        act()
