@@ -39,6 +39,7 @@ _LEFT_OUT = (".*", "__pycache__", "build", "dist")  # of the copy
 _LIMIT = 900.0  # seconds of a mutant's tests
 _TOLD = 200  # characters
 _PASSED, _FAILED = 0, 1  # what pytest returns
+_FAULTS = ("FAILED ", "ERROR ")  # how its lines begin about a test, or a fixture, that failed
 
 
 class Mutant(NamedTuple):
@@ -639,7 +640,7 @@ class Copy:
                 returned, told = self._run(map(self._path, mutant.tests.split()))
             if returned != _FAILED:
                 return ("survived" if returned == _PASSED else "broken"), told
-            test = told.removeprefix("FAILED ").partition(" - ")[0]
+            test = told.partition(" ")[2].partition(" - ")[0]
             if test not in self._passing and self._run([test])[0] != _PASSED:
                 return "broken", f"it fails where nothing is replaced: {test}"
             self._passing.add(test)
@@ -685,7 +686,7 @@ class Copy:
             check=False,
         )
         lines = done.stdout.splitlines() or done.stderr.splitlines() or [""]
-        return done.returncode, next((one for one in lines if one.startswith("FAILED ")), lines[-1])
+        return done.returncode, next((one for one in lines if one.startswith(_FAULTS)), lines[-1])
 
 
 if __name__ == "__main__":
