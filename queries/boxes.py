@@ -112,17 +112,16 @@ class Boxes(Questions):
         A range of all cells of an attribute asks nothing of it.
         """
         asked = self._asked()
-        kinds = asked @ (1 << np.arange(len(self.scope), dtype=np.int64))
-        for kind in np.unique(kinds):
-            places = np.flatnonzero(kinds == kind)
+        codes = _codes(asked)
+        for code in np.unique(codes):
+            places = np.flatnonzero(codes == code)
             axes = np.flatnonzero(asked[places[0]])
             scope = tuple(self.scope[axis] for axis in axes.tolist())
             yield places, Boxes(self.domain, scope, self.first[places][:, axes], self.last[places][:, axes])
 
     def kinds(self) -> tuple[NDArray[np.intp], list[LinearQuery]]:
         """Return which kind each question is of, and one question of each kind; see ``Questions``."""
-        codes = self._asked() @ (1 << np.arange(len(self.scope), dtype=np.int64))
-        _, places, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        _, places, numbers = np.unique(_codes(self._asked()), return_index=True, return_inverse=True)
         return numbers.reshape(-1), [self.query(place) for place in places.tolist()]
 
     def aligned(self) -> NDArray[np.bool_]:
@@ -156,6 +155,13 @@ class Boxes(Questions):
     def cells(self) -> NDArray[np.int64]:
         """Return how many cells each box has: int64, shape (n,)."""
         return np.asarray(np.prod(self.last - self.first + 1, axis=1, dtype=np.int64))
+
+
+def _codes(asked: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return one number per row, the same for rows that are the same: int64, shape (n,)."""
+    if asked.shape[1] < 63:  # else one bit each would not fit
+        return asked @ (1 << np.arange(asked.shape[1], dtype=np.int64))
+    return np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _cells(ends: ArrayLike, attributes: int) -> NDArray[np.int64]:

@@ -257,9 +257,12 @@ class Engine:
         self._release(releases.MarginalRelease(requested), account.whole)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
-        """Answer one question from the model, within what is known of it: free, durable, without a test."""
+        """Answer one question from the model, within what is known of it: free, durable, without a test.
+
+        It is answered anew each time, so an idempotency key is tied to nothing.
+        """
         self.finish_interrupted()
-        requests = Requests.of([request])
+        requests = Requests.of([replace(request, request_id=None)])
         return self._answer_free(requests, self._were_settled(requests), account)[0]
 
     # --- one batch ------------------------------------------------------------------------------------------

@@ -19,6 +19,17 @@ def test_it_doubles():
     assert doubled(3) == 6
     assert os.environ["PYTHONPATH"] == os.getcwd() and sys.dont_write_bytecode
 """
+READY = """
+import pytest
+from m import doubled
+
+@pytest.fixture
+def six():
+    assert doubled(3) == 6
+
+def test_six(six):
+    pass
+"""
 OLD, NEW = "return 2 * number", "return 3 * number"
 TRIED = {
     "killed": Mutant("wrong", "m", OLD, NEW, "test_m"),
@@ -36,6 +47,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     (root / "m.py").write_text(CODE)
     (root / "tests" / "test_m.py").write_text(TESTS)
+    (root / "tests" / "test_ready.py").write_text(READY)
     (root / "tests" / "folder" / "test_n.py").write_text("def test_nothing():\n    pass\n")
     (root / "tests" / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
     monkeypatch.setattr(mutants, "_ROOT", root)
@@ -45,7 +57,11 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_mutant_has_the_outcome_that_its_tests_give_it(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried = [*TRIED.items(), ("broken", Mutant("nowhere", "m", OLD, NEW, "test_absent"))]
+    tried = [
+        *TRIED.items(),
+        ("broken", Mutant("nowhere", "m", OLD, NEW, "test_absent")),
+        ("killed", Mutant("wrong where a test is made ready", "m", OLD, NEW, "test_ready")),
+    ]
     monkeypatch.setattr(mutants, "MUTANTS", tuple(one for _, one in tried))
     monkeypatch.setattr("sys.argv", ["mutants"])
     with pytest.raises(SystemExit) as ended:
@@ -54,7 +70,8 @@ def test_each_mutant_has_the_outcome_that_its_tests_give_it(
     assert [line["outcome"] for line in lines] == [outcome for outcome, _ in tried]
     assert lines[0]["told"] == "tests/test_m.py::test_it_doubles"
     assert lines[2]["told"] == "its text stands 2 times in m"
-    assert counts == {"mutants": 5, "killed": 1, "survived": 1, "not found": 1, "broken": 2}
+    assert lines[-1]["told"] == "tests/test_ready.py::test_six"
+    assert counts == {"mutants": 6, "killed": 2, "survived": 1, "not found": 1, "broken": 2}
     assert ended.value.code == 1
     assert (checkout / "m.py").read_text() == CODE
 
@@ -86,3 +103,13 @@ def test_tests_that_take_too_long_are_ended(checkout: Path, monkeypatch: pytest.
 
 def test_mutants_have_names_of_their_own() -> None:
     assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+
+
+def test_every_mutant_finds_its_line_and_its_tests() -> None:
+    root = Path(mutants.__file__).parent.parent
+    for one in MUTANTS:
+        assert (root / f"{one.file}.py").read_text().count(one.old) == 1, one.name
+        for place in one.tests.split():
+            tests, _, name = place.partition("::")
+            folder = root / "tests" / tests
+            assert folder.is_dir() or f"def {name}" in folder.with_suffix(".py").read_text(), one.name

@@ -47,6 +47,19 @@ def test_parts_have_the_texts_and_queries_of_their_questions(given: Boxes) -> No
     assert sorted(seen) == list(range(len(given)))
 
 
+@pytest.mark.parametrize("attributes", [62, 63, 64, 65, 130])
+def test_no_attribute_of_many_is_taken_for_another(attributes: int) -> None:
+    names = [f"x{place}" for place in range(attributes)]
+    domain = Domain(tuple(IntegerAttribute(name, 0, 1) for name in names), "t")
+    last = 1 - np.eye(attributes, dtype=np.int64)  # each question is about one attribute, and the first
+    last[:, 0] = 0
+    many = Boxes.of(domain, names, np.zeros_like(last), last)
+    scopes = {int(places[0]): part.scope for places, part in many.parts()}
+    assert scopes == {place: many.query(place).scope for place in range(attributes)}
+    codes, examples = many.kinds()
+    assert [examples[code].scope for code in codes] == [scopes[place] for place in range(attributes)]
+
+
 @given(boxes())
 def test_equal_questions_are_one(given: Boxes) -> None:
     first, numbers = given.distinct()

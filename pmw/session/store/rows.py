@@ -171,7 +171,7 @@ class CertificateRow:
     units: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
     """What one commit adds to the file.
 

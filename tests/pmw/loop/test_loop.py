@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import pmw
 from pmw.data import MemorySource
+from pmw.errors import BudgetError
 from pmw.loop import (
     MarginalRequest,
     Proposal,
@@ -27,6 +29,7 @@ from pmw.public.options import ModelKind
 from pmw.public.state import PublicState
 from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.store import IntentRow
+from pmw.sparse_vector import NoisyThreshold
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.draws import carried_out
 from tests.worlds import JOINED, marginal_plan, state_with
@@ -123,6 +126,16 @@ def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_se
         assert second.interval is not None
         assert session.state.positives(1) == 0
         assert session.verify().holds
+
+
+def test_threshold_noise_is_drawn_only_where_it_is_paid_for_and_paid_for_only_where_it_is_drawn() -> None:
+    state, drawn = opened(), SecretState((NoisyThreshold(0), None))
+    proposal = propose(state, [boxed("a", "b")])
+    assert proposal.opens_round
+    unpaid = replace(proposal, opens_round=False)
+    for batch, secret in ((proposal, drawn), (unpaid, SecretState.closed(2))):
+        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
+            draw_tests(batch, state.plan, secret, SOURCE, BitSource(bytes(32)))
 
 
 def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_marginal_included() -> None:

@@ -92,6 +92,18 @@ def test_settling_leaves_the_state_that_it_is_given_as_it_was(update: UpdateRule
         assert first.state.model.answer(query) == pytest.approx(first.answers[0].count, rel=0.02)
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_threshold_noise_that_is_kept_for_all_positives_does_not_outlive_the_last(limit: int) -> None:
+    rows, query = random_rows(3000), LinearQuery.cells(DOMAIN, {"b": (0, 0), "c": (0, 0)})
+    rows[:, 2] = rows[:, 1]
+    kind = SparseVectorKind.EXPONENTIAL
+    state = opened(rows, sparse_vector=kind, update_limit=limit, opening=Opening.NONE, threshold=20.0)
+    bits = BitSource.from_integer(3)
+    draws, kept = draw_tests(propose(state, [query]), state.plan, SecretState.closed(1), table(rows), bits)
+    assert draws.released is not None
+    assert (kept == SecretState.closed(1)) == (limit == 1)
+
+
 # --- sensitivity: what one person can change --------------------------------------------------------------
 
 record = st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 2))

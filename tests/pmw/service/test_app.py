@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pmw.data import CountSource, as_source
-from pmw.errors import DataError, ServiceError, SessionLockedError
+from pmw.errors import DataError, ServiceError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.public.export import RowPlan
 from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
@@ -109,8 +109,8 @@ def test_a_bar_that_cannot_be_had_costs_nothing(client: TestClient, add: Any) ->
 
 def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: Service) -> None:
     ann, bea, cat = add("ann", "1/2"), add("bea", 0), add("cat", role=Role.CUSTODIAN)
-    reader = add("rea", 0, role=Role.READER)
-    for headers in (ann, bea, reader):
+    reader = add("rea", "1/2", role=Role.READER)  # which counts for nothing: the role decides
+    for headers in (reader, ann, bea):
         for age in range(21, 40):
             sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'"}
             assert client.post(ASK, json=sent, headers=headers).status_code == 200
@@ -349,6 +349,20 @@ def test_an_unexpected_error_tells_nothing(
     assert (got.status_code, got.json()["error"]["code"]) == (500, "internal")
     assert LITERAL not in got.text + log.getvalue()
     assert got.json()["error"]["request_id"] in log.getvalue()
+
+
+@pytest.mark.parametrize("kind", [DataError, StoreError, SessionCorruptError, SessionLockedError])
+def test_what_is_wrong_with_a_table_or_a_file_is_for_the_custodian_alone(
+    client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise kind(LITERAL)
+
+    monkeypatch.setattr("pmw.service.asking.answered", fails)
+    got = client.post(ASK, json={"where": ""}, headers=add("ann"))
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "session_unavailable")
+    assert LITERAL not in got.text + log.getvalue()
+    assert kind.__name__ in log.getvalue()
 
 
 def test_the_log_has_no_question_and_no_token(client: TestClient, add: Any, log: StringIO) -> None:

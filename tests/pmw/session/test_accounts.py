@@ -25,7 +25,7 @@ from pmw.session.accounts import Account, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store import IntentRow
 from queries import Domain, QueryError, random_conjunctions
-from queries.parsing import parse_where
+from queries.parsing import Question, parse_where
 from tests.pmw.session.stored import cut_off
 
 QUESTIONS = [
@@ -249,6 +249,18 @@ def test_the_same_key_of_two_analysts_is_two_keys(opened: Opener) -> None:
         session.ask(QUESTIONS[2], request_id="1")
         with pytest.raises(QueryError, match="request_id '1' was used for another question"):
             ann.ask(QUESTIONS[1], request_id="1")
+
+
+def test_an_answer_within_a_bar_takes_no_key_from_anybody(opened: Opener) -> None:
+    with opened(epsilon=4) as session:
+        ann, bob = session.analyst("ann"), session.analyst("bob")
+        for key in ("1", "ann\x1f1"):  # of nobody in particular, and as ann's is kept
+            asked = Question(parse_where(QUESTIONS[1], session.domain), request_id=key)
+            for _ in range(2):  # else the second would be paid for and not be given
+                assert bob.ask_within(asked, 60).interval is not None
+        for name in (session, ann):
+            assert name.ask(QUESTIONS[0], request_id="1").interval is not None
+        assert session.verify().holds
 
 
 def test_each_analyst_has_a_history_and_repeats_are_in_it_once(opened: Opener, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.loop.secret import SecretState
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Source
@@ -95,6 +96,9 @@ def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain
         session.finalize()
         assert session.ask(WRONG) == first
         assert session.ask(OTHER).source is Source.EXHAUSTED
+        engine = session._engine  # which lets go of the table, and of threshold noise
+        assert [engine._data, engine._source, engine._coarse_source] == [None] * 3
+        assert engine._secret == SecretState.closed(len(session.state.plan))
         assert session.status().to_dict()["closed"] is True
         assert session.verify().holds
 

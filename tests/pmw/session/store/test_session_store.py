@@ -57,6 +57,12 @@ def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
     assert store.asked() == 0
 
 
+def test_neither_what_is_recorded_nor_what_comes_of_it_shows_a_secret() -> None:
+    with closing(create(None)) as store:
+        for shown in map(repr, (store.pending(), FULL)):
+            assert not any(secret in shown for secret in ("sss", "[1,2]", "threshold"))
+
+
 def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
     store.finish(1, FULL)
     assert store.pending() is None
