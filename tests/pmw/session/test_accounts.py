@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import pmw
@@ -26,7 +25,6 @@ from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store import IntentRow
 from queries import Domain, QueryError, random_conjunctions
 from queries.parsing import parse_where
-from tests.pmw.session.stored import cut_off
 
 QUESTIONS = [
     f"{first} AND {second}"
@@ -210,30 +208,6 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
 
 
 # --- faults -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["asked", "measured", "abandoned"])
-def test_what_was_interrupted_is_booked_to_who_began_it(
-    opened: Opener, shared_frame: pd.DataFrame, tmp_path: Path, what: str
-) -> None:
-    path = tmp_path / "s.pmw"
-    with opened(path, epsilon=4) as session:
-        ann, spent = session.analyst("ann", 0.5), session.state.ledger.spent
-        with cut_off():
-            _ = ann.measure(["sex", "region"]) if what == "measured" else ann.ask(QUESTIONS[0])
-    if what == "abandoned":
-        pmw.finalize_session(path, abandon=True)
-        with pmw.resume_session(path) as closed:
-            last = closed.ledger().lines[-1]
-            assert (last.event, last.booked) == ("abandoned batch", Account("ann").whole)
-            assert closed.verify().holds
-        return
-    with pmw.resume_session(path, shared_frame) as session:
-        session.analyst("bob").ask("sex = 'Male'")  # finishes it first
-        found, ledger = of_ledger(session), session.state.ledger
-        assert 0 < found["ann"] == (ledger.spent - spent) / ledger.cap - found.get("bob", 0)
-        assert [one.name for one in session.activity("ann")] == (["ann"] if what == "asked" else [])
-        assert session.verify().holds
 
 
 # --- keys and histories -------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,26 +12,19 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import draw_quantiles, ranked_errors
-from pmw.model import Coarsening
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis
 from pmw.public.charges import quantile_entry
 from pmw.public.error_quantiles import rank_of
-from pmw.session.journal import read_recorded
-from pmw.session.maintenance import read_ledger
-from pmw.session.releases import QuantileRelease, release_of
-from pmw.session.store import SessionStore
 from queries import (
     UNITS,
     Domain,
     LinearQuery,
     random_conjunctions,
 )
-from tests.pmw.session.stored import cut_off, execute, failed, tamper, waiting_of
+from tests.pmw.session.stored import execute, failed, tamper
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -151,17 +143,6 @@ def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, 
         assert {one.asked for one in session.state.quantiles} == {DUE}
 
 
-def test_a_stream_of_one_question_releases_nothing(opened: Opened) -> None:
-    with opened(seed=1) as session:
-        before = session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'")
-        for _ in range(DUE + 2):
-            session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'", fresh=True)
-        assert session.status().queries_answered > DUE > session.state.asked
-        assert session.state.quantiles == ()
-        assert "error quantile" not in {line.event for line in session.ledger().lines}
-        assert before.typical is None
-
-
 def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years: Domain) -> None:
     easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
     single = questions(Domain((whole_years["age"],), name="people"), 10)
@@ -173,24 +154,6 @@ def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years
         assert all(one.kind.attributes != 3 for one in session.state.quantiles)
         kinds = {answer.kind for answer in session.ask_all(easy)}
         assert all(one.kind not in kinds for one in session.state.quantiles)
-
-
-def test_nothing_is_charged_where_noise_would_hide_all_errors(opened: Opened, whole_years: Domain) -> None:
-    with opened(seed=1, records_per_person=1000) as session:
-        answers = session.ask_all(questions(whole_years, 300))
-        assert session.state.quantiles == ()
-        assert all(answer.typical is None for answer in answers)
-
-
-def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, whole_years: Domain) -> None:
-    asked = questions(whole_years, 300)
-    with opened(seed=1) as session:
-        session.ask_all(asked[:200])
-        while session.measure(["age", "region"], dry_run=True).affordable:
-            session.measure(["age", "region"])
-        session.ask_all(asked)
-        assert session.state.ledger.spent <= session.state.ledger.cap
-        assert session.verify().holds
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -211,67 +174,6 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
     with pmw.resume_session(path, frame) as session:
         session.ask("sex = 'Female'", fresh=True)
         assert session.state.quantiles == ()  # it was due before, and goes by
-
-
-@pytest.fixture
-def interrupted(
-    opened: Opened, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeatable: None
-) -> Path:
-    """Leave a session whose error quantiles are recorded, and have no outcome."""
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.ask_all(questions(whole_years, DUE))
-        with monkeypatch.context() as patch, cut_off():
-            patch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
-            session.ask("age = 33")
-    assert failed(path) == {}  # while it waits
-    return path
-
-
-def test_an_interrupted_release_is_drawn_again_and_charged_once(
-    interrupted: Path, frame: pd.DataFrame, whole_years: Domain
-) -> None:
-    with closing(SessionStore.open(interrupted)) as store:
-        intent = waiting_of(interrupted)
-        batch = read_recorded(Coarsening.identity(whole_years), intent).batch
-        release = release_of(store, whole_years, batch)
-        assert isinstance(release, QuantileRelease)
-        counted = ranked_errors(release.batch, release.answers, MemorySource.from_frame(frame, whole_years))
-        expected = draw_quantiles(release.batch, counted, BitSource(intent.seed))
-    with pmw.resume_session(interrupted, frame) as again:
-        assert again.state.quantiles == expected
-        again.ask_all(questions(whole_years, 300))
-        assert again.state.quantiles == expected
-        assert again.verify().holds
-        lines = [line for line in again.ledger().lines if line.event == "error quantile"]
-        assert len(lines) == len(expected)
-
-
-def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(interrupted: Path) -> None:
-    spent = read_ledger(interrupted).spent
-    pmw.finalize_session(interrupted, abandon=True)
-    assert failed(interrupted) == {}
-    line = read_ledger(interrupted).lines[-1]
-    told = "reserved for error quantiles; nothing was released"
-    assert (line.event, line.label) == ("abandoned batch", told)
-    assert spent < read_ledger(interrupted).spent
-
-
-def test_nothing_is_drawn_before_the_release_is_durable(
-    opened: Opened, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(seed=1) as session:
-        session.ask_all(questions(whole_years, DUE))
-        drawn: list[object] = []
-
-        def refuse(*_: object) -> int:
-            raise pmw.StoreError("no room")
-
-        monkeypatch.setattr("pmw.session.releases.draw_quantiles", lambda *given: drawn.append(given))
-        monkeypatch.setattr(SessionStore, "begin", refuse)
-        with pytest.raises(pmw.StoreError, match="no room"):
-            session.ask("age = 33")
-        assert drawn == []
 
 
 @pytest.mark.usefixtures("repeatable")

@@ -323,31 +323,6 @@ def ask_in_form(analyst: pmw.Analyst, form: str, questions: Sequence[LinearQuery
         analyst.ask_all(questions, fresh=form == "fresh")
 
 
-def read_much(session: pmw.Session, stream: list[LinearQuery], most: int) -> None:
-    """Let a reader ask so many questions in every form; compare the ledger after each."""
-    reader, before = session.analyst("reader", 0), session.state.ledger
-    pairs = itertools.cycle(itertools.combinations(session.domain.names, 2))
-    ends = np.random.default_rng(3).integers(0, 10**6, (2, most, 2))
-    for place, form in zip(range(10**6), itertools.cycle(FORMS), strict=False):
-        ask_in_form(reader, form, stream[place % 900 : place % 900 + 200], place)
-        names = next(pairs)
-        sizes = [session.domain[name].size for name in names]
-        low, high = np.sort(ends[:, place % 7 :: 7] % sizes, axis=0)
-        reader.answer_arrays(names, low, high, fresh=place % 2 == 0)
-        assert session.state.ledger == before
-        if session.state.asked >= most:
-            break
-    assert not unasked(session)
-
-
-def test_a_readers_stream_leaves_the_ledger_as_it_was(opened: Opened, stream: list[LinearQuery]) -> None:
-    with opened() as session:
-        read_much(session, stream, 6000)
-        assert session.state.asked >= 6000
-        assert session.state.settled == 0
-        assert session.verify().holds
-
-
 @pytest.fixture(scope="module")
 def cut(
     opened: Opened, stream: list[LinearQuery], tmp_path_factory: pytest.TempPathFactory

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,6 @@ from pmw.public.charges import marginal_charge, requested_entry
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
-from tests.pmw.session.stored import cut_off
 
 Opened = Callable[..., pmw.Session]
 ADD, REPLACE = NeighboringRelation
@@ -120,28 +118,6 @@ def test_sessions_that_measure_nothing_on_request_say_so(opened: Opened) -> None
             with pytest.raises(pmw.SessionError, match=r"single questions|all questions"):
                 session.finish()
             assert not session.state.closed
-
-
-@pytest.mark.usefixtures("repeatable")
-def test_stopped_in_the_middle_it_goes_on_and_charges_nothing_twice(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path, composition=Composition.ZCDP) as session:
-        session.ask_all(questions(whole_years))
-        planned = session.finish(dry_run=True)
-        assert len(planned) >= 2
-        with cut_off(after=1):
-            session.finish()
-    with pmw.resume_session(path, frame) as session:
-        measured = [one.scope for one in session.state.marginals if one.requested]
-        assert measured == [one.scope for one in planned[:2]]  # the second was recorded: it is drawn now
-        session.finish()
-        lines = session.ledger().lines
-        requested = [one for one in session.state.marginals if one.requested]
-        assert sum(line.event == "requested" for line in lines) == len(requested)
-        assert session.state.ledger.spent <= session.state.ledger.cap
-        assert session.verify().holds
 
 
 def test_errors_of_what_was_asked_become_smaller(

@@ -20,7 +20,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import UNITS, CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
-from tests.pmw.session.stored import execute, secrets_of
+from tests.pmw.session.stored import execute
 from tests.worlds import opened
 
 MODES = [(TestKind.MARGINAL, 0), (TestKind.MARGINAL, 1e-9), (TestKind.QUERY, 0)]
@@ -239,25 +239,6 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
         assert session.verify().holds
 
 
-def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(frame, years, path, test=TestKind.MARGINAL) as session:
-        known = session.ask("age >= 40 AND member = TRUE")
-        session.finalize()
-        spent = session.status().budget_share
-    with pmw.resume_session(path) as session:
-        assert session.ask("age >= 40 AND member = TRUE") == known
-        near = session.ask("age >= 50 AND member = TRUE")
-        far = session.ask("age >= 50 AND region = 'north' AND sex = 'Male' AND member = TRUE")
-        assert near.interval is not None  # its marginal was measured, or certified
-        assert far.source is pmw.Source.EXHAUSTED
-        assert session.status().budget_share == spent
-        assert session.verify().holds
-    assert secrets_of(path) == {}
-
-
 # --- what is told -----------------------------------------------------------------------------------------
 
 
@@ -285,8 +266,3 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
     text = opening_text(state, Path("study.pmw"), verbose=True)
     assert "A marginal is measured where its distance from the model exceeds" in text
     assert "up to 3 marginals, each cell with standard deviation" in text
-
-
-def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:
-    with pmw.open_session(frame, years, epsilon=1, options=pmw.Options(test=TestKind.QUERY)) as session:
-        assert "certified_marginals" not in session.status().to_dict()

@@ -31,6 +31,7 @@ from queries.person import Person
 from tests.pmw.session.stored import execute, secrets_of
 
 ATTRIBUTES = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))
+KEYS = ("person_key", "fingerprint_key", "fingerprint")
 RELATIONS = list(NeighboringRelation)
 
 
@@ -88,14 +89,12 @@ def test_opening_measures_what_is_kept_under_the_stored_key(tmp_path: Path) -> N
     assert round(session.state.total.value) == expected.sum()
 
 
-def test_the_key_is_its_own(path: Path) -> None:
-    found = secrets_of(path)
-    assert {"person_key", "fingerprint_key", "fingerprint"} <= set(found)
-    assert len({found["person_key"], found["fingerprint_key"], found["fingerprint"]}) == 3
-    assert len(found["person_key"]) == 32
+def test_each_session_has_keys_of_its_own(path: Path) -> None:
     other = path.with_name("other.pmw")
     pmw.open_session(path.with_name("t.csv"), DOMAIN, epsilon=50, path=other).close()
-    assert secrets_of(other)["person_key"] != found["person_key"]
+    found = [secrets_of(each)[name] for each in (path, other) for name in KEYS]
+    assert len(set(found)) == 6
+    assert {len(key) for key in found} == {32}
 
 
 def test_the_key_goes_with_the_secrets(path: Path) -> None:

@@ -15,23 +15,16 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import MemorySource
 from pmw.errors import SessionError
-from pmw.loop import RequestedMarginal, counted_requested, draw_requested
 from pmw.model import CombinedMarginal, MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.bars import Bars
 from pmw.public.charges import reservation
 from pmw.public.options import TestKind
 from pmw.public.quotes import Quote
-from pmw.session.maintenance import read_ledger
-from pmw.session.store import REQUESTED, SessionStore
-from queries import UNITS, Domain, LinearQuery, QueryError
-from queries.parsing import parse_where
-from tests.pmw.session.stored import cut_off, failed, waiting_of
+from queries import Domain, LinearQuery, QueryError
+from tests.pmw.session.stored import failed
 from tests.worlds import REGIONS
 
 Opened = Callable[..., pmw.Session]
@@ -185,71 +178,6 @@ def test_a_resumed_session_has_the_same_model_and_the_same_positives(
 # --- faults -----------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        state, noise = session.state, session.measure(["sex", "region"], dry_run=True).noise
-        with cut_off():
-            session.measure(["sex", "region"])
-    intent = waiting_of(path)
-    assert intent.kind == REQUESTED
-    assert pmw.verify_session(path).holds  # while it waits
-    assert read_ledger(path).spent == state.ledger.spent  # nothing was charged or released
-    source = MemorySource.from_frame(frame, whole_years)
-    assert noise is not None
-    wanted = RequestedMarginal(("sex", "region"), noise)
-    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    counts = counted_requested(wanted, state, source, coarse)
-    expected = draw_requested(wanted, counts, BitSource(intent.seed))
-    with pmw.resume_session(path, frame) as again:
-        (measured,) = again.state.marginals
-        assert np.array_equal(measured.units, expected.units)
-        assert measured.requested
-        assert again.verify().holds
-
-
-def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
-    opened: Opened, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        quote = session.measure(["sex", "region"], dry_run=True)
-        with cut_off():
-            session.measure(["sex", "region"])
-    pmw.finalize_session(path, abandon=True)
-    assert failed(path) == {}
-    line = read_ledger(path).lines[-1]
-    told = "reserved for a requested marginal; nothing was released"
-    assert (line.event, line.label, line.share) == ("abandoned batch", told, quote.share)
-
-
-def test_nothing_is_drawn_before_the_request_is_durable(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(seed=3) as session:
-        before = session.state
-        drawn: list[object] = []
-
-        def refuse(*_: object) -> int:
-            raise pmw.StoreError("no room")
-
-        def draw(*given: Any) -> MarginalMeasurement:
-            drawn.append(given)
-            return draw_requested(*given)
-
-        monkeypatch.setattr("pmw.session.releases.draw_requested", draw)
-        with monkeypatch.context() as patch:
-            patch.setattr(SessionStore, "begin", refuse)
-            with pytest.raises(pmw.StoreError, match="no room"):
-                session.measure(["sex", "region"])
-        assert drawn == []
-        session.measure(["sex", "region"])
-        assert len(drawn) == 1
-        assert before.ledger.spent < session.state.ledger.spent
-
-
 def test_a_request_that_took_what_a_round_had_reserved_is_found(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,21 +317,3 @@ def test_quotes_are_ready_for_json() -> None:
     quote = Quote(("a", "b"), 4, None, 0.25, 12.0, affordable=True)
     form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
     assert quote.to_dict() == form
-
-
-@pytest.mark.parametrize("composition", list(Composition))
-def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
-    opened: Opened, composition: Composition
-) -> None:
-    with opened(composition=composition, seed=3) as session:
-        widths = []
-        for _ in range(2):
-            session.measure(["sex", "region"])
-            state = session.state
-            query = parse_where(PAIR, session.domain)
-            bounds, weights = Bars(state), query.weights() / UNITS
-            family = bounds.of_family(query.scope, weights)
-            assert family is not None
-            assert family.half_width(weights) == pytest.approx(bounds.half_width(query))
-            widths.append(family.half_width(weights))
-        assert widths[1] < 0.8 * widths[0]

@@ -20,7 +20,6 @@ from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import Outcome, SessionStore
-from pmw.session.store.locking import SessionLock
 from queries import Domain
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
 
@@ -86,35 +85,6 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
     assert is_closed(study)
 
 
-def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8)
-    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
-        first = session.ask(WRONG)
-        assert session.status().to_dict()["closed"] is False
-        session.finalize()
-        session.finalize()
-        assert session.ask(WRONG) == first
-        assert session.ask(OTHER).source is Source.EXHAUSTED
-        assert session.status().to_dict()["closed"] is True
-        assert session.verify().holds
-
-
-def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[bytes]) -> None:
-    with pmw.resume_session(study) as session:
-        session.ask(OTHER)
-        secrets = secrets_of(study)
-        assert {"fingerprint", "fingerprint_key"} <= set(secrets)
-        before = bytes_of(study)
-        assert secrets["fingerprint"] in before
-        assert secrets["fingerprint_key"] in before
-        assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
-        session.finalize()
-        while_open = bytes_of(study)
-    for text in (while_open, bytes_of(study)):
-        assert not any(secret in text for secret in (*secrets.values(), *seeds))
-    assert secrets_of(study) == {}
-
-
 def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
@@ -126,18 +96,23 @@ def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_p
     assert path.stat().st_size < 100_000
 
 
-def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
+def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[bytes]) -> None:
     with pmw.resume_session(study) as session:
         for age in range(24, 60, 4):  # where cells begin: other questions are not tested
             if session.state.round_open:
                 break
             session.ask(f"region = 'west' AND age >= {age}")
         assert session.state.round_open
-        threshold = secrets_of(study)["threshold 0"]
-        assert threshold in bytes_of(study)
+        secrets, before = secrets_of(study), bytes_of(study)
+        assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold 0"}
+        assert all(secret in before for secret in secrets.values())
+        assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
         session.finalize()
-        assert threshold not in bytes_of(study)
-        assert not session.state.round_open
+        assert session.state.rounds == (False,)
+        while_open = bytes_of(study)
+    for text in (while_open, bytes_of(study)):
+        assert not any(secret in text for secret in (*secrets.values(), *seeds))
+    assert secrets_of(study) == {}
 
 
 def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) -> None:
@@ -268,12 +243,3 @@ def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
         assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
         session.finalize()
         assert session.status().closed
-
-
-def test_a_session_in_use_is_not_closed_by_another(study: Path) -> None:
-    lock = SessionLock(study)
-    with pytest.raises(pmw.SessionLockedError):
-        pmw.finalize_session(study)
-    lock.release()
-    for _ in range(2):
-        assert pmw.finalize_session(study).closed

@@ -18,9 +18,8 @@ import pmw
 from pmw.data import CsvDialect
 from pmw.public.answer import Source
 from pmw.session.maintenance import read_ledger, read_session, remembered_table
-from pmw.session.store.locking import SessionLock
 from queries import Domain
-from tests.pmw.session.stored import bytes_of, cut_off, pending_of, unwritable, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, pending_of, waiting_of
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
@@ -173,30 +172,6 @@ def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
         assert bytes_of(path) == before
 
 
-def test_a_session_in_use_is_not_moved(study: Path) -> None:
-    with pmw.resume_session(study), pytest.raises(pmw.SessionLockedError, match="another process is using"):
-        pmw.move_session(study, study.parent / "people.csv")
-    lock = SessionLock(study)
-    with pytest.raises(pmw.SessionLockedError):
-        pmw.move_session(study, study.parent / "people.csv", wait=0.05)
-    lock.release()
-    pmw.move_session(study, study.parent / "people.csv")
-
-
-def test_a_file_that_is_no_session_or_lacks_its_companion_is_not_moved(study: Path, tmp_path: Path) -> None:
-    table = study.parent / "people.csv"
-    with pytest.raises(pmw.SessionCorruptError):
-        pmw.move_session(table, table)
-    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
-        pmw.move_session(tmp_path / "absent.pmw", table)
-    assert not (tmp_path / "absent.pmw-lock").exists()
-    alone = tmp_path / "alone" / "study.pmw"
-    alone.parent.mkdir()
-    shutil.copy(study, alone)
-    with pytest.raises(pmw.SessionCorruptError, match="moved or copied alone"):
-        pmw.move_session(alone, table)
-
-
 @pytest.mark.parametrize("ended", ["asked", "closed"])
 def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
     study: Path, monkeypatch: pytest.MonkeyPatch, ended: str
@@ -278,15 +253,6 @@ def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: s
     assert pmw.verify_session(study).holds
 
 
-def test_a_move_that_cannot_be_written_changes_nothing(study: Path) -> None:
-    shutil.copy(study.parent / "people.csv", study.parent / "moved.csv")
-    before = books_of(study)
-    with unwritable(study, "meta", "WHEN NEW.key = 'data'"), pytest.raises(pmw.StoreError, match="make room"):
-        pmw.move_session(study, study.parent / "moved.csv")
-    assert books_of(study) == before
-    assert place_of(study) == study.parent / "people.csv"
-
-
 # --- a table that is gone -----------------------------------------------------------------------------------
 
 
@@ -310,16 +276,3 @@ def test_a_session_whose_table_is_gone_answers_what_needs_none_and_draws_nothing
     assert read_ledger(study) == before
     assert pending_of(study) is None
     assert pmw.verify_session(study).holds
-
-
-def test_a_table_that_was_changed_is_refused_and_draws_nothing(
-    study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame.iloc[1:].to_csv(study.parent / "people.csv", index=False)
-    before = read_ledger(study)
-    forbid_draws(monkeypatch)
-    with pmw.resume_session(study) as session, pytest.raises(pmw.DataError) as refused:
-        session.ask(WRONG)
-    assert str(refused.value) == DIFFERS + MOVED
-    assert read_ledger(study) == before
-    assert pending_of(study) is None
