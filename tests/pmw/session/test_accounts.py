@@ -23,8 +23,9 @@ from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store import IntentRow
-from queries import Domain, QueryError, random_conjunctions
+from queries import QueryError, random_conjunctions
 from queries.parsing import parse_where
+from tests.worlds import WHOLE_YEARS
 
 QUESTIONS = [
     f"{first} AND {second}"
@@ -81,9 +82,9 @@ def test_a_named_analyst_gets_the_answers_that_nobody_in_particular_gets(opened:
         assert one.state.ledger == other.state.ledger
 
 
-def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: Domain) -> None:
+def test_error_quantiles_are_booked_to_the_session(opened: Opener) -> None:
     with opened(seed=1, composition=Composition.ZCDP) as session:
-        session.analyst("ann").ask_all(random_conjunctions(whole_years, 600, seed=9))
+        session.analyst("ann").ask_all(random_conjunctions(WHOLE_YEARS.domain, 600, seed=9))
         own = [line for line in session.ledger().lines if line.event == "error quantile"]
         assert own
         assert {line.booked for line in own} == {Account("").whole}

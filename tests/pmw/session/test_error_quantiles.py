@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
@@ -25,6 +24,7 @@ from queries import (
     random_conjunctions,
 )
 from tests.pmw.session.stored import execute, failed, tamper
+from tests.worlds import PEOPLE, WHOLE_YEARS
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -47,25 +47,23 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "sample", lambda *_: 0)
 
 
-def errors(
-    frame: pd.DataFrame, asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]
-) -> list[tuple[pmw.Answer, float]]:
-    source = MemorySource.from_frame(frame, asked[0].domain)
+def errors(asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]) -> list[tuple[pmw.Answer, float]]:
+    source = MemorySource.from_frame(PEOPLE.frame, asked[0].domain)
     truth = [query.answer(source.counts(query.scope)) / UNITS for query in asked]
     return [(answer, abs(answer.count - true)) for answer, true in zip(answers, truth, strict=True)]
 
 
 def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = questions(whole_years, 250)
+    asked = questions(WHOLE_YEARS.domain, 250)
     with opened(seed=1, epsilon=4) as session:
         first: Sequence[pmw.Answer] = session.ask_all(asked)
         session.measure(["sex", "member"])
         again = session.ask_all(asked[:12], fresh=True)
         assert any(one.count != other.count for one, other in zip(first, again, strict=False))
         assert session.state.asked > DUE
-        last = questions(whole_years, DUE)[250:]
+        last = questions(WHOLE_YEARS.domain, DUE)[250:]
         first = (*first, *session.ask_all(last))
         assert not session.state.quantiles
         still(monkeypatch)
@@ -73,7 +71,7 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         released = session.state.quantiles
     assert released
     assert all(one.asked == DUE + 12 for one in released)
-    found = errors(frame, [*asked, *last], list(first))
+    found = errors([*asked, *last], list(first))
     for one in released:
         alike = sorted(error for answer, error in found if answer.kind == one.kind)
         rank = rank_of(len(alike), 0.95)
@@ -82,10 +80,8 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         assert one.units == pytest.approx(alike[rank - 1] * UNITS, abs=1)
 
 
-def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(
-    opened: Opened, whole_years: Domain
-) -> None:
-    asked = questions(whole_years, 400)
+def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(opened: Opened) -> None:
+    asked = questions(WHOLE_YEARS.domain, 400)
     with opened(seed=1) as session:
         answers = session.ask_all(asked)
         state = session.state
@@ -116,11 +112,11 @@ def gain(answer: pmw.Answer) -> float:
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
 def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
-    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation
+    opened: Opened, composition: Composition, relation: NeighboringRelation
 ) -> None:
     choices = {"composition": composition, "neighboring_relation": relation}
     with opened(seed=2, epsilon=3, **choices) as session:
-        session.ask_all(questions(whole_years, 530))
+        session.ask_all(questions(WHOLE_YEARS.domain, 530))
         state, ledger = session.state, session.ledger()
         assert session.verify().holds
     assert state.quantiles
@@ -134,18 +130,18 @@ def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
     assert state.ledger.spent == sum(line.price for line in ledger.lines)
 
 
-def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, whole_years: Domain) -> None:
+def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened) -> None:
     with opened(seed=5) as session:
-        for question in questions(whole_years, DUE):
+        for question in questions(WHOLE_YEARS.domain, DUE):
             session.ask(question)
         assert not session.state.quantiles
         session.ask("age = 33")
         assert {one.asked for one in session.state.quantiles} == {DUE}
 
 
-def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years: Domain) -> None:
+def test_too_few_questions_of_a_kind_release_nothing(opened: Opened) -> None:
     easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
-    single = questions(Domain((whole_years["age"],), name="people"), 10)
+    single = questions(Domain((WHOLE_YEARS.domain["age"],), name="people"), 10)
     assert single
     with opened(seed=1) as session:
         session.ask_all(easy)
@@ -158,10 +154,10 @@ def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years
 
 @pytest.mark.usefixtures("repeatable")
 def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
+    opened: Opened, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    asked = questions(whole_years, DUE)
+    asked = questions(WHOLE_YEARS.domain, DUE)
     with opened(path) as session:
         session.ask_all(asked)
         spent = session.state.ledger.spent
@@ -171,16 +167,16 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
         assert session.state.quantiles == ()
         assert session.state.settled == DUE + 1
         assert session.state.ledger.spent == spent
-    with pmw.resume_session(path, frame) as session:
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         session.ask("sex = 'Female'", fresh=True)
         assert session.state.quantiles == ()  # it was due before, and goes by
 
 
 @pytest.mark.usefixtures("repeatable")
-def test_what_was_altered_is_found(opened: Opened, whole_years: Domain, tmp_path: Path) -> None:
+def test_what_was_altered_is_found(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
-        session.ask_all(questions(whole_years, 300))
+        session.ask_all(questions(WHOLE_YEARS.domain, 300))
         assert session.state.quantiles
     whole = path.read_bytes()
     for alter, statement, fault in (
@@ -193,16 +189,14 @@ def test_what_was_altered_is_found(opened: Opened, whole_years: Domain, tmp_path
         assert fault in str(failed(path).values())
 
 
-def test_later_questions_like_them_are_as_near(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain
-) -> None:
+def test_later_questions_like_them_are_as_near(opened: Opened) -> None:
     near = []
-    asked = questions(whole_years, 700)
+    asked = questions(WHOLE_YEARS.domain, 700)
     for seed in range(4):
         mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
         with opened(seed=seed) as session:
             answers = list(session.ask_all(mixed))
-        for answer, error in errors(frame, mixed, answers):
+        for answer, error in errors(mixed, answers):
             if answer.typical is not None:
                 near.append(error <= answer.typical[1] - answer.count)
     assert len(near) > 330

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
@@ -18,6 +17,7 @@ from pmw.public.charges import marginal_charge, requested_entry
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
+from tests.worlds import WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 ADD, REPLACE = NeighboringRelation
@@ -30,11 +30,11 @@ def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
 @pytest.mark.parametrize(("relation", "persons"), [(ADD, 1), (ADD, 3), (REPLACE, 1), (REPLACE, 3)])
 @pytest.mark.parametrize("composition", list(Composition))
 def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
-    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation, persons: int
+    opened: Opened, composition: Composition, relation: NeighboringRelation, persons: int
 ) -> None:
     choices = {"neighboring_relation": relation, "records_per_person": persons, "seed": 3}
     with opened(composition=composition, epsilon=3, **choices) as session:
-        session.ask_all(questions(whole_years))
+        session.ask_all(questions(WHOLE_YEARS.domain))
         before, left = session.state, affordable_price(session.state)
         planned = session.finish(dry_run=True)
         assert session.state is before
@@ -61,25 +61,23 @@ def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
         assert session.state.ledger.spent == after.ledger.spent
 
 
-def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened, whole_years: Domain) -> None:
+def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened) -> None:
     often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
     with opened(seed=1, epsilon=8, composition=Composition.ZCDP) as session:
         all_ = [*often, "sex = 'Male' AND member = true"]
         session.ask_all([*all_, *often[:3]])
-        expected = [parse_where(text, whole_years) for text in all_]
+        expected = [parse_where(text, WHOLE_YEARS.domain) for text in all_]
         assert [one.to_json() for one in session.asked()] == [one.to_json() for one in expected]
         scopes = [set(one.scope) for one in session.finish(dry_run=True)]
         assert {"age", "region"} <= scopes[0]
         assert plan_finish(session.state, session.asked()) == session.finish(dry_run=True)
 
 
-def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(
-    opened: Opened, whole_years: Domain
-) -> None:
+def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(opened: Opened) -> None:
     left_out = 0
     for seed in range(2, 6):
         with opened(seed=seed, epsilon=4, composition=Composition.ZCDP) as session:
-            session.ask_all(questions(whole_years, 8))
+            session.ask_all(questions(WHOLE_YEARS.domain, 8))
             state = session.state
             plan = marginal_tier(state.plan)
             assert plan is not None
@@ -101,10 +99,10 @@ def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None
         assert session.state.ledger.spent == spent
 
 
-def test_where_nothing_is_left_nothing_is_measured(opened: Opened, whole_years: Domain) -> None:
+def test_where_nothing_is_left_nothing_is_measured(opened: Opened) -> None:
     with opened(seed=1, composition=Composition.ZCDP) as session:
-        session.ask_all(questions(whole_years))
-        for pair in itertools.cycle(itertools.combinations(whole_years.names, 2)):
+        session.ask_all(questions(WHOLE_YEARS.domain))
+        for pair in itertools.cycle(itertools.combinations(WHOLE_YEARS.domain.names, 2)):
             if not session.measure(pair, dry_run=True).affordable:
                 break
             session.measure(pair)
@@ -120,11 +118,9 @@ def test_sessions_that_measure_nothing_on_request_say_so(opened: Opened) -> None
             assert not session.state.closed
 
 
-def test_errors_of_what_was_asked_become_smaller(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain
-) -> None:
-    asked = questions(whole_years, 60)
-    source = MemorySource.from_frame(frame, whole_years)
+def test_errors_of_what_was_asked_become_smaller(opened: Opened) -> None:
+    asked = questions(WHOLE_YEARS.domain, 60)
+    source = MemorySource.from_frame(WHOLE_YEARS.frame, WHOLE_YEARS.domain)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in asked])
     gains = []
     for seed in range(12):

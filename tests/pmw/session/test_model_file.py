@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,9 +28,10 @@ from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.model_file import read_model
 from pmw.session.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries import Domain, QueryError
+from queries import QueryError
 from queries.factors import UNITS
 from tests.pmw.session.stored import secrets_of
+from tests.worlds import PEOPLE, YEARS
 
 QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
 KINDS = {
@@ -54,16 +54,11 @@ def sealed(model: str, version: int = 2) -> bytes:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def raw(
-    request: pytest.FixtureRequest,
-    shared_frame: pd.DataFrame,
-    years: Domain,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> bytes:
+def raw(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return the model file of a session that has tested and measured."""
     target = tmp_path_factory.mktemp("models") / "study.model"
     options = replace(KINDS[str(request.param)], seed=5)
-    with pmw.open_session(shared_frame, years, epsilon=4, delta=1e-9, options=options) as session:
+    with YEARS.opened(epsilon=4, options=options) as session:
         session.ask_all(QUESTIONS)
         session.ask_all(["age >= 40 AND NOT member = TRUE", "sex = 'Male' AND region = 'east'"])
         session.export(target)
@@ -98,9 +93,7 @@ def test_the_form_of_a_file_is_a_function_of_what_it_says(
     assert (state.asked, state.version) == (6, len(state.measured))
 
 
-def test_no_secret_of_a_session_is_in_its_model(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_secret_of_a_session_is_in_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[bytes] = []
 
     def note() -> bytes:
@@ -109,8 +102,8 @@ def test_no_secret_of_a_session_is_in_its_model(
 
     monkeypatch.setattr("pmw.session.journal.fresh_seed", note)
     data, path, target = tmp_path / "hidden_place.csv", tmp_path / "study.pmw", tmp_path / "study.model"
-    frame.to_csv(data, index=False)
-    with pmw.open_session(data, years, epsilon=4, delta=1e-9, path=path) as session:
+    PEOPLE.frame.to_csv(data, index=False)
+    with pmw.open_session(data, YEARS.domain, epsilon=4, delta=1e-9, path=path) as session:
         for question in QUESTIONS:
             session.ask(question, request_id=f"key of {question}")
         state = session.state
@@ -137,17 +130,14 @@ def test_no_secret_of_a_session_is_in_its_model(
     assert not any(json.dumps(answer).encode() in text for answer in answers)  # nor what was asked
     for one in state.measurements:  # no measured number is the true one
         if isinstance(one, pmw.model.MarginalMeasurement):
-            counts = MemorySource.from_frame(frame, years).counts(one.scope).counts
+            counts = MemorySource.from_frame(YEARS.frame, YEARS.domain).counts(one.scope).counts
             if counts.shape == one.units.shape:
                 assert not (one.units == counts * UNITS).any()
 
 
-def test_the_seed_of_a_seeded_session_is_not_in_its_model(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path
-) -> None:
+def test_the_seed_of_a_seeded_session_is_not_in_its_model(tmp_path: Path) -> None:
     target = tmp_path / "study.model"
-    options = pmw.Options(seed=987654321)
-    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session:
+    with YEARS.opened(epsilon=4, seed=987654321) as session:
         session.export(target)
     assert b"987654321" not in target.read_bytes()
     model = pmw.load_model(target)
@@ -156,7 +146,7 @@ def test_the_seed_of_a_seeded_session_is_not_in_its_model(
 
 
 def test_neighbouring_tables_with_the_same_outcomes_give_the_same_bytes(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second session has the outcomes of the first, and other threshold noise and keys."""
     opened: list[OpeningDraws] = []
@@ -178,10 +168,10 @@ def test_neighbouring_tables_with_the_same_outcomes_give_the_same_bytes(
     monkeypatch.setattr("pmw.session.releases.draw_opening", opening)
     monkeypatch.setattr("pmw.session.engine.draw_tests", tests)
     files = []
-    for number, table in enumerate((frame, frame.iloc[1:])):
+    for number, table in enumerate((PEOPLE.frame, PEOPLE.frame.iloc[1:])):
         again = number == 1
         path, target = tmp_path / f"{number}.pmw", tmp_path / f"{number}.model"
-        with pmw.open_session(table, years, epsilon=4, delta=1e-9, path=path) as session:
+        with pmw.open_session(table, YEARS.domain, epsilon=4, delta=1e-9, path=path) as session:
             session.ask_all(QUESTIONS)
             session.ask("age >= 40 AND NOT member = TRUE")
             session.export(target)
@@ -231,7 +221,7 @@ def test_what_is_no_model_is_refused_in_one_sentence(
             pmw.load_model(name)
 
 
-def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, years: Domain) -> None:
+def test_a_model_is_no_session(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / "study.model"
     path.write_bytes(raw)
     for use in (
@@ -244,7 +234,7 @@ def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, 
         with pytest.raises(pmw.SessionError, match="expected a session file, found a model"):
             use(path)
     with pytest.raises(pmw.SessionExistsError, match="holds a model"):
-        pmw.open_session(frame, years, epsilon=1, path=path)
+        YEARS.opened(path, epsilon=1, delta=0)
     assert path.read_bytes() == raw
 
 
@@ -482,12 +472,11 @@ def test_what_is_made_of_a_file_is_bounded(raw: bytes, form: dict[str, Any], tmp
 
 
 def test_a_model_that_is_too_large_for_a_file_is_not_written(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pmw.session.model_file._MOST_TREE", 10)
-    options = pmw.Options(seed=5)
     with (
-        pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session,
+        YEARS.opened(epsilon=4, seed=5) as session,
         pytest.raises(pmw.ReleaseError, match="one file: expected a distribution of at most 10 cells"),
     ):
         session.export(tmp_path / "study.model")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
@@ -23,9 +22,9 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.charges import reservation
 from pmw.public.options import TestKind
 from pmw.public.quotes import Quote
-from queries import Domain, LinearQuery, QueryError
+from queries import LinearQuery, QueryError
 from tests.pmw.session.stored import failed
-from tests.worlds import REGIONS
+from tests.worlds import PEOPLE, REGIONS, WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 
@@ -85,10 +84,8 @@ def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composi
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("composition", list(Composition))
-def test_combined_bars_hold_as_often_as_they_say(
-    opened: Opened, composition: Composition, frame: pd.DataFrame
-) -> None:
-    true, missed, asked = frame.groupby(["sex", "region"]).size(), 0, 0
+def test_combined_bars_hold_as_often_as_they_say(opened: Opened, composition: Composition) -> None:
+    true, missed, asked = PEOPLE.frame.groupby(["sex", "region"]).size(), 0, 0
     for seed in range(20):
         with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
             session.measure(["sex", "region"])
@@ -155,9 +152,7 @@ def before_opening(session: pmw.Session, name: str) -> float:
     return sum_half_width(one.noise, 1.0, 0.95)
 
 
-def test_a_resumed_session_has_the_same_model_and_the_same_positives(
-    opened: Opened, frame: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_resumed_session_has_the_same_model_and_the_same_positives(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
         session.measure(["sex", "region"])
@@ -165,7 +160,7 @@ def test_a_resumed_session_has_the_same_model_and_the_same_positives(
         session.measure(["sex", "region"])
         state, status = session.state, session.status()
         cells = state.model.marginal(("sex", "region"))
-    with pmw.resume_session(path, frame) as session:
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         assert session.status() == status
         assert session.state.ledger == state.ledger
         assert [one.requested for one in session.state.marginals] == [
@@ -250,15 +245,13 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Opened) ->
                 refused()
 
 
-def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(
-    opened: Opened, whole_years: Domain
-) -> None:
+def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(opened: Opened) -> None:
     with opened(seed=3) as session:
         state, told = session.state, 0
         for age in range(20, 60):
-            query = LinearQuery.cells(whole_years, {"age": (0, age - 20)})
+            query = LinearQuery.cells(WHOLE_YEARS.domain, {"age": (0, age - 20)})
             present = session.ask(query).interval
-            if state.grid(query.scope) is whole_years or state.coarsening.is_aligned(query):
+            if state.grid(query.scope) is WHOLE_YEARS.domain or state.coarsening.is_aligned(query):
                 continue
             assert present is not None  # from opening, so it has a bar, which no price makes narrower
             with pytest.raises(QueryError, match="cuts cells, or bins"):

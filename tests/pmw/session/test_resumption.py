@@ -41,11 +41,11 @@ def five(low: int) -> LinearQuery:
 
 
 @pytest.fixture
-def path(tmp_path: Path, repeatable: None) -> Path:
+def path(tmp_path: Path, repeatable: None, request: pytest.FixtureRequest) -> Path:
     """Open a session on a file; return its path."""
     made, table = tmp_path / "s.pmw", tmp_path / "people.csv"
     JOINED.frame.to_csv(table, index=False)
-    options = pmw.Options(**OPTIONS)
+    options = pmw.Options(sparse_vector=getattr(request, "param", None), **OPTIONS)
     pmw.open_session(table, JOINED.domain, epsilon=2, delta=1e-9, path=made, options=options).close()
     return made
 
@@ -58,6 +58,7 @@ def stored(path: Path) -> SecretState:
 # --- rounds -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", [None, "exponential", "sech2"], indirect=True)
 def test_open_rounds_of_both_tiers_come_back_each_to_its_own_and_are_neither_charged_nor_drawn_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,8 +319,12 @@ def test_of_an_outcome_that_failed_nothing_is_seen_and_the_next_question_goes_on
             patch.setattr(SessionStore, "finish", failing)
             with pytest.raises(pmw.StoreError, match="no room"):
                 batch.begin(session.analyst("ann", 0.5))
-        assert session.state is before
-        assert kept or waiting_of(path).kind == batch.kind
+            assert session.state is before
+            for fresh in [] if kept else [False, True] * 5:
+                waiting = waiting_of(path)
+                with pytest.raises(pmw.StoreError):  # any question waits for the recorded outcome
+                    session.ask(batch.free, fresh=fresh)
+                assert waiting_of(path) == waiting
         session.ask(batch.free)
         assert (session._engine._store.last_intent(), pending_of(path)) == (number, None)
         assert session.state.ledger.spent > before.ledger.spent

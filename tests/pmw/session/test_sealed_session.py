@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.privacy.budget import Charge
-from pmw.privacy.random_bits import fresh_seed, repeatable_seed
+from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
-from pmw.session.store import Outcome, SessionStore
-from queries import Domain
+from pmw.session.store import SessionStore
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
+from tests.worlds import PEOPLE
 
 COVERED = "age >= 40"
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
@@ -45,11 +43,11 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.fixture
-def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path, seeds: list[bytes]) -> Path:
+def study(tmp_path: Path, seeds: list[bytes]) -> Path:
     """Open a session over a file, ask it two questions and return its path."""
     data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
-    frame.to_csv(data, index=False)
-    with pmw.open_session(data, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
+    PEOPLE.frame.to_csv(data, index=False)
+    with pmw.open_session(data, PEOPLE.domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
         assert session.ask(WRONG).source is Source.MEASURED
         session.ask("sex = 'Male' AND region = 'north'")
         assert len(seeds) >= 2
@@ -83,17 +81,6 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
         session.export(study.parent / "rows.csv")
     assert pmw.verify_session(study).holds
     assert is_closed(study)
-
-
-def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
-    with closing(SessionStore.create(path, fresh_seed(), large)) as store:
-        store.finalize(1, Outcome(meta={"closed": "true"}))
-        store.scrub()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
-    assert path.stat().st_size < 100_000
 
 
 def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[bytes]) -> None:
@@ -140,14 +127,14 @@ def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path
 
 @pytest.mark.parametrize("fault", ["the table is gone", "the table differs"])
 def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
-    study: Path, frame: pd.DataFrame, fault: str
+    study: Path, fault: str
 ) -> None:
     seed, pending, before = interrupt(study), waiting_of(study), read_ledger(study)
     with closing(SessionStore.open(study)) as store:
         answers, measurements = list(store.answers.each()), store.chained().measurements
     (study.parent / "people.csv").unlink()
     if fault == "the table differs":
-        frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
+        PEOPLE.frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
     unchanged = bytes_of(study)
     with pytest.raises(pmw.SessionError, match=r"waits to be finished, and cannot be: .* --abandon"):
         pmw.finalize_session(study)
@@ -172,16 +159,14 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     assert pmw.verify_session(study).holds
 
 
-def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with cut_off():
-        pmw.open_session(frame, domain, epsilon=1, path=path)
+        PEOPLE.opened(path, epsilon=1, delta=0)
     with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):
         pmw.finalize_session(path)
     assert not is_closed(path)
-    assert pmw.finalize_session(path, frame).closed
+    assert pmw.finalize_session(path, PEOPLE.frame).closed
     assert pmw.verify_session(path).holds
 
 

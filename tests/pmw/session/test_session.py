@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import pytest
 
 import pmw
@@ -117,16 +116,14 @@ def test_noise_repeats_with_its_seed_alone() -> None:
 
 @pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("place", [0, 2])
-def test_replace_one_needs_both_cells_of_every_attribute(
-    frame: pd.DataFrame, place: int, missing: bool, other: bool
-) -> None:
+def test_replace_one_needs_both_cells_of_every_attribute(place: int, missing: bool, other: bool) -> None:
     whole = list(WHOLE_YEARS.domain)[:3]
     options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
-    with pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
-        assert session.state.total.estimate == len(frame)
+    with pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
+        assert session.state.total.estimate == len(PEOPLE.frame)
     name, whole[place] = whole[place].name, replace(whole[place], missing=missing, other=other)
     with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
-        pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options)
+        pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options)
 
 
 HOSTILE_LINES = [

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.session.store import IntentRow, Outcome, SessionStore, companion
-from queries import Domain, random_conjunctions, save_schema
+from queries import random_conjunctions, save_schema
+from tests.worlds import PEOPLE
 
 # Notes every seed and every threshold that reaches a session file, asks, and is killed between two answers.
 KILLED_BETWEEN_ANSWERS = """
@@ -92,11 +92,10 @@ def is_left_in(path: Path, secret: bytes) -> bool:
 
 @pytest.mark.usefixtures("repeatable")
 def test_a_live_session_leaves_no_trace_of_a_finished_batch(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
+    with PEOPLE.opened(path, epsilon=1, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40) as session:
         assert len(notes.seeds) == 1
         left = notes.left_in(path, open_round=False)
 
@@ -105,7 +104,7 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
             held = bool(notes.thresholds) and is_left_in(path, notes.thresholds[-1])
             left.extend(notes.left_in(path, open_round=held))
 
-        for query in random_conjunctions(domain, 400, seed=5):
+        for query in random_conjunctions(PEOPLE.domain, 400, seed=5):
             session.ask_all([query], fresh=True, deliver=look)
             left += notes.left_in(path, open_round=session.state.round_open)
             assert left == []
@@ -116,11 +115,9 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
     assert notes.left_in(path, open_round=session.state.round_open) == []
 
 
-def test_a_killed_session_leaves_no_trace_of_a_finished_batch(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    save_schema(domain, tmp_path / "people.toml")
+def test_a_killed_session_leaves_no_trace_of_a_finished_batch(tmp_path: Path) -> None:
+    PEOPLE.frame.to_csv(tmp_path / "people.csv", index=False)
+    save_schema(PEOPLE.domain, tmp_path / "people.toml")
     killed = subprocess.run(
         [sys.executable, "-c", KILLED_BETWEEN_ANSWERS], cwd=tmp_path, capture_output=True, check=False
     )
@@ -133,13 +130,12 @@ def test_a_killed_session_leaves_no_trace_of_a_finished_batch(
 
 
 def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
-    queries = random_conjunctions(domain, 400, seed=5)
+    queries = random_conjunctions(PEOPLE.domain, 400, seed=5)
     with (
-        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session,
+        PEOPLE.opened(path, epsilon=1, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40) as session,
         closing(SessionStore.open(path)) as reader,
     ):
         begun = time.monotonic()
