@@ -200,22 +200,6 @@ def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
         assert session.answer_arrays([], np.zeros((2, 0), int), np.zeros((2, 0), int)).count.size == 2
 
 
-def test_answers_are_stored_by_an_analyst_s_name_and_found_by_everybody(tmp_path: Path) -> None:
-    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 100)
-    path = tmp_path / "s.pmw"
-    with opened(path) as session:
-        given = session.analyst("ann", 0.5).answer_arrays(names, first, last)
-        other = session.analyst("bea", 0).answer_arrays(names, first, last)
-        np.testing.assert_array_equal(given.count, other.count)
-        distinct = len({row.query for row in session.activity("ann", 1000)})
-        counts = {one.name: one.questions for one in session.bookings()}
-        assert counts["ann"] == counts["bea"] == distinct
-    with pmw.resume_session(path) as session:
-        again = session.answer_arrays(names, first, last)
-        np.testing.assert_array_equal(given.interval, again.interval)
-        assert session.verify().holds
-
-
 def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

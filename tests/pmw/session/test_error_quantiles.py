@@ -23,7 +23,6 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
-from tests.pmw.session.stored import execute, failed, tamper
 from tests.worlds import PEOPLE, WHOLE_YEARS
 
 DUE = 256
@@ -139,19 +138,6 @@ def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened) 
         assert {one.asked for one in session.state.quantiles} == {DUE}
 
 
-def test_too_few_questions_of_a_kind_release_nothing(opened: Opened) -> None:
-    easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
-    single = questions(Domain((WHOLE_YEARS.domain["age"],), name="people"), 10)
-    assert single
-    with opened(seed=1) as session:
-        session.ask_all(easy)
-        session.ask_all([f"age BETWEEN {low} AND {high}" for low in range(20, 40) for high in range(low, 60)])
-        assert session.state.asked > DUE
-        assert all(one.kind.attributes != 3 for one in session.state.quantiles)
-        kinds = {answer.kind for answer in session.ask_all(easy)}
-        assert all(one.kind not in kinds for one in session.state.quantiles)
-
-
 @pytest.mark.usefixtures("repeatable")
 def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
     opened: Opened, tmp_path: Path
@@ -170,23 +156,6 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
     with pmw.resume_session(path, PEOPLE.frame) as session:
         session.ask("sex = 'Female'", fresh=True)
         assert session.state.quantiles == ()  # it was due before, and goes by
-
-
-@pytest.mark.usefixtures("repeatable")
-def test_what_was_altered_is_found(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.ask_all(questions(WHOLE_YEARS.domain, 300))
-        assert session.state.quantiles
-    whole = path.read_bytes()
-    for alter, statement, fault in (
-        (execute, "DELETE FROM ledger WHERE event = 'error quantile'", "altered or are gone"),
-        (execute, f"UPDATE measurements SET units = x'{'00' * 8}' WHERE kind = 'error quantiles'", "altered"),
-        (tamper, "UPDATE answers SET typical_high = 1.0 WHERE sequence = 290", "typical error"),
-    ):
-        path.write_bytes(whole)
-        alter(path, statement)
-        assert fault in str(failed(path).values())
 
 
 def test_later_questions_like_them_are_as_near(opened: Opened) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -97,25 +96,6 @@ def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None
         assert session.finish() == ()
         assert session.state.closed
         assert session.state.ledger.spent == spent
-
-
-def test_where_nothing_is_left_nothing_is_measured(opened: Opened) -> None:
-    with opened(seed=1, composition=Composition.ZCDP) as session:
-        session.ask_all(questions(WHOLE_YEARS.domain))
-        for pair in itertools.cycle(itertools.combinations(WHOLE_YEARS.domain.names, 2)):
-            if not session.measure(pair, dry_run=True).affordable:
-                break
-            session.measure(pair)
-        assert session.finish() == ()
-        assert session.state.closed
-
-
-def test_sessions_that_measure_nothing_on_request_say_so(opened: Opened) -> None:
-    for choices in ({"test": pmw.TestKind.QUERY}, {"simultaneous": True}):
-        with opened(**choices) as session:
-            with pytest.raises(pmw.SessionError, match=r"single questions|all questions"):
-                session.finish()
-            assert not session.state.closed
 
 
 def test_errors_of_what_was_asked_become_smaller(opened: Opened) -> None:

@@ -158,7 +158,8 @@ def facts(state: PublicState) -> tuple[Any, ...]:
         scope: (one.version, one.threshold, one.units.tobytes()) for scope, one in state.certificates.items()
     }
     numbers = (state.version, state.beside, state.step_size, state.asked)
-    return held, numbers, state.plan, state.ledger, state.total
+    requested = [one.requested for one in state.marginals]
+    return held, numbers, requested, state.plan, state.ledger, state.total
 
 
 @pytest.mark.parametrize(
@@ -172,9 +173,10 @@ def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
     questions = list(random_conjunctions(YEARS.domain, 60, seed=9))
     with pmw.open_session(frame, YEARS.domain, epsilon=4, delta=1e-9, path=path, options=options) as session:
         session.ask_all(questions)
+        session.measure(["sex", "region"])
         answers = session.ask_all(questions)  # of the newest model where it is better
         state = session.state
-        assert state.measured
+        assert {one.requested for one in state.marginals} == {False, True}
         assert state.certificates
         assert same_bits(read_session(path)[0], state)
     for statement in ("", "DELETE FROM snapshots"):

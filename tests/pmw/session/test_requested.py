@@ -152,24 +152,6 @@ def before_opening(session: pmw.Session, name: str) -> float:
     return sum_half_width(one.noise, 1.0, 0.95)
 
 
-def test_a_resumed_session_has_the_same_model_and_the_same_positives(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.measure(["sex", "region"])
-        session.ask("age < 40 AND member = TRUE")
-        session.measure(["sex", "region"])
-        state, status = session.state, session.status()
-        cells = state.model.marginal(("sex", "region"))
-    with pmw.resume_session(path, PEOPLE.frame) as session:
-        assert session.status() == status
-        assert session.state.ledger == state.ledger
-        assert [one.requested for one in session.state.marginals] == [
-            one.requested for one in state.marginals
-        ]
-        assert np.allclose(session.state.model.marginal(("sex", "region")), cells)
-        assert session.verify().holds
-
-
 # --- faults -----------------------------------------------------------------------------------------------
 
 
@@ -269,9 +251,11 @@ def test_a_session_without_room_for_requests_says_why(
 ) -> None:
     with opened(**choices) as session:
         before = session.state.ledger.spent
-        with pytest.raises(SessionError, match=told):
-            session.measure("sex")
+        for use in (lambda: session.measure("sex"), session.finish):
+            with pytest.raises(SessionError, match=told):
+                use()
         assert session.state.ledger.spent == before
+        assert not session.state.closed
 
 
 def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(

@@ -217,14 +217,3 @@ def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, plac
     assert events.count("abandoned batch") == (table == "gone")
     wiped = [seed, *secrets.values()]
     assert not any(secret in bytes_of(study) for secret in wiped)
-
-
-def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
-    with pmw.resume_session(study) as session:
-        told = pytest.raises(pmw.StoreError, match="make room")
-        with unwritable(study, "meta", "WHEN NEW.key = 'closed'"), told:
-            session.finalize()
-        assert not session.status().closed
-        assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
-        session.finalize()
-        assert session.status().closed

@@ -1,4 +1,4 @@
-"""The table of a session: moved by the custodian, compared with its fingerprint, and gone."""
+"""The table of a session: moved by the custodian, and compared with its fingerprint."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ import pytest
 import pmw
 from pmw.data import CsvDialect
 from pmw.public.answer import Source
-from pmw.session.maintenance import read_ledger, read_session, remembered_table
+from pmw.session.maintenance import read_session, remembered_table
 from tests.pmw.session.stored import bytes_of, cut_off, pending_of, waiting_of
 from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
-OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
-COVERED = "age >= 40"
 OPTIONS = pmw.Options(
     test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP
 )
 DIFFERS = "the table differs from the one that the session was opened on"
-MOVED = "; where the table was moved, name its new place with pmw move"
 
 
 @pytest.fixture
@@ -244,29 +241,4 @@ def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: s
     old.unlink()
     with pmw.resume_session(study) as session:
         assert session.ask(WRONG).source is Source.MEASURED
-    assert pmw.verify_session(study).holds
-
-
-# --- a table that is gone -----------------------------------------------------------------------------------
-
-
-def test_a_session_whose_table_is_gone_answers_what_needs_none_and_draws_nothing(
-    study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pmw.resume_session(study) as session:
-        known = session.ask(WRONG)
-    table = study.parent / "people.csv"
-    table.unlink()
-    before = read_ledger(study)
-    forbid_draws(monkeypatch)
-    with pmw.resume_session(study) as session:
-        assert session.ask(WRONG) == known
-        assert session.ask(COVERED).source is Source.SYNTHETIC
-        for _ in range(2):
-            with pytest.raises(pmw.DataError) as refused:
-                session.ask(OTHER)
-            assert str(refused.value) == f"expected a readable file, got {table}: no such file{MOVED}"
-        assert session.ask(COVERED).source is Source.SYNTHETIC
-    assert read_ledger(study) == before
-    assert pending_of(study) is None
     assert pmw.verify_session(study).holds

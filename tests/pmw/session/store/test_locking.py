@@ -16,7 +16,6 @@ import pmw
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
-from tests.pmw.session.stored import tamper
 from tests.worlds import PEOPLE
 
 CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None, '[["","1"]]')])
@@ -118,16 +117,6 @@ def test_every_write_of_a_store_that_was_taken_over_is_refused(study: Path) -> N
         second.finish(intent, CHARGE)
 
 
-def test_a_store_that_was_opened_for_reading_writes_nothing(study: Path) -> None:
-    before = rows_of(study)
-    with closing(SessionStore.open(study)) as reader:
-        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
-            reader.finish(None, CHARGE)
-        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
-            reader.begin("tests", "{}", b"t" * 32)
-    assert rows_of(study) == before
-
-
 def test_readers_take_nothing_over_and_leave_every_row_as_it_is(study: Path, tmp_path: Path) -> None:
     with pmw.resume_session(study, PEOPLE.frame) as session:
         session.ask("age >= 40 AND sex = 'Male'")
@@ -139,25 +128,6 @@ def test_readers_take_nothing_over_and_leave_every_row_as_it_is(study: Path, tmp
         assert rows_of(study) == before
         assert sorted(tmp_path.iterdir()) == names
         session.ask("age >= 40 AND sex = 'Female'")
-
-
-def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path) -> None:
-    # As if every other defence had failed: a charge is there that the session did not write.
-    with pmw.resume_session(study, PEOPLE.frame) as session:
-        row = "9, 'measurement', 'q', '1', '[[\"\",\"1\"]]'"
-        tamper(study, f"INSERT INTO ledger (intent, event, label, rho, booked) VALUES ({row})")
-        uses: list[Callable[[], object]] = [  # two that need no test, and one that does
-            lambda: session.ask("sex = 'Male'"),
-            lambda: session.answer_arrays("age", [0], [3]),
-            lambda: session.ask("age >= 40 AND sex = 'Male'"),
-        ]
-        for use in uses:
-            with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):
-                use()
-            assert session.status().queries_answered == 0
-    with closing(SessionStore.open(study)) as store:
-        assert store.chained().ledger[-1].rho == "1"
-        assert len(store.chained().measurements) == len(session.state.opening) + 1
 
 
 def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(

@@ -253,22 +253,6 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state_of_the_file_througho
         assert len(reader.chained().ledger) == 4
 
 
-def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore) -> None:
-    store.finish(1, FULL)
-    intent = store.begin("tests", "{}", b"t" * 32)
-    assert store.pending() is not None
-    store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
-    assert store.chained().ledger_intents == (1, 1, 2)
-    assert store.chained().measurement_intents == (1, 2)
-    assert list(store.answers.each()) == [ANSWER]
-    assert store.secret_names() == {"threshold"}
-    assert store.pending() is None
-    assert not store.has_snapshot()
-    store.save_snapshot(1, np.array([1.0]))
-    assert store.has_snapshot()
-    assert store.is_whole()
-
-
 def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
     store.finish(1, FULL)
     intent = store.begin("tests", "{}", b"t" * 32)
