@@ -86,7 +86,7 @@ def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composi
 @pytest.mark.parametrize("composition", list(Composition))
 def test_combined_bars_hold_as_often_as_they_say(opened: Opened, composition: Composition) -> None:
     true, missed, asked = PEOPLE.frame.groupby(["sex", "region"]).size(), 0, 0
-    for seed in range(20):
+    for seed in range(12):
         with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
             session.measure(["sex", "region"])
             session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)

@@ -67,12 +67,6 @@ def study(copied: Copied) -> Path:
     return copied("questions", ask_questions)
 
 
-@pytest.fixture
-def tree(copied: Copied) -> Path:
-    """Return the file of a session that measured a tree of ranges."""
-    return copied("tree", tree_session)
-
-
 def ask_questions(path: Path) -> None:
     with PEOPLE.opened(
         path,
@@ -167,12 +161,6 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         UNDERSTATED + " WHERE sequence = 2",
         PLANNED, "noise of the opening",
     ),
-    "a count left its interval": (
-        "UPDATE answers SET count = high + 1 WHERE sequence = 3", FORM, "answer 3: the interval ",
-    ),
-    "a source was altered": (
-        "UPDATE answers SET source = 'exhausted' WHERE sequence = 2", FORM, "answer 2: it has an interval",
-    ),
     "a question was exchanged": (
         "UPDATE answers SET query = (SELECT query FROM answers WHERE sequence = 2) WHERE sequence = 3",
         READ, "a row of its blocks of answers was altered",
@@ -191,10 +179,6 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a measured answer was called synthetic": (
         "UPDATE answers SET source = 'synthetic' WHERE sequence = 6", MEASURED, "found 1",
-    ),
-    "a share falls": ("UPDATE answers SET share = 0 WHERE sequence = 5", ORDER, "answer 5: the share falls"),
-    "the count of questions was lowered": (
-        "UPDATE meta SET value = '2' WHERE key = 'asked'", ORDER, "2 questions were counted, but 7",
     ),
     "the snapshot was flipped": (
         "UPDATE snapshots SET duals = zeroblob(length(duals))", MODELS,
@@ -303,40 +287,33 @@ def test_a_contract_that_was_rewritten_does_not_fit_its_plans_or_what_was_told(
     assert names & set(failed(study))
 
 
-def tree_session(path: Path) -> None:
-    with INCOMES.opened(
-        path,
-        epsilon=3,
-        test=pmw.TestKind.QUERY,
-        threshold=20.0,
-        update_limit=5,
-        composition=pmw.Composition.ZCDP,
-    ) as session:
-        session.ask_all(["income >= 50", "income <= 20 AND sex = 'Male'", "income IS NULL"])
-
-
 TREE = "hierarchical histogram"
 
 
-@pytest.mark.parametrize(
-    ("statement", "name"),
-    [
-        ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", PLANNED),
-        (f"UPDATE ledger SET event = 'marginal' WHERE event = '{TREE}'", PRICES),
-        (f"UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = '{TREE}'", PLANNED),
-        (f"DELETE FROM measurements WHERE kind = '{TREE}'", PLANNED),
-        ("UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')", FIT),
-    ],
-)
-def test_a_tree_that_was_altered_is_found(tree: Path, statement: str, name: str) -> None:
-    assert failed(tree) == {}
-    tamper(tree, statement)
-    assert name in failed(tree)
+TREES = {
+    "UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')": PLANNED,
+    f"UPDATE ledger SET event = 'marginal' WHERE event = '{TREE}'": PRICES,
+    f"UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = '{TREE}'": PLANNED,
+    f"DELETE FROM measurements WHERE kind = '{TREE}'": PLANNED,
+    "UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')": FIT,
+}
 
 
-def test_a_tree_whose_numbers_were_altered_is_found(tree: Path) -> None:
-    edit(tree, "measurements", "units", f"kind = '{TREE}'", shifted)
-    assert MODELS in failed(tree)
+def test_a_tree_that_was_altered_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    query = pmw.TestKind.QUERY
+    with INCOMES.opened(
+        path, epsilon=3, test=query, threshold=20.0, update_limit=5, composition=pmw.Composition.ZCDP
+    ) as session:
+        session.ask_all(["income >= 50", "income <= 20 AND sex = 'Male'", "income IS NULL"])
+    assert failed(path) == {}
+    whole = path.read_bytes()
+    for statement, name in TREES.items():
+        tamper(path, statement)
+        assert name in failed(path), statement
+        path.write_bytes(whole)
+    edit(path, "measurements", "units", f"kind = '{TREE}'", shifted)
+    assert MODELS in failed(path)
 
 
 def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(study: Path) -> None:
