@@ -103,7 +103,7 @@ def test_errors_of_what_was_asked_become_smaller(opened: Opened) -> None:
     source = MemorySource.from_frame(WHOLE_YEARS.frame, WHOLE_YEARS.domain)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in asked])
     gains = []
-    for seed in range(12):
+    for seed in range(8):
         with opened(seed=seed) as session:
             session.ask_all(asked)
             before = np.abs([session.state.model.answer(query) for query in asked] - truth).mean()

@@ -257,7 +257,10 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(is_closed=st.booleans())
     def leave_and_resume(self, is_closed: bool) -> None:
-        _ = self.session.close() if is_closed else self.drop()
+        if is_closed:
+            self.session.close()
+        else:
+            self.drop()
         self.resume()
 
     @precondition(lambda self: self.dead)

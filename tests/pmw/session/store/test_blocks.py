@@ -26,7 +26,7 @@ from pmw.session.store import (
     SessionStore,
     StoredAnswer,
 )
-from pmw.session.store.columns import joined, packed, question_keys, unpacked
+from pmw.session.store.columns import packed, question_keys, unpacked
 from queries.boxes import RangeTexts
 from tests.pmw.session.stored import (
     columns_of,
@@ -117,18 +117,6 @@ def test_a_source_or_a_kind_that_is_none_is_refused(
     store.answers.forget()
     with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
         store.answers.answer(1)
-
-
-def test_answers_given_at_one_time_are_put_together() -> None:
-    answers = [*many(64), *many(64, 64, share=0.5), stored("measured", source="measured", version=4)]
-    found = columns_of([*answers, *many(3, 300, analyst="ann")], ["r", *[None] * 131])
-    assert [len(run) for run in found] == [64, 64, 1, 3]
-    assert (found[-1].analyst, found[-1].share) == ("ann", 0.25)
-    assert [run.request_ids[:1] for run in found] == [("r",), (), (), ()]
-    assert [run.drawn_count() for run in found] == [0, 0, 1, 0]
-    assert [one for run in found for one in run.answers()] == [*answers, *many(3, 300, analyst="ann")]
-    (again,) = joined([*columns_of(many(64)), *columns_of(many(5, 64, kind="3 bins"))])
-    assert list(again.answers()) == [*many(64), *many(5, 64, kind="3 bins")]
 
 
 # --- in a session file --------------------------------------------------------------------------------------
