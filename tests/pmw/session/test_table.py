@@ -89,16 +89,13 @@ def test_a_moved_table_is_read_from_its_new_place_and_nothing_else_changes(
     "fault", ["a record more", "a record less", "one cell", "another's cell", "none at all"]
 )
 def test_a_table_that_differs_is_refused_in_the_same_words_whatever_differs(study: Path, fault: str) -> None:
-    changed = PEOPLE.frame.copy()
-    changed.loc[0, "sex"] = "Male" if PEOPLE.frame.loc[0, "sex"] == "Female" else "Female"
+    frame, sexes = PEOPLE.frame, PEOPLE.frame["sex"].tolist()
     other = {
-        "a record more": pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]),
-        "a record less": PEOPLE.frame.iloc[1:],
-        "one cell": changed,
-        "another's cell": PEOPLE.frame.assign(
-            sex=PEOPLE.frame["sex"].iloc[::-1].tolist()
-        ),  # each column is as it was
-        "none at all": PEOPLE.frame.iloc[:0],
+        "a record more": pd.concat([frame, frame.iloc[:1]]),
+        "a record less": frame.iloc[1:],
+        "one cell": frame.assign(sex=[{"Male": "Female", "Female": "Male"}[sexes[0]], *sexes[1:]]),
+        "another's cell": frame.assign(sex=sexes[::-1]),  # each column is as it was
+        "none at all": frame.iloc[:0],
     }[fault]
     other.to_csv(study.parent / "other.csv", index=False)
     before = bytes_of(study)

@@ -304,8 +304,7 @@ def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path
 
 def interrupted(path: Path) -> None:
     """Leave a session whose batch was recorded and has no outcome."""
-    session = PEOPLE.opened(path, epsilon=1, options=OPTIONS)
-    with session, cut_off():
+    with PEOPLE.opened(path, epsilon=1, options=OPTIONS) as session, cut_off():
         session.ask(QUESTION)
 
 
