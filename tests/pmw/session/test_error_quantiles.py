@@ -23,6 +23,7 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
+from tests.pmw.session.stored import edit, failed, tamper
 from tests.worlds import PEOPLE, WHOLE_YEARS
 
 DUE = 256
@@ -156,6 +157,20 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
     with pmw.resume_session(path, PEOPLE.frame) as session:
         session.ask("sex = 'Female'", fresh=True)
         assert session.state.quantiles == ()  # it was due before, and goes by
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_quantile_that_was_not_due_or_lost_its_charge_is_found(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.ask_all(questions(WHOLE_YEARS.domain, 300))
+        assert session.state.quantiles
+    whole = path.read_bytes()
+    edit(path, "measurements", "what", "kind = 'error quantiles'", lambda text: text.replace("256", "255"))
+    assert "the error quantiles are those that were due" in failed(path)
+    path.write_bytes(whole)
+    tamper(path, "DELETE FROM ledger WHERE event = 'error quantile'")
+    assert len(failed(path)) > 0
 
 
 def test_later_questions_like_them_are_as_near(opened: Opened) -> None:

@@ -339,17 +339,11 @@ def cut(
 
 
 @pytest.fixture
-def spare_parts(cut: tuple[Path, Parts]) -> Parts:
-    """Who pays for what is about to be measured."""
-    return cut[1]
-
-
-@pytest.fixture
-def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> Path:
-    """Return a copy of the session that was cut off."""
+def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> tuple[Path, Parts]:
+    """Return a copy of the session that was cut off, and who pays for what is about to be measured."""
     for file in cut[0].parent.iterdir():
         shutil.copy2(file, tmp_path)
-    return tmp_path / "s.pmw"
+    return tmp_path / "s.pmw", cut[1]
 
 
 # --- the ledger ---------------------------------------------------------------------------------------------
@@ -380,8 +374,8 @@ def test_stored_parts_that_are_not_those_of_a_whole_are_damage(opened: Opened, t
         pmw.resume_session(path)
 
 
-def test_parts_are_told(stopped: Path) -> None:
-    with pmw.resume_session(stopped, VISITS.frame) as session:
+def test_parts_are_told(stopped: tuple[Path, Parts]) -> None:
+    with pmw.resume_session(stopped[0], VISITS.frame) as session:
         ledger = session.ledger()
     (mixed,) = (line for line in ledger.lines if len(line.booked) > 1)
     form = mixed.to_dict()["booked"]
@@ -395,16 +389,15 @@ def test_parts_are_told(stopped: Path) -> None:
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_stopped_in_the_middle_the_very_same_parts_are_booked(
-    stopped: Path, spare_parts: Parts, abandoned: bool
+    stopped: tuple[Path, Parts], abandoned: bool
 ) -> None:
-    assert failed(stopped) == {}  # while it waits
+    path, parts = stopped
+    assert failed(path) == {}  # while it waits
     if abandoned:
-        pmw.finalize_session(stopped, abandon=True)
-    with pmw.resume_session(stopped, VISITS.frame) as session:  # nobody's share is known here
-        if abandoned:
-            assert session.ledger().lines[-1].booked == spare_parts
-        else:
-            assert requested(session) == [spare_parts]
+        pmw.finalize_session(path, abandon=True)
+    with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
+        found = [session.ledger().lines[-1].booked] if abandoned else requested(session)
+        assert found == [parts]
         assert session.verify().holds
 
 

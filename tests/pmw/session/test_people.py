@@ -79,16 +79,6 @@ def test_the_same_records_are_kept_after_every_reopening_and_move(path: Path) ->
     assert secrets_of(path)["person_key"] == key
 
 
-def test_opening_measures_what_is_kept_under_the_stored_key(tmp_path: Path) -> None:
-    FRAME.to_csv(tmp_path / "t.csv", index=False)
-    path = tmp_path / "s.pmw"
-    with pmw.open_session(tmp_path / "t.csv", DOMAIN, epsilon=1000, path=path) as session:
-        expected = as_source(FRAME, DOMAIN, secrets_of(path)["person_key"]).counts(("visit",)).counts
-        answers = [session.ask(f"visit = {visit}").count for visit in range(10)]
-    assert np.abs(np.array(answers) - expected).max() < 1
-    assert round(session.state.total.value) == expected.sum()
-
-
 def test_each_session_has_keys_of_its_own(path: Path) -> None:
     other = path.with_name("other.pmw")
     pmw.open_session(path.with_name("t.csv"), DOMAIN, epsilon=50, path=other).close()
