@@ -231,7 +231,7 @@ def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
 def test_errors_of_what_is_asked_later_become_smaller(
     opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, stream = MemorySource.from_frame(VISITS.frame, VISITS.domain), stream[:450]
+    source, stream = MemorySource.from_frame(VISITS.frame, VISITS.domain), stream[:700]
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in stream])
 
     def error(seed: int) -> float:
