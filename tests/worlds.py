@@ -36,14 +36,14 @@ class World:
     frame: pd.DataFrame
 
     def opened(
-        self, path: Path | None = None, *, epsilon: float = 2, delta: float = 1e-9, **options: Any
+        self, path: Path | None = None, *, epsilon: float = 2, delta: float = 1e-9, **choices: Any
     ) -> pmw.Session:
         """Open a session over the records."""
-        return opened(self.frame, self.domain, path, epsilon=epsilon, delta=delta, **options)
+        return opened(self.frame, self.domain, path, epsilon=epsilon, delta=delta, **choices)
 
-    def state(self, **options: Any) -> PublicState:
+    def state(self, **choices: Any) -> PublicState:
         """Return the state of a session that was just opened."""
-        with self.opened(**options) as session:
+        with self.opened(**choices) as session:
             return session.state
 
 
@@ -54,10 +54,11 @@ def opened(
     *,
     epsilon: float = 2,
     delta: float = 1e-9,
-    **options: Any,
+    options: pmw.Options | None = None,
+    **choices: Any,
 ) -> pmw.Session:
-    """Open a session over a table of a test's own."""
-    chosen = pmw.Options(**options)
+    """Open a session over a table of a test's own, under options or under choices that make them."""
+    chosen = pmw.Options(**choices) if options is None else options
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
 
 

@@ -34,7 +34,6 @@ from pmw.session.measurement_rows import (
 )
 from pmw.session.requests import Request, Requests
 from pmw.session.store import QUANTILES, REQUESTED, TESTS, IntentRow, LedgerRow, Outcome
-from pmw.sparse_vector import NoisyThreshold
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
@@ -242,13 +241,13 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
 def secret_facts(secret: SecretState, before: SecretState) -> dict[str, bytes | None]:
     """Return the threshold noise that changed as secret facts; None wipes it."""
     pairs = zip(secret.thresholds, before.thresholds, strict=True)
-    return {threshold_name(tier): _noisy_fact(now) for tier, (now, then) in enumerate(pairs) if now != then}
+    return {
+        threshold_name(tier): None if now is None else dumps([now.upper, now.lower]).encode()
+        for tier, (now, then) in enumerate(pairs)
+        if now != then
+    }
 
 
 def threshold_name(tier: int) -> str:
     """Return the name under which a tier's threshold noise is kept."""
     return f"threshold {tier}"
-
-
-def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
-    return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()

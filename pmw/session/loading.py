@@ -163,11 +163,8 @@ def read_question(text: str, domain: Domain) -> LinearQuery:
 
 def load_secret(store: SessionStore, tiers: int) -> SecretState:
     """Return the threshold noise of the open rounds of so many tiers."""
-    return SecretState(tuple(_read_noisy(store.secret(threshold_name(tier))) for tier in range(tiers)))
-
-
-def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
-    return None if raw is None else NoisyThreshold(*json.loads(raw))
+    kept = [store.secret(threshold_name(tier)) for tier in range(tiers)]
+    return SecretState(tuple(None if raw is None else NoisyThreshold(*json.loads(raw)) for raw in kept))
 
 
 def load_released(store: SessionStore) -> Released:

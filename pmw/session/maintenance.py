@@ -28,7 +28,7 @@ from pmw.session.loading import (
 )
 from pmw.session.model_file import export_model
 from pmw.session.released import empty_ledger
-from pmw.session.store import OPENING, IntentRow, SessionFiles, SessionStore, writing
+from pmw.session.store import OPENING, SessionFiles, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
@@ -169,7 +169,9 @@ def finalize_session(
     with writing(target, wait, lambda store: refuse_given_table(store, data)) as store:
         table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
         store.take_over()
-        engine = _engine_to_finalize(store, table)
+        if table is None and store.pending() is not None:
+            _abandon(store)
+        engine = Engine(store, table)
         engine.finalize()
         return status_of(engine.state, store.asked())
 
@@ -207,25 +209,14 @@ def _table_to_finish(
     except DataError as error:
         fault = str(error)
     if waiting.kind != OPENING and not may_abandon:
-        share = _reserved(store, waiting)
+        whole = empty_ledger(load_contract(store)[0])
+        share = float(whole.price(read_reserved(waiting)[0]) / whole.cap)
         raise SessionError(
             f"{path}: a batch that was begun waits to be finished, and cannot be: {fault}. Nothing was "
             "changed. To give the batch up, close with --abandon: all that was reserved for it "
             f"({share:.2%} of the budget) is charged, and nothing is ever released from it"
         )
     return None
-
-
-def _reserved(store: SessionStore, waiting: IntentRow) -> float:
-    """Return the share of the budget that is charged where a batch is abandoned."""
-    whole = empty_ledger(load_contract(store)[0])
-    return float(whole.price(read_reserved(waiting)[0]) / whole.cap)
-
-
-def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:
-    if table is None and store.pending() is not None:
-        _abandon(store)
-    return Engine(store, table)
 
 
 # --- backups ---------------------------------------------------------------------------------------------

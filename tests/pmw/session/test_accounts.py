@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import pmw
@@ -18,15 +17,13 @@ from pmw.loop import may_test
 from pmw.loop.loop import tiers_of
 from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
-from pmw.public.charges import Parts
 from pmw.public.options import TestKind
 from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store import IntentRow
-from queries import Domain, QueryError, random_conjunctions
+from queries import QueryError
 from queries.parsing import Question, parse_where
-from tests.pmw.session.stored import cut_off
 
 QUESTIONS = [
     f"{first} AND {second}"
@@ -83,14 +80,6 @@ def test_a_named_analyst_gets_the_answers_that_nobody_in_particular_gets(opened:
         assert one.state.ledger == other.state.ledger
 
 
-def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: Domain) -> None:
-    with opened(seed=1, composition=Composition.ZCDP) as session:
-        session.analyst("ann").ask_all(random_conjunctions(whole_years, 600, seed=9))
-        own = [line for line in session.ledger().lines if line.event == "error quantile"]
-        assert own
-        assert {line.booked for line in own} == {Account("").whole}
-
-
 # --- shares -------------------------------------------------------------------------------------------------
 
 
@@ -124,18 +113,6 @@ def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
         enough.ask(QUESTIONS[0])
         assert len(drawn) == 1
         assert 0 < of_ledger(session)["enough"] <= price
-
-
-def test_nothing_more_is_tested_once_a_share_cannot_pay_another_positive(opened: Opener) -> None:
-    with opened(epsilon=4, sparse_vector=None) as session:
-        ann = session.analyst("ann", smallest_test(session))
-        answers = ann.ask_all(QUESTIONS * 3)
-        assert len(answers) == len(QUESTIONS) * 3
-        spent = ann.budget()
-        assert spent.share is not None
-        assert 0 < spent.spent <= spent.share
-        if session.status().positives_used:  # the one that the share could pay
-            assert session.status().positives_used == 1
 
 
 def test_a_reader_draws_nothing_and_has_what_others_were_told(
@@ -210,30 +187,6 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
 
 
 # --- faults -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["asked", "measured", "abandoned"])
-def test_what_was_interrupted_is_booked_to_who_began_it(
-    opened: Opener, shared_frame: pd.DataFrame, tmp_path: Path, what: str
-) -> None:
-    path = tmp_path / "s.pmw"
-    with opened(path, epsilon=4) as session:
-        ann, spent = session.analyst("ann", 0.5), session.state.ledger.spent
-        with cut_off():
-            _ = ann.measure(["sex", "region"]) if what == "measured" else ann.ask(QUESTIONS[0])
-    if what == "abandoned":
-        pmw.finalize_session(path, abandon=True)
-        with pmw.resume_session(path) as closed:
-            last = closed.ledger().lines[-1]
-            assert (last.event, last.booked) == ("abandoned batch", Account("ann").whole)
-            assert closed.verify().holds
-        return
-    with pmw.resume_session(path, shared_frame) as session:
-        session.analyst("bob").ask("sex = 'Male'")  # finishes it first
-        found, ledger = of_ledger(session), session.state.ledger
-        assert 0 < found["ann"] == (ledger.spent - spent) / ledger.cap - found.get("bob", 0)
-        assert [one.name for one in session.activity("ann")] == (["ann"] if what == "asked" else [])
-        assert session.verify().holds
 
 
 # --- keys and histories -------------------------------------------------------------------------------------
@@ -311,13 +264,6 @@ def test_a_name_is_printable_and_short() -> None:
 def test_a_share_is_a_part(share: Any, got: str) -> None:
     with pytest.raises(BudgetError, match=rf"^expected a share in \[0, 1\], got {got}$"):
         Account.of("ann", share)
-
-
-@pytest.mark.parametrize("booked", [Account("").whole, (("", Fraction(3, 7)), ("ann", Fraction(4, 7)))])
-def test_a_batch_is_recorded_with_whom_it_is_booked_to(booked: Parts) -> None:
-    charge = pure_charge(Fraction(1))
-    text = recorded_text(Recorded((), charge, booked))
-    assert read_reserved(IntentRow(1, "error quantiles", text, bytes(32), 0)) == (charge, booked)
 
 
 @pytest.mark.parametrize("booked", [{}, [["ann"]], [["ann", "1/0"]], [["ann", 1]], [[" ", "1"]]])

@@ -175,21 +175,6 @@ def test_a_refusal_says_so_everywhere_and_hides_the_count() -> None:
         assert session.ask("").source is Source.SYNTHETIC  # everybody is covered
 
 
-def test_refusals_depend_on_public_state_alone() -> None:
-    # Two tables with the same noise, of which one has a record moved: the state decides what is refused.
-    options = contract(0.02, 0.99, seed=3)
-    with pmw.open_session(records(WIDE), WIDE, delta=1e-9, options=options) as session:
-        session.finalize()
-        questions = list(random_conjunctions(WIDE, 60, seed=8))
-        state = session.state
-        first = [answer.is_refused for answer in session.ask_all(questions)]
-
-        again = [ModelAnswers(state).answer(query).is_refused for query in questions]
-    assert first == again
-    assert any(first)
-    assert not all(first)
-
-
 def test_half_a_contract_or_one_that_does_nothing_is_refused() -> None:
     with pytest.raises(pmw.BudgetError, match="give accuracy and records together"):
         pmw.Options(accuracy=0.1)

@@ -154,17 +154,3 @@ def test_a_workload_over_another_domain_is_refused(session: pmw.Session) -> None
     with pytest.raises(QueryError, match="another domain"):
         session.ask_all(all_marginals(other, 1))
     assert session.state.asked == 0
-
-
-def test_a_model_answers_a_workload_as_the_session_did(session: pmw.Session, tmp_path: Path) -> None:
-    workload = all_marginals(DOMAIN, 2)
-    session.ask_all(workload)
-    session.finalize()  # else more is tested while it is asked again
-    session.export(tmp_path / "study.model")
-    model = pmw.load_model(tmp_path / "study.model")
-    newest = session.ask_all(workload, fresh=True)
-    for one, other in zip(model.ask_all(workload), newest, strict=True):
-        assert (one.count, *(one.interval or ())) == pytest.approx(
-            (other.count, *(other.interval or ())), abs=1e-3
-        )
-        assert one.kind == other.kind

@@ -227,65 +227,50 @@ class Audit:
         self._add(Event.REQUESTED, requested.noise, drawn.units, own.units, other.units)
         return drawn
 
-    def _marginals(
-        self,
-        real: Callable[..., Any],
-        tier: MarginalTier,
-        requests: Any,
-        before: Any,
-        source: CountSource,
-        bits: BitSource,
-        coarse: CountSource | None,
-    ) -> Any:
-        draws, kept = real(tier, requests, before, source, bits, coarse)
-        round_ = self._round(tier.place, tier.plan.sparse.test)
-        made = requests[: len(draws.outcomes)]
-        for request, outcome in zip(made, draws.outcomes, strict=True):
-            pair = [
-                l1_distance(self._counts(tier, request.scope, *tables), request.model_units)
-                for tables in ((source, coarse), (self.neighbour, self.coarse))
-            ]
-            round_.add(pair[0], pair[1], request.threshold, outcome)
-        if draws.outcomes[-1]:
-            own, other = (
-                self._counts(tier, made[-1].measured, *tables) * UNITS
-                for tables in ((source, coarse), (self.neighbour, self.coarse))
-            )
-            self._add(Event.MARGINAL, tier.plan.noise, draws.released, own, other)
-        self._keep(tier.place, kept)
-        return draws, kept
+    def _marginals(self, real: Callable[..., Any], tier: MarginalTier, requests: Any, *rest: Any) -> Any:
+        source, coarse = rest[1], rest[3]
+        tables = ((source, coarse), (self.neighbour, self.coarse))
 
-    def _questions(
+        def distances(request: Any) -> list[int]:
+            counts = (self._counts(tier, request.scope, *table) for table in tables)
+            return [l1_distance(one, request.model_units) for one in counts]
+
+        def measured(request: Any) -> list[Any]:
+            return [self._counts(tier, request.measured, *table) * UNITS for table in tables]
+
+        return self._tested(real(tier, requests, *rest), tier, requests, distances, measured)
+
+    def _questions(self, real: Callable[..., Any], tier: QuestionTier, requests: Any, *rest: Any) -> Any:
+        def answers(request: Any) -> list[int]:
+            tables = (rest[1], self.neighbour)
+            return [request.query.answer(table.counts(request.query.scope)) for table in tables]
+
+        def errors(request: Any) -> list[int]:
+            return [one - request.model_units for one in answers(request)]
+
+        return self._tested(real(tier, requests, *rest), tier, requests, errors, answers)
+
+    def _tested(
         self,
-        real: Callable[..., Any],
-        tier: QuestionTier,
+        drawn: Any,
+        tier: MarginalTier | QuestionTier,
         requests: Any,
-        before: Any,
-        source: CountSource,
-        bits: BitSource,
-        coarse: CountSource | None,
+        compared: Callable[[Any], list[int]],
+        measured: Callable[[Any], list[Any]],
     ) -> Any:
-        draws, kept = real(tier, requests, before, source, bits, coarse)
-        round_ = self._round(tier.place, tier.plan.sparse.test)
+        draws, kept = drawn
+        if tier.place not in self._open:
+            self._open[tier.place] = Round(tier.plan.sparse.test)
+            self.rounds.append(self._open[tier.place])
         for request, outcome in zip(requests, draws.outcomes, strict=False):
-            own, other = (
-                request.query.answer(table.counts(request.query.scope)) for table in (source, self.neighbour)
-            )
-            round_.add(own - request.model_units, other - request.model_units, request.threshold, outcome)
+            own, other = compared(request)
+            self._open[tier.place].add(own, other, request.threshold, outcome)
         if draws.outcomes[-1]:
-            self._add(Event.MARGINAL, tier.plan.noise, draws.released, own, other)
-        self._keep(tier.place, kept)
-        return draws, kept
-
-    def _round(self, place: int, test: NoisyComparison) -> Round:
-        if place not in self._open:
-            self._open[place] = Round(test)
-            self.rounds.append(self._open[place])
-        return self._open[place]
-
-    def _keep(self, place: int, kept: object) -> None:
+            last = requests[len(draws.outcomes) - 1]
+            self._add(Event.MARGINAL, tier.plan.noise, draws.released, *measured(last))
         if kept is None:
-            del self._open[place]
+            del self._open[tier.place]
+        return drawn
 
     @staticmethod
     def _counts(

@@ -11,24 +11,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import SessionStore
-from queries import Domain
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
+from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"
 OTHER = "age < 28 AND member = TRUE"
 
 
 def test_a_running_session_is_copied_and_its_copy_answers_and_never_spends(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
+    study: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.pmw"
-    with pmw.resume_session(study, frame) as session:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         answer = session.ask(WRONG)
         assert answer.source is pmw.Source.MEASURED
         spent = session.state.ledger.spent
@@ -49,10 +48,10 @@ def test_a_running_session_is_copied_and_its_copy_answers_and_never_spends(
 
 
 def test_a_batch_that_waits_is_charged_in_the_copy_and_its_bytes_stay_behind(
-    study: Path, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, earlier = tmp_path / "copy.pmw", tmp_path / "earlier.pmw"
-    with pmw.resume_session(study, frame) as session:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         with cut_off():
             session.ask(WRONG)
         waiting = waiting_of(study)
@@ -68,10 +67,10 @@ def test_a_batch_that_waits_is_charged_in_the_copy_and_its_bytes_stay_behind(
     assert pmw.verify_session(copy).holds
 
 
-def test_a_copy_does_not_tell_where_the_table_is(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+def test_a_copy_does_not_tell_where_the_table_is(tmp_path: Path) -> None:
     table, path, copy = tmp_path / "people-of-ward-7.csv", tmp_path / "s.pmw", tmp_path / "copy.pmw"
-    frame.to_csv(table, index=False)
-    pmw.open_session(table, domain, epsilon=1, path=path).close()
+    PEOPLE.frame.to_csv(table, index=False)
+    pmw.open_session(table, PEOPLE.domain, epsilon=1, path=path).close()
     assert table.name.encode() in path.read_bytes()
     pmw.backup_session(path, copy)
     assert table.name.encode() not in copy.read_bytes()
@@ -108,13 +107,13 @@ def test_a_copy_is_never_put_beside_a_log_that_holds_changes(study: Path, tmp_pa
 
 
 def test_a_session_that_is_opened_meanwhile_is_not_replaced(
-    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, copy_public = tmp_path / "other.pmw", SessionStore.copy_public
 
     def slow(store: SessionStore, path: Path, named: Path) -> None:
         copy_public(store, path, named)
-        pmw.open_session(frame, domain, epsilon=1, path=other).close()
+        PEOPLE.opened(other, epsilon=1, delta=0).close()
 
     monkeypatch.setattr(SessionStore, "copy_public", slow)
     with pytest.raises(pmw.SessionExistsError, match="exists; choose another name"):
@@ -167,9 +166,9 @@ print(last)
 
 
 @pytest.fixture
-def secrets(study: Path, frame: pd.DataFrame) -> Iterator[dict[str, bytes]]:
+def secrets(study: Path) -> Iterator[dict[str, bytes]]:
     """Leave a session with an open round and a batch that waits; return its secrets, as they lie in files."""
-    with pmw.resume_session(study, frame) as session:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         session.ask("sex = 'Male' AND region = 'north'")
         assert session.state.round_open
         with cut_off():

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import draw_quantiles, ranked_errors
-from pmw.model import Coarsening
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis
 from pmw.public.charges import quantile_entry
 from pmw.public.error_quantiles import rank_of
-from pmw.session.journal import read_recorded
-from pmw.session.maintenance import read_ledger
-from pmw.session.releases import QuantileRelease, release_of
-from pmw.session.store import SessionStore
 from queries import (
     UNITS,
     Domain,
     LinearQuery,
     random_conjunctions,
 )
-from tests.pmw.session.stored import cut_off, execute, failed, tamper, waiting_of
+from tests.pmw.session.stored import edit, failed, tamper
+from tests.worlds import PEOPLE, WHOLE_YEARS
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -55,25 +47,23 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "sample", lambda *_: 0)
 
 
-def errors(
-    frame: pd.DataFrame, asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]
-) -> list[tuple[pmw.Answer, float]]:
-    source = MemorySource.from_frame(frame, asked[0].domain)
+def errors(asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]) -> list[tuple[pmw.Answer, float]]:
+    source = MemorySource.from_frame(PEOPLE.frame, asked[0].domain)
     truth = [query.answer(source.counts(query.scope)) / UNITS for query in asked]
     return [(answer, abs(answer.count - true)) for answer, true in zip(answers, truth, strict=True)]
 
 
 def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = questions(whole_years, 250)
+    asked = questions(WHOLE_YEARS.domain, 250)
     with opened(seed=1, epsilon=4) as session:
         first: Sequence[pmw.Answer] = session.ask_all(asked)
         session.measure(["sex", "member"])
         again = session.ask_all(asked[:12], fresh=True)
         assert any(one.count != other.count for one, other in zip(first, again, strict=False))
         assert session.state.asked > DUE
-        last = questions(whole_years, DUE)[250:]
+        last = questions(WHOLE_YEARS.domain, DUE)[250:]
         first = (*first, *session.ask_all(last))
         assert not session.state.quantiles
         still(monkeypatch)
@@ -81,7 +71,7 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         released = session.state.quantiles
     assert released
     assert all(one.asked == DUE + 12 for one in released)
-    found = errors(frame, [*asked, *last], list(first))
+    found = errors([*asked, *last], list(first))
     for one in released:
         alike = sorted(error for answer, error in found if answer.kind == one.kind)
         rank = rank_of(len(alike), 0.95)
@@ -90,10 +80,8 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         assert one.units == pytest.approx(alike[rank - 1] * UNITS, abs=1)
 
 
-def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(
-    opened: Opened, whole_years: Domain
-) -> None:
-    asked = questions(whole_years, 400)
+def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(opened: Opened) -> None:
+    asked = questions(WHOLE_YEARS.domain, 400)
     with opened(seed=1) as session:
         answers = session.ask_all(asked)
         state = session.state
@@ -124,11 +112,11 @@ def gain(answer: pmw.Answer) -> float:
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
 def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
-    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation
+    opened: Opened, composition: Composition, relation: NeighboringRelation
 ) -> None:
     choices = {"composition": composition, "neighboring_relation": relation}
     with opened(seed=2, epsilon=3, **choices) as session:
-        session.ask_all(questions(whole_years, 530))
+        session.ask_all(questions(WHOLE_YEARS.domain, 530))
         state, ledger = session.state, session.ledger()
         assert session.verify().holds
     assert state.quantiles
@@ -142,63 +130,21 @@ def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
     assert state.ledger.spent == sum(line.price for line in ledger.lines)
 
 
-def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, whole_years: Domain) -> None:
+def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened) -> None:
     with opened(seed=5) as session:
-        for question in questions(whole_years, DUE):
+        for question in questions(WHOLE_YEARS.domain, DUE):
             session.ask(question)
         assert not session.state.quantiles
         session.ask("age = 33")
         assert {one.asked for one in session.state.quantiles} == {DUE}
 
 
-def test_a_stream_of_one_question_releases_nothing(opened: Opened) -> None:
-    with opened(seed=1) as session:
-        before = session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'")
-        for _ in range(DUE + 2):
-            session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'", fresh=True)
-        assert session.status().queries_answered > DUE > session.state.asked
-        assert session.state.quantiles == ()
-        assert "error quantile" not in {line.event for line in session.ledger().lines}
-        assert before.typical is None
-
-
-def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years: Domain) -> None:
-    easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
-    single = questions(Domain((whole_years["age"],), name="people"), 10)
-    assert single
-    with opened(seed=1) as session:
-        session.ask_all(easy)
-        session.ask_all([f"age BETWEEN {low} AND {high}" for low in range(20, 40) for high in range(low, 60)])
-        assert session.state.asked > DUE
-        assert all(one.kind.attributes != 3 for one in session.state.quantiles)
-        kinds = {answer.kind for answer in session.ask_all(easy)}
-        assert all(one.kind not in kinds for one in session.state.quantiles)
-
-
-def test_nothing_is_charged_where_noise_would_hide_all_errors(opened: Opened, whole_years: Domain) -> None:
-    with opened(seed=1, records_per_person=1000) as session:
-        answers = session.ask_all(questions(whole_years, 300))
-        assert session.state.quantiles == ()
-        assert all(answer.typical is None for answer in answers)
-
-
-def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, whole_years: Domain) -> None:
-    asked = questions(whole_years, 300)
-    with opened(seed=1) as session:
-        session.ask_all(asked[:200])
-        while session.measure(["age", "region"], dry_run=True).affordable:
-            session.measure(["age", "region"])
-        session.ask_all(asked)
-        assert session.state.ledger.spent <= session.state.ledger.cap
-        assert session.verify().holds
-
-
 @pytest.mark.usefixtures("repeatable")
 def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
+    opened: Opened, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    asked = questions(whole_years, DUE)
+    asked = questions(WHOLE_YEARS.domain, DUE)
     with opened(path) as session:
         session.ask_all(asked)
         spent = session.state.ledger.spent
@@ -208,99 +154,33 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
         assert session.state.quantiles == ()
         assert session.state.settled == DUE + 1
         assert session.state.ledger.spent == spent
-    with pmw.resume_session(path, frame) as session:
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         session.ask("sex = 'Female'", fresh=True)
         assert session.state.quantiles == ()  # it was due before, and goes by
 
 
-@pytest.fixture
-def interrupted(
-    opened: Opened, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeatable: None
-) -> Path:
-    """Leave a session whose error quantiles are recorded, and have no outcome."""
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.ask_all(questions(whole_years, DUE))
-        with monkeypatch.context() as patch, cut_off():
-            patch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
-            session.ask("age = 33")
-    assert failed(path) == {}  # while it waits
-    return path
-
-
-def test_an_interrupted_release_is_drawn_again_and_charged_once(
-    interrupted: Path, frame: pd.DataFrame, whole_years: Domain
-) -> None:
-    with closing(SessionStore.open(interrupted)) as store:
-        intent = waiting_of(interrupted)
-        batch = read_recorded(Coarsening.identity(whole_years), intent).batch
-        release = release_of(store, whole_years, batch)
-        assert isinstance(release, QuantileRelease)
-        counted = ranked_errors(release.batch, release.answers, MemorySource.from_frame(frame, whole_years))
-        expected = draw_quantiles(release.batch, counted, BitSource(intent.seed))
-    with pmw.resume_session(interrupted, frame) as again:
-        assert again.state.quantiles == expected
-        again.ask_all(questions(whole_years, 300))
-        assert again.state.quantiles == expected
-        assert again.verify().holds
-        lines = [line for line in again.ledger().lines if line.event == "error quantile"]
-        assert len(lines) == len(expected)
-
-
-def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(interrupted: Path) -> None:
-    spent = read_ledger(interrupted).spent
-    pmw.finalize_session(interrupted, abandon=True)
-    assert failed(interrupted) == {}
-    line = read_ledger(interrupted).lines[-1]
-    told = "reserved for error quantiles; nothing was released"
-    assert (line.event, line.label) == ("abandoned batch", told)
-    assert spent < read_ledger(interrupted).spent
-
-
-def test_nothing_is_drawn_before_the_release_is_durable(
-    opened: Opened, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(seed=1) as session:
-        session.ask_all(questions(whole_years, DUE))
-        drawn: list[object] = []
-
-        def refuse(*_: object) -> int:
-            raise pmw.StoreError("no room")
-
-        monkeypatch.setattr("pmw.session.releases.draw_quantiles", lambda *given: drawn.append(given))
-        monkeypatch.setattr(SessionStore, "begin", refuse)
-        with pytest.raises(pmw.StoreError, match="no room"):
-            session.ask("age = 33")
-        assert drawn == []
-
-
 @pytest.mark.usefixtures("repeatable")
-def test_what_was_altered_is_found(opened: Opened, whole_years: Domain, tmp_path: Path) -> None:
+def test_a_quantile_that_was_not_due_or_lost_its_charge_is_found(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
-        session.ask_all(questions(whole_years, 300))
+        session.ask_all(questions(WHOLE_YEARS.domain, 300))
         assert session.state.quantiles
     whole = path.read_bytes()
-    for alter, statement, fault in (
-        (execute, "DELETE FROM ledger WHERE event = 'error quantile'", "altered or are gone"),
-        (execute, f"UPDATE measurements SET units = x'{'00' * 8}' WHERE kind = 'error quantiles'", "altered"),
-        (tamper, "UPDATE answers SET typical_high = 1.0 WHERE sequence = 290", "typical error"),
-    ):
-        path.write_bytes(whole)
-        alter(path, statement)
-        assert fault in str(failed(path).values())
+    edit(path, "measurements", "what", "kind = 'error quantiles'", lambda text: text.replace("256", "255"))
+    assert "the error quantiles are those that were due" in failed(path)
+    path.write_bytes(whole)
+    tamper(path, "DELETE FROM ledger WHERE event = 'error quantile'")
+    assert len(failed(path)) > 0
 
 
-def test_later_questions_like_them_are_as_near(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain
-) -> None:
+def test_later_questions_like_them_are_as_near(opened: Opened) -> None:
     near = []
-    asked = questions(whole_years, 700)
+    asked = questions(WHOLE_YEARS.domain, 700)
     for seed in range(4):
         mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
         with opened(seed=seed) as session:
             answers = list(session.ask_all(mixed))
-        for answer, error in errors(frame, mixed, answers):
+        for answer, error in errors(mixed, answers):
             if answer.typical is not None:
                 near.append(error <= answer.typical[1] - answer.count)
     assert len(near) > 330

@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
-from pmw.session.requests import Requests
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.parsing import Question, parse_sql
@@ -200,12 +198,3 @@ def test_what_is_small_passes_what_is_large_and_came_before() -> None:
     for thread in threads:
         thread.join(WAIT)
     assert order == ["first", "small", "large"]
-
-
-def test_where_somebody_waits_the_engine_ends_after_a_batch(session: pmw.Session) -> None:
-    wheres = [f"age >= {age} AND sex = '{sex}'" for age in range(500) for sex in ("Female", "Male")]
-    asks = Requests.of([session._request(where, fresh=True) for where in [*wheres, *wheres]])
-    some = session._engine.answer(asks, None, SESSION, lambda: True)
-    assert 0 < len(some) < len(asks)
-    assert session.status().queries_answered == len(some)
-    assert len(session._engine.answer(asks, None, SESSION)) == len(asks)

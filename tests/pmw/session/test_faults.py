@@ -36,11 +36,10 @@ from pmw.session.maintenance import read_session
 from pmw.session.measurement_rows import read_noise
 from pmw.session.store import IntentRow, SessionStore
 from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
-from tests.pmw.session.stored import failed, unwritable, waiting_of
+from tests.pmw.session.stored import failed, waiting_of
 from tests.worlds import YEARS
 
 LINES = 600  # their answers are several times what a pipe holds
-QUESTION = "age >= 40 AND NOT member = TRUE"
 
 # Dies, without any warning, when a batch with a positive is about to be made durable.
 KILLED_AT_POSITIVES = """
@@ -194,35 +193,6 @@ def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDA
     draws, _ = draw_tests(proposal, state.plan, secret, source, BitSource(intent.seed), coarse)
     assert draws.released is not None
     return draws.released
-
-
-def test_a_disk_that_is_full_at_positives_alone_never_draws_twice(study: Path, frame: pd.DataFrame) -> None:
-    with pmw.resume_session(study) as session, unwritable(study, "measurements"):
-        with pytest.raises(pmw.StoreError, match="nothing was released"):
-            session.ask(QUESTION)
-        recorded, books = waiting_of(study), ledger_of(study)
-        for attempt in range(100):
-            # A retry, another question or another session: all wait for the recorded outcome.
-            with pytest.raises(pmw.StoreError):
-                session.ask(QUESTION if attempt % 2 else "age < 30 AND sex = 'Male'")
-        assert waiting_of(study).seed == recorded.seed
-        assert ledger_of(study) == books
-        expected = outcome_of(study, recorded, frame)
-        session.close()
-        with pytest.raises(pmw.StoreError):
-            pmw.resume_session(study)
-    before, status = read_session(study)  # readers see the state before the interrupted batch
-    assert status.positives_used == 0
-    with pmw.resume_session(study) as session:
-        answer = session.ask(QUESTION)
-        (measured,) = session.state.measured
-        assert np.array_equal(measured.units, expected)
-        assert answer.version == 1  # its source is synthetic where cut bins are most of its interval
-        if isinstance(expected, int):
-            assert answer.count == pytest.approx(max(0, expected) / 2**20)
-        assert session.ask(QUESTION) == answer
-        assert session.state.ledger.spent > before.ledger.spent
-    check_books(study)
 
 
 def test_an_opening_that_was_killed_is_finished_with_its_own_noise(

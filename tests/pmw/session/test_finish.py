@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
@@ -19,7 +16,7 @@ from pmw.public.charges import marginal_charge, requested_entry
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
-from tests.pmw.session.stored import cut_off
+from tests.worlds import WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 ADD, REPLACE = NeighboringRelation
@@ -32,11 +29,11 @@ def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
 @pytest.mark.parametrize(("relation", "persons"), [(ADD, 1), (ADD, 3), (REPLACE, 1), (REPLACE, 3)])
 @pytest.mark.parametrize("composition", list(Composition))
 def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
-    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation, persons: int
+    opened: Opened, composition: Composition, relation: NeighboringRelation, persons: int
 ) -> None:
     choices = {"neighboring_relation": relation, "records_per_person": persons, "seed": 3}
     with opened(composition=composition, epsilon=3, **choices) as session:
-        session.ask_all(questions(whole_years))
+        session.ask_all(questions(WHOLE_YEARS.domain))
         before, left = session.state, affordable_price(session.state)
         planned = session.finish(dry_run=True)
         assert session.state is before
@@ -63,25 +60,23 @@ def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
         assert session.state.ledger.spent == after.ledger.spent
 
 
-def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened, whole_years: Domain) -> None:
+def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened) -> None:
     often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
     with opened(seed=1, epsilon=8, composition=Composition.ZCDP) as session:
         all_ = [*often, "sex = 'Male' AND member = true"]
         session.ask_all([*all_, *often[:3]])
-        expected = [parse_where(text, whole_years) for text in all_]
+        expected = [parse_where(text, WHOLE_YEARS.domain) for text in all_]
         assert [one.to_json() for one in session.asked()] == [one.to_json() for one in expected]
         scopes = [set(one.scope) for one in session.finish(dry_run=True)]
         assert {"age", "region"} <= scopes[0]
         assert plan_finish(session.state, session.asked()) == session.finish(dry_run=True)
 
 
-def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(
-    opened: Opened, whole_years: Domain
-) -> None:
+def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(opened: Opened) -> None:
     left_out = 0
     for seed in range(2, 6):
         with opened(seed=seed, epsilon=4, composition=Composition.ZCDP) as session:
-            session.ask_all(questions(whole_years, 8))
+            session.ask_all(questions(WHOLE_YEARS.domain, 8))
             state = session.state
             plan = marginal_tier(state.plan)
             assert plan is not None
@@ -103,55 +98,12 @@ def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None
         assert session.state.ledger.spent == spent
 
 
-def test_where_nothing_is_left_nothing_is_measured(opened: Opened, whole_years: Domain) -> None:
-    with opened(seed=1, composition=Composition.ZCDP) as session:
-        session.ask_all(questions(whole_years))
-        for pair in itertools.cycle(itertools.combinations(whole_years.names, 2)):
-            if not session.measure(pair, dry_run=True).affordable:
-                break
-            session.measure(pair)
-        assert session.finish() == ()
-        assert session.state.closed
-
-
-def test_sessions_that_measure_nothing_on_request_say_so(opened: Opened) -> None:
-    for choices in ({"test": pmw.TestKind.QUERY}, {"simultaneous": True}):
-        with opened(**choices) as session:
-            with pytest.raises(pmw.SessionError, match=r"single questions|all questions"):
-                session.finish()
-            assert not session.state.closed
-
-
-@pytest.mark.usefixtures("repeatable")
-def test_stopped_in_the_middle_it_goes_on_and_charges_nothing_twice(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path, composition=Composition.ZCDP) as session:
-        session.ask_all(questions(whole_years))
-        planned = session.finish(dry_run=True)
-        assert len(planned) >= 2
-        with cut_off(after=1):
-            session.finish()
-    with pmw.resume_session(path, frame) as session:
-        measured = [one.scope for one in session.state.marginals if one.requested]
-        assert measured == [one.scope for one in planned[:2]]  # the second was recorded: it is drawn now
-        session.finish()
-        lines = session.ledger().lines
-        requested = [one for one in session.state.marginals if one.requested]
-        assert sum(line.event == "requested" for line in lines) == len(requested)
-        assert session.state.ledger.spent <= session.state.ledger.cap
-        assert session.verify().holds
-
-
-def test_errors_of_what_was_asked_become_smaller(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain
-) -> None:
-    asked = questions(whole_years, 60)
-    source = MemorySource.from_frame(frame, whole_years)
+def test_errors_of_what_was_asked_become_smaller(opened: Opened) -> None:
+    asked = questions(WHOLE_YEARS.domain, 60)
+    source = MemorySource.from_frame(WHOLE_YEARS.frame, WHOLE_YEARS.domain)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in asked])
     gains = []
-    for seed in range(12):
+    for seed in range(8):
         with opened(seed=seed) as session:
             session.ask_all(asked)
             before = np.abs([session.state.model.answer(query) for query in asked] - truth).mean()

@@ -97,16 +97,6 @@ def test_bins_keep_to_the_cells_that_a_tree_may_have() -> None:
     assert affordable_bins(contract, opening, 1e9, 2**24) == math.floor(16 * 16 ** (1 / 6))
 
 
-def test_a_session_has_the_bins_of_its_plan() -> None:
-    options = pmw.Options(seed=1)
-    plan = pmw.plan_session(LONG, records=20_000, epsilon=100, delta=1e-9, options=options)
-    with pmw.open_session(table(20_000), LONG, epsilon=100, delta=1e-9, options=options) as session:
-        state = session.state
-    assert DEFAULT_BINS < planned_bins(state.plan) < 40
-    assert plan.coarse.shape[2] == pytest.approx(planned_bins(state.plan), abs=1)
-    assert state.coarsening.coarse["state"].size == pytest.approx(planned_bins(state.plan), abs=4)
-
-
 @pytest.mark.parametrize("records", [1_000, 1_001])
 def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) -> None:
     """Two neighbours that release the same have the same bins: those of what was released."""

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -20,20 +19,21 @@ from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries import Domain, LinearQuery, random_conjunctions
+from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import edit, execute, tamper
+from tests.worlds import INCOMES, PEOPLE
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 
-def questions(domain: Domain) -> list[LinearQuery]:
+def questions() -> list[LinearQuery]:
     """Return narrow questions on the last attributes, and others."""
     last = [
-        LinearQuery.cells(domain, {"region": (cell, cell), "member": (flag, flag)})
+        LinearQuery.cells(PEOPLE.domain, {"region": (cell, cell), "member": (flag, flag)})
         for cell in range(4)
         for flag in range(2)
     ]
-    return [*last, *random_conjunctions(domain, 40, seed=5), *reversed(last)]
+    return [*last, *random_conjunctions(PEOPLE.domain, 40, seed=5), *reversed(last)]
 
 
 def cells(state: PublicState) -> NDArray[np.float64]:
@@ -43,9 +43,7 @@ def cells(state: PublicState) -> NDArray[np.float64]:
 
 
 def same_bits(first: PublicState, second: PublicState) -> bool:
-    same_answers = all(
-        first.model.answer(query) == second.model.answer(query) for query in questions(first.domain)
-    )
+    same_answers = all(first.model.answer(query) == second.model.answer(query) for query in questions())
     same_cells = np.array_equal(cells(first), cells(second))
     return first.version == second.version and same_answers and same_cells
 
@@ -53,23 +51,24 @@ def same_bits(first: PublicState, second: PublicState) -> bool:
 @pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize("update", pmw.UpdateRule)
 def test_a_session_has_the_same_model_to_the_last_bit_with_and_without_its_snapshot(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, update: pmw.UpdateRule
+    tmp_path: Path, update: pmw.UpdateRule
 ) -> None:
     """Its noise is the same in every run: after a large threshold, 2,000 questions may correct nothing."""
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=update)
-    path, query = tmp_path / "study.pmw", questions(domain)[0]
-    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:
+    path, query = tmp_path / "study.pmw", questions()[0]
+    with PEOPLE.opened(
+        path, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=20, update=update
+    ) as session:
         states = [session.state]
-        for asked in itertools.islice(itertools.cycle(questions(domain)), 2000):
-            if session.state.version == 25:
+        for asked in itertools.islice(itertools.cycle(questions()), 2000):
+            if session.state.version == 15:
                 break
             session.ask(asked, fresh=True)
             states.append(session.state)
             if session.state.version % 7 == 0:
                 assert same_bits(read_session(path)[0], session.state)
-    assert states[-1].version == 25
+    assert states[-1].version == 15
     answers = [state.model.answer(query) for state in states]  # earlier states still answer as they did
-    assert len(set(answers)) > 20
+    assert len(set(answers)) > 10
     totals = [state.model.marginal(()).item() for state in states]
     assert totals == pytest.approx([state.total.value for state in states])
     assert [state.model.answer(query) for state in states] == answers
@@ -77,18 +76,18 @@ def test_a_session_has_the_same_model_to_the_last_bit_with_and_without_its_snaps
     for statement in ("", "DELETE FROM snapshots"):
         execute(path, statement)
         assert same_bits(read_session(path)[0], states[-1])
-    with pmw.resume_session(path, frame) as session:
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         assert np.array_equal(cells(session.state), first)
-        for asked in questions(domain)[:5]:  # goes on
+        for asked in questions()[:5]:  # goes on
             session.ask(asked, fresh=True)
         assert same_bits(read_session(path)[0], session.state)
 
 
 def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
+    PEOPLE.opened(path, epsilon=1, delta=0, options=TEXTBOOK).close()
     content = path.read_bytes()
     monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
     for go_on in (pmw.resume_session, read_session):
@@ -96,14 +95,12 @@ def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on
             go_on(path)
     monkeypatch.undo()
     assert path.read_bytes() == content
-    pmw.resume_session(path, frame).close()
+    pmw.resume_session(path, PEOPLE.frame).close()
 
 
-def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+    with PEOPLE.opened(path, epsilon=1) as session:
         with closing(SessionStore.open(path)) as store:
             found = store.snapshot()
         assert found is not None
@@ -112,25 +109,20 @@ def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(
         assert np.array_equal(cells(state), cells(session.state))
 
 
-def test_a_ledger_beyond_its_cap_is_a_damaged_file(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_ledger_beyond_its_cap_is_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
-    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
+    PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
     tamper(path, "UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
     with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
         read_session(path)
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
-def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
-    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path, delta: float
-) -> None:
+def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(tmp_path: Path, delta: float) -> None:
     path = tmp_path / "study.pmw"
     composition = pmw.Composition.ZCDP if delta else pmw.Composition.PURE
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=5, composition=composition)
-    with pmw.open_session(
-        long_frame, long_domain, epsilon=2, delta=delta, path=path, options=options
+    with INCOMES.opened(
+        path, delta=delta, test=pmw.TestKind.QUERY, threshold=5.0, update_limit=5, composition=composition
     ) as session:
         for low in range(0, 90, 10):
             session.ask(f"income BETWEEN {low} AND {low + 30} AND sex = 'Male'")
@@ -145,7 +137,7 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
         assert np.array_equal(kept.units, made.units)
     execute(path, "DELETE FROM snapshots")
     assert np.array_equal(cells(read_session(path)[0]), first)
-    with pmw.resume_session(path, long_frame) as session:
+    with pmw.resume_session(path, INCOMES.frame) as session:
         assert session.verify().holds
 
 
@@ -163,11 +155,9 @@ def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_c
                 assert (f"threshold {tier}" in facts) == (now != then)
 
 
-def test_a_fact_that_is_no_form_of_its_type_is_damage(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_fact_that_is_no_form_of_its_type_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
-    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
+    PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
     whole = path.read_bytes()
     for key, more in itertools.product(
         ("contract", "opening_plan"), (',"more":1}', ',"budget":{}}', ',"options":NaN}', "")

@@ -12,16 +12,15 @@ import pytest
 
 import pmw
 from pmw.cli.texts import opening_text
-from pmw.data import MemorySource
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.public.export import measurements_form
 from pmw.public.options import ModelKind, TestKind
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import UNITS, CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
-from tests.pmw.session.stored import execute, secrets_of
-from tests.worlds import opened
+from queries import CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
+from tests.pmw.session.stored import execute
+from tests.worlds import PEOPLE, YEARS, opened
 
 MODES = [(TestKind.MARGINAL, 0), (TestKind.MARGINAL, 1e-9), (TestKind.QUERY, 0)]
 
@@ -45,14 +44,12 @@ def require_sane(answers: Sequence[pmw.Answer]) -> None:
 
 @pytest.mark.parametrize(("kind", "delta"), MODES)
 @pytest.mark.parametrize("records", ["none", "one", "all dropped"])
-def test_tables_with_next_to_nothing_in_them_are_answered(
-    frame: pd.DataFrame, years: Domain, records: str, delta: float, kind: TestKind
-) -> None:
-    table = frame.iloc[: {"none": 0, "one": 1, "all dropped": 50}[records]].copy()
+def test_tables_with_next_to_nothing_in_them_are_answered(records: str, delta: float, kind: TestKind) -> None:
+    table = PEOPLE.frame.iloc[: {"none": 0, "one": 1, "all dropped": 50}[records]].copy()
     if records == "all dropped":
         table["sex"] = "undeclared"
-    with opened(table, years, epsilon=1, delta=delta, seed=4, test=kind) as session:
-        answers = session.ask_all(list(random_conjunctions(years, 60, seed=1)))
+    with opened(table, YEARS.domain, epsilon=1, delta=delta, seed=4, test=kind) as session:
+        answers = session.ask_all(list(random_conjunctions(YEARS.domain, 60, seed=1)))
         require_sane(answers)
         assert len(answers) == 60
         assert session.state.total.value >= 1
@@ -77,13 +74,13 @@ def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
 
 
 @pytest.mark.parametrize("kind", TestKind)
-def test_a_budget_that_gives_only_noise_leaves_a_distribution(
-    frame: pd.DataFrame, years: Domain, kind: TestKind
-) -> None:
+def test_a_budget_that_gives_only_noise_leaves_a_distribution(kind: TestKind) -> None:
     # Counts far below zero, totals far from the truth, and measurements that contradict each other.
     options = pmw.Options(seed=4, test=kind, update_limit=5)
-    with pmw.open_session(frame.iloc[:30], years, epsilon=0.01, delta=0, options=options) as session:
-        require_sane(session.ask_all(list(random_conjunctions(years, 80, seed=2))))
+    with pmw.open_session(
+        PEOPLE.frame.iloc[:30], YEARS.domain, epsilon=0.01, delta=0, options=options
+    ) as session:
+        require_sane(session.ask_all(list(random_conjunctions(YEARS.domain, 80, seed=2))))
         values = session.state.model.marginal(("age", "region"))
         assert np.isfinite(values).all()
         assert values.sum() == pytest.approx(session.state.total.value)
@@ -122,10 +119,10 @@ def dependent(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(member=frame["age"] > 40)
 
 
-def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataFrame, years: Domain) -> None:
+def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataFrame) -> None:
     options = marginal(seed=5, model=ModelKind.GRAPHICAL, max_cells=1, update_limit=3)
     frame, where = dependent(frame), "age >= 40 AND member = TRUE"
-    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session:
+    with pmw.open_session(frame, YEARS.domain, epsilon=4, delta=1e-9, options=options) as session:
         answer = session.ask(where)
         state = session.state
         assert state.beside
@@ -136,31 +133,12 @@ def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataF
         assert answer.source is pmw.Source.SYNTHETIC  # most of its bar is the bin of 40
         assert answer.interval is not None
         assert abs(answer.count - truth) < 400
-        alone = state.model.answer(parse_where(where, years))
+        alone = state.model.answer(parse_where(where, YEARS.domain))
         assert abs(alone - truth) > 400  # the model alone knows nothing
         assert session.verify().holds
 
 
 # --- order, repeats, progress -----------------------------------------------------------------------------
-
-
-def test_answers_come_in_the_order_of_the_questions_and_repeats_give_the_same(
-    frame: pd.DataFrame, years: Domain
-) -> None:
-    questions = list(random_conjunctions(years, 80, seed=7))
-    source = MemorySource.from_frame(frame, years)
-    with opened(frame, years, epsilon=2, seed=2, test=TestKind.MARGINAL) as session:
-        delivered: list[pmw.Answer] = list(session.ask_all(questions))
-        spent = session.status().budget_share
-        assert list(session.ask_all(questions)) == delivered
-        assert list(session.ask_all(list(reversed(questions)))) == delivered[::-1]
-        assert session.status().budget_share == spent
-    inside = []
-    for query, answer in zip(questions, delivered, strict=True):
-        count = query.answer(source.counts(query.scope)) / UNITS
-        low, high = answer.interval or (count, count)
-        inside.append(low - 1 <= count <= high + 1)
-    assert np.mean(inside) > 0.9
 
 
 # --- resuming ---------------------------------------------------------------------------------------------
@@ -180,23 +158,25 @@ def facts(state: PublicState) -> tuple[Any, ...]:
         scope: (one.version, one.threshold, one.units.tobytes()) for scope, one in state.certificates.items()
     }
     numbers = (state.version, state.beside, state.step_size, state.asked)
-    return held, numbers, state.plan, state.ledger, state.total
+    requested = [one.requested for one in state.marginals]
+    return held, numbers, requested, state.plan, state.ledger, state.total
 
 
 @pytest.mark.parametrize(
     ("model", "cells"), [(ModelKind.DENSE, None), (ModelKind.GRAPHICAL, None), (ModelKind.GRAPHICAL, 200)]
 )
 def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path, model: ModelKind, cells: int | None
+    frame: pd.DataFrame, tmp_path: Path, model: ModelKind, cells: int | None
 ) -> None:
     path, frame = tmp_path / "study.pmw", dependent(frame)
     options = marginal(model=model, max_cells=cells, update_limit=4, composition=pmw.Composition.ZCDP)
-    questions = list(random_conjunctions(years, 60, seed=9))
-    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, path=path, options=options) as session:
+    questions = list(random_conjunctions(YEARS.domain, 60, seed=9))
+    with pmw.open_session(frame, YEARS.domain, epsilon=4, delta=1e-9, path=path, options=options) as session:
         session.ask_all(questions)
+        session.measure(["sex", "region"])
         answers = session.ask_all(questions)  # of the newest model where it is better
         state = session.state
-        assert state.measured
+        assert {one.requested for one in state.marginals} == {False, True}
         assert state.certificates
         assert same_bits(read_session(path)[0], state)
     for statement in ("", "DELETE FROM snapshots"):
@@ -209,14 +189,16 @@ def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
 
 @pytest.mark.usefixtures("repeatable")
 def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_back(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path
+    frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     path, frame = tmp_path / "study.pmw", dependent(pd.concat([frame] * 20, ignore_index=True))
     options = marginal(composition=pmw.Composition.ZCDP)
     where = "age BETWEEN 33 AND 46 AND {}"
     cut = [where.format("member = TRUE"), where.format("region = 'north' AND sex = 'Male'")]
-    with pmw.open_session(frame, years, epsilon=4.9, delta=1e-9, path=path, options=options) as session:
-        answers = session.ask_all([*cut, *random_conjunctions(years, 60, seed=9)])
+    with pmw.open_session(
+        frame, YEARS.domain, epsilon=4.9, delta=1e-9, path=path, options=options
+    ) as session:
+        answers = session.ask_all([*cut, *random_conjunctions(YEARS.domain, 60, seed=9)])
         state = session.state
     tier = marginal_tier(state.plan)
     assert tier is not None
@@ -239,34 +221,17 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
         assert session.verify().holds
 
 
-def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(frame, years, path, test=TestKind.MARGINAL) as session:
-        known = session.ask("age >= 40 AND member = TRUE")
-        session.finalize()
-        spent = session.status().budget_share
-    with pmw.resume_session(path) as session:
-        assert session.ask("age >= 40 AND member = TRUE") == known
-        near = session.ask("age >= 50 AND member = TRUE")
-        far = session.ask("age >= 50 AND region = 'north' AND sex = 'Male' AND member = TRUE")
-        assert near.interval is not None  # its marginal was measured, or certified
-        assert far.source is pmw.Source.EXHAUSTED
-        assert session.status().budget_share == spent
-        assert session.verify().holds
-    assert secrets_of(path) == {}
-
-
 # --- what is told -----------------------------------------------------------------------------------------
 
 
-def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain) -> None:
+def test_status_and_exports_tell_of_marginals() -> None:
     options = marginal(seed=2, model=ModelKind.GRAPHICAL, update_limit=3, composition=pmw.Composition.ZCDP)
-    with pmw.open_session(dependent(frame), years, epsilon=4, delta=1e-9, options=options) as session:
+    with pmw.open_session(
+        dependent(PEOPLE.frame), YEARS.domain, epsilon=4, delta=1e-9, options=options
+    ) as session:
         session.ask_all(["age >= 40 AND member = TRUE", "sex = 'Male' AND region = 'north'"])
         state, form = session.state, session.status().to_dict()
-    assert form["model_cells"] == state.model.cells < years.size
+    assert form["model_cells"] == state.model.cells < YEARS.domain.size
     assert form["certified_marginals"] == len(state.certificates) > 0
     assert (form["positives_used"], form["positives_limit"]) == (len(state.marginals), 3)
     told = measurements_form(state)
@@ -285,8 +250,3 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
     text = opening_text(state, Path("study.pmw"), verbose=True)
     assert "A marginal is measured where its distance from the model exceeds" in text
     assert "up to 3 marginals, each cell with standard deviation" in text
-
-
-def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:
-    with pmw.open_session(frame, years, epsilon=1, options=pmw.Options(test=TestKind.QUERY)) as session:
-        assert "certified_marginals" not in session.status().to_dict()

@@ -11,7 +11,8 @@ import pytest
 
 import pmw
 from pmw.public.answer import Answer
-from queries import CategoricalAttribute, Domain, QueryError
+from queries import CategoricalAttribute, Domain, QueryError, all_marginals
+from tests.worlds import PEOPLE, YEARS
 
 QUESTIONS = (
     "",
@@ -50,12 +51,12 @@ def options(request: pytest.FixtureRequest) -> pmw.Options:
 
 
 def test_a_model_answers_as_its_session_does_without_a_test(
-    frame: pd.DataFrame, years: Domain, options: pmw.Options, tmp_path: Path, repeatable: None
+    options: pmw.Options, tmp_path: Path, repeatable: None
 ) -> None:
-    domain = replaceable(years) if options.public_count else years
+    domain = replaceable(YEARS.domain) if options.public_count else YEARS.domain
     target = tmp_path / "study.model"
     with pmw.open_session(
-        frame, domain, epsilon=4, delta=1e-9, path=tmp_path / "study.pmw", options=options
+        PEOPLE.frame, domain, epsilon=4, delta=1e-9, path=tmp_path / "study.pmw", options=options
     ) as session:
         for asked in QUESTIONS[3:]:
             session.ask(asked)
@@ -69,6 +70,8 @@ def test_a_model_answers_as_its_session_does_without_a_test(
         ]
     assert list(model.ask_all(QUESTIONS)) == expected
     assert [model.ask(question, fresh=True, request_id="a") for question in QUESTIONS] == expected
+    workload = all_marginals(domain, 1)
+    assert list(model.ask_all(workload)) == [model.ask(query) for query in workload]
     assert sum(answer.interval is not None for answer in expected) >= (
         1 if options.opening is pmw.Opening.NONE else 3
     )
@@ -102,10 +105,10 @@ def test_a_model_of_a_long_attribute_answers_alike(
 
 
 def test_the_model_of_a_closed_session_says_that_nothing_is_tested_any_more(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
+    study: Path, tmp_path: Path
 ) -> None:
     question = "age < 28 AND member = TRUE AND region = 'east'"
-    with pmw.resume_session(study, frame) as session:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         session.export(tmp_path / "open.model")
         session.finalize()
         session.export(tmp_path / "closed.model")
@@ -150,9 +153,8 @@ def test_a_model_is_written_as_it_is(session: pmw.Session, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def session(frame: pd.DataFrame, years: Domain) -> Iterator[pmw.Session]:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(frame, years, epsilon=1, delta=1e-9, options=options) as opened:
+def session() -> Iterator[pmw.Session]:
+    with YEARS.opened(epsilon=1, seed=1) as opened:
         yield opened
 
 

@@ -33,7 +33,6 @@ DOMAIN = Domain(
     "people",
 )
 NAMES = ("age", "hours")
-STATEMENT = "SELECT hours, sex, COUNT(*) FROM people GROUP BY hours, sex"
 
 
 def people(records: int = 4000) -> pd.DataFrame:
@@ -140,15 +139,6 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert stored(session) == count + 1
     assert session.state.ledger.spent == spent
     assert session.state.asked == asked
-    assert session.verify().holds
-
-
-def test_a_group_by_is_narrower_after_finishing(session: pmw.Session) -> None:
-    before = reader(session).sql(STATEMENT)
-    session.finish()
-    after = session.sql(STATEMENT)
-    assert sum(map(width, after.estimates())) < 0.9 * sum(map(width, before.estimates()))
-    assert session.sql(STATEMENT).to_dict() == after.to_dict()
     assert session.verify().holds
 
 
@@ -298,21 +288,6 @@ def test_better_answers_are_found_after_resuming(tmp_path: Path) -> None:
         assert session.verify().holds
 
 
-def test_what_arrays_store_is_what_is_given_alone(session: pmw.Session) -> None:
-    boxes = ranges(100)
-    query = boxes.query(0)
-    for _ in range(3):
-        reader(session).ask(query)  # is remembered
-    measured(session)
-    arrays = session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
-    assert arrays.version[0] == 1
-    count = stored(session)
-    one = session.ask(query)
-    assert (one.count, one.version) == (arrays.count[0], 1)
-    session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)  # of the same model
-    assert stored(session) == count
-
-
 # --- asked afresh -------------------------------------------------------------------------------------------
 
 
@@ -336,29 +311,6 @@ def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> N
         assert session.ledger() == ledger
         assert session._open_store().last_intent() == intent
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("test", ["marginal", "query"])
-@pytest.mark.parametrize("arrays", [False, True])
-def test_a_reader_who_asks_afresh_does_not_grow_the_file(test: str, arrays: bool) -> None:
-    kind = pmw.TestKind.QUERY if test == "query" else pmw.TestKind.MARGINAL
-    with opened(test=kind) as session:
-        boxes = ranges(4)
-        queries = [boxes.query(place) for place in range(len(boxes))]
-        for _ in range(20):
-            if arrays:
-                reader(session).answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
-            else:
-                reader(session).ask_all(queries, fresh=True)
-        assert stored(session) == session.state.asked == len(boxes)
-
-
-def test_a_fresh_question_is_tested_where_it_was_left_untested(session: pmw.Session) -> None:
-    query = ranges().query(0)
-    reader(session).ask(query)
-    assert (len(session.state.certificates), session.state.version) == (0, 0)
-    session.ask(query, fresh=True)
-    assert session.state.certificates or session.state.version
 
 
 def test_a_fresh_answer_without_a_bar_gives_way_to_one_that_a_test_since_bounded() -> None:

@@ -11,28 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import MemorySource
 from pmw.errors import SessionError
-from pmw.loop import RequestedMarginal, counted_requested, draw_requested
 from pmw.model import CombinedMarginal, MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.bars import Bars
 from pmw.public.charges import reservation
 from pmw.public.options import TestKind
 from pmw.public.quotes import Quote
-from pmw.session.maintenance import read_ledger
-from pmw.session.store import REQUESTED, SessionStore
-from queries import UNITS, Domain, LinearQuery, QueryError
-from queries.parsing import parse_where
-from tests.pmw.session.stored import cut_off, failed, waiting_of
-from tests.worlds import REGIONS
+from queries import LinearQuery, QueryError
+from tests.pmw.session.stored import failed
+from tests.worlds import PEOPLE, REGIONS, WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 
@@ -92,11 +84,9 @@ def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composi
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("composition", list(Composition))
-def test_combined_bars_hold_as_often_as_they_say(
-    opened: Opened, composition: Composition, frame: pd.DataFrame
-) -> None:
-    true, missed, asked = frame.groupby(["sex", "region"]).size(), 0, 0
-    for seed in range(20):
+def test_combined_bars_hold_as_often_as_they_say(opened: Opened, composition: Composition) -> None:
+    true, missed, asked = PEOPLE.frame.groupby(["sex", "region"]).size(), 0, 0
+    for seed in range(12):
         with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
             session.measure(["sex", "region"])
             session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
@@ -162,92 +152,7 @@ def before_opening(session: pmw.Session, name: str) -> float:
     return sum_half_width(one.noise, 1.0, 0.95)
 
 
-def test_a_resumed_session_has_the_same_model_and_the_same_positives(
-    opened: Opened, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.measure(["sex", "region"])
-        session.ask("age < 40 AND member = TRUE")
-        session.measure(["sex", "region"])
-        state, status = session.state, session.status()
-        cells = state.model.marginal(("sex", "region"))
-    with pmw.resume_session(path, frame) as session:
-        assert session.status() == status
-        assert session.state.ledger == state.ledger
-        assert [one.requested for one in session.state.marginals] == [
-            one.requested for one in state.marginals
-        ]
-        assert np.allclose(session.state.model.marginal(("sex", "region")), cells)
-        assert session.verify().holds
-
-
 # --- faults -----------------------------------------------------------------------------------------------
-
-
-def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
-    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        state, noise = session.state, session.measure(["sex", "region"], dry_run=True).noise
-        with cut_off():
-            session.measure(["sex", "region"])
-    intent = waiting_of(path)
-    assert intent.kind == REQUESTED
-    assert pmw.verify_session(path).holds  # while it waits
-    assert read_ledger(path).spent == state.ledger.spent  # nothing was charged or released
-    source = MemorySource.from_frame(frame, whole_years)
-    assert noise is not None
-    wanted = RequestedMarginal(("sex", "region"), noise)
-    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    counts = counted_requested(wanted, state, source, coarse)
-    expected = draw_requested(wanted, counts, BitSource(intent.seed))
-    with pmw.resume_session(path, frame) as again:
-        (measured,) = again.state.marginals
-        assert np.array_equal(measured.units, expected.units)
-        assert measured.requested
-        assert again.verify().holds
-
-
-def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
-    opened: Opened, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        quote = session.measure(["sex", "region"], dry_run=True)
-        with cut_off():
-            session.measure(["sex", "region"])
-    pmw.finalize_session(path, abandon=True)
-    assert failed(path) == {}
-    line = read_ledger(path).lines[-1]
-    told = "reserved for a requested marginal; nothing was released"
-    assert (line.event, line.label, line.share) == ("abandoned batch", told, quote.share)
-
-
-def test_nothing_is_drawn_before_the_request_is_durable(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(seed=3) as session:
-        before = session.state
-        drawn: list[object] = []
-
-        def refuse(*_: object) -> int:
-            raise pmw.StoreError("no room")
-
-        def draw(*given: Any) -> MarginalMeasurement:
-            drawn.append(given)
-            return draw_requested(*given)
-
-        monkeypatch.setattr("pmw.session.releases.draw_requested", draw)
-        with monkeypatch.context() as patch:
-            patch.setattr(SessionStore, "begin", refuse)
-            with pytest.raises(pmw.StoreError, match="no room"):
-                session.measure(["sex", "region"])
-        assert drawn == []
-        session.measure(["sex", "region"])
-        assert len(drawn) == 1
-        assert before.ledger.spent < session.state.ledger.spent
 
 
 def test_a_request_that_took_what_a_round_had_reserved_is_found(
@@ -322,15 +227,13 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Opened) ->
                 refused()
 
 
-def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(
-    opened: Opened, whole_years: Domain
-) -> None:
+def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(opened: Opened) -> None:
     with opened(seed=3) as session:
         state, told = session.state, 0
         for age in range(20, 60):
-            query = LinearQuery.cells(whole_years, {"age": (0, age - 20)})
+            query = LinearQuery.cells(WHOLE_YEARS.domain, {"age": (0, age - 20)})
             present = session.ask(query).interval
-            if state.grid(query.scope) is whole_years or state.coarsening.is_aligned(query):
+            if state.grid(query.scope) is WHOLE_YEARS.domain or state.coarsening.is_aligned(query):
                 continue
             assert present is not None  # from opening, so it has a bar, which no price makes narrower
             with pytest.raises(QueryError, match="cuts cells, or bins"):
@@ -348,9 +251,11 @@ def test_a_session_without_room_for_requests_says_why(
 ) -> None:
     with opened(**choices) as session:
         before = session.state.ledger.spent
-        with pytest.raises(SessionError, match=told):
-            session.measure("sex")
+        for use in (lambda: session.measure("sex"), session.finish):
+            with pytest.raises(SessionError, match=told):
+                use()
         assert session.state.ledger.spent == before
+        assert not session.state.closed
 
 
 def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
@@ -389,21 +294,3 @@ def test_quotes_are_ready_for_json() -> None:
     quote = Quote(("a", "b"), 4, None, 0.25, 12.0, affordable=True)
     form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
     assert quote.to_dict() == form
-
-
-@pytest.mark.parametrize("composition", list(Composition))
-def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
-    opened: Opened, composition: Composition
-) -> None:
-    with opened(composition=composition, seed=3) as session:
-        widths = []
-        for _ in range(2):
-            session.measure(["sex", "region"])
-            state = session.state
-            query = parse_where(PAIR, session.domain)
-            bounds, weights = Bars(state), query.weights() / UNITS
-            family = bounds.of_family(query.scope, weights)
-            assert family is not None
-            assert family.half_width(weights) == pytest.approx(bounds.half_width(query))
-            widths.append(family.half_width(weights))
-        assert widths[1] < 0.8 * widths[0]

@@ -1,31 +1,38 @@
-"""Resumption: a session that is taken up again holds the rounds that it paid for, in both tiers."""
+"""Resumption: rounds that were paid for come back, and what was interrupted comes to what it would have."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.loop import draw_tests
 from pmw.loop.secret import SecretState
+from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import BitSource
+from pmw.public.charges import Parts
+from pmw.public.codec import read
+from pmw.session.accounts import SESSION, Account
 from pmw.session.loading import load_secret
-from pmw.session.maintenance import read_session
-from pmw.session.store import Outcome, SessionStore
-from queries import CategoricalAttribute, Domain, LinearQuery
+from pmw.session.maintenance import read_ledger, read_session
+from pmw.session.store import QUANTILES, REQUESTED, TESTS, LedgerRow, MeasurementRow, Outcome, SessionStore
+from queries import LinearQuery, random_conjunctions
+from tests.pmw.session.stored import cut_off, failed, pending_of, waiting_of
+from tests.worlds import JOINED, PEOPLE, WHOLE_YEARS, World, repeat_noise
 
-DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))
 SINGLE, MARGINAL = "threshold noise drawn for single questions", "threshold noise drawn"
+MOVED = "; where the table was moved, name its new place with pmw move"
+OPTIONS: dict[str, Any] = {"composition": pmw.Composition.ZCDP, "update_limit": 4}
 
 
 def boxed(*names: str, low: int = 0) -> LinearQuery:
-    return LinearQuery.cells(DOMAIN, dict.fromkeys(names, (low, 5)))
+    return LinearQuery.cells(JOINED.domain, dict.fromkeys(names, (low, 5)))
 
 
 def five(low: int) -> LinearQuery:
@@ -33,21 +40,13 @@ def five(low: int) -> LinearQuery:
     return boxed(*"abcde", low=low)
 
 
-def _people() -> pd.DataFrame:
-    cells = np.random.default_rng(1).integers(0, 8, (5000, 5))
-    return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
-
-
-PEOPLE = _people()
-OPTIONS = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4)
-
-
 @pytest.fixture
-def path(tmp_path: Path, repeatable: None) -> Path:
+def path(tmp_path: Path, repeatable: None, request: pytest.FixtureRequest) -> Path:
     """Open a session on a file; return its path."""
     made, table = tmp_path / "s.pmw", tmp_path / "people.csv"
-    PEOPLE.to_csv(table, index=False)
-    pmw.open_session(table, DOMAIN, epsilon=2, delta=1e-9, path=made, options=OPTIONS).close()
+    JOINED.frame.to_csv(table, index=False)
+    options = pmw.Options(sparse_vector=getattr(request, "param", None), **OPTIONS)
+    pmw.open_session(table, JOINED.domain, epsilon=2, delta=1e-9, path=made, options=options).close()
     return made
 
 
@@ -56,73 +55,52 @@ def stored(path: Path) -> SecretState:
         return load_secret(store, 2)
 
 
-def rounds(session: pmw.Session, label: str) -> int:
-    return sum(line.label == label for line in session.ledger().lines)
+# --- rounds -------------------------------------------------------------------------------------------------
 
 
-def test_an_open_round_of_single_questions_is_neither_charged_nor_drawn_again_after_a_resumption(
-    path: Path,
+@pytest.mark.parametrize("path", [None, "exponential", "sech2"], indirect=True)
+def test_open_rounds_of_both_tiers_come_back_each_to_its_own_and_are_neither_charged_nor_drawn_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def paid(session: pmw.Session) -> list[int]:
+        labels = [line.label for line in session.ledger().lines]
+        return [labels.count(MARGINAL), labels.count(SINGLE)]
+
     with pmw.resume_session(path) as session:
         session.ask(five(0))
-        assert session.state.rounds[1]
-        assert not session.state.round_open
+        assert (session.state.rounds, paid(session)) == ((False, True), [0, 1])
         drawn = session._engine._secret
-    assert drawn.thresholds[0] is None
-    assert drawn.thresholds[1] is not None
+        assert drawn.thresholds[0] is None
+        assert session._engine._secret == stored(path) == drawn
+        for pair in (("a", "b"), ("c", "d"), ("a", "e"), ("b", "d")):
+            session.ask(boxed(*pair))
+            if session.state.round_open:
+                break
+        drawn, before = session._engine._secret, paid(session)
+    marginals, questions = drawn.thresholds
+    assert marginals is not None
+    assert questions is not None
+    assert marginals.lower is None
+    assert questions.lower not in (None, questions.upper)  # of both thresholds
+    used: list[SecretState] = []
+
+    def noting(*given: Any) -> Any:
+        used.append(given[2])
+        return draw_tests(*given)
+
+    monkeypatch.setattr("pmw.session.engine.draw_tests", noting)
     for low in (1, 2):
-        assert read_session(path)[0].rounds[1]
+        assert read_session(path)[0].rounds == (True, True)
         with pmw.resume_session(path) as session:
-            assert session.state.rounds[1]
-            assert not session.state.round_open
+            assert session.state.rounds == (True, True)
             assert session._engine._secret == stored(path) == drawn
             spent = session.state.ledger.spent
             session.ask(five(low))
             assert session.state.positives(1) == 0
             assert session._engine._secret == stored(path) == drawn
-            assert (rounds(session, SINGLE), rounds(session, MARGINAL)) == (1, 0)
-            assert session.state.ledger.spent == spent
-
-
-def test_the_rounds_of_both_tiers_come_back_each_to_its_own(path: Path) -> None:
-    with pmw.resume_session(path) as session:
-        session.ask(five(0))
-        for pair in (("a", "b"), ("c", "d"), ("a", "e"), ("b", "d")):
-            session.ask(boxed(*pair))
-            if session.state.round_open:
-                break
-        assert session.state.round_open
-        drawn = session._engine._secret
-        paid = rounds(session, SINGLE), rounds(session, MARGINAL)
-    marginals, questions = drawn.thresholds
-    assert marginals is not None
-    assert questions is not None
-    assert marginals.lower is None
-    assert questions.lower is not None
-    with pmw.resume_session(path) as session:
-        assert session.state.rounds == (True, True)
-        assert session._engine._secret == stored(path) == drawn
-        session.ask(five(1))
-        assert session._engine._secret == drawn
-        assert (rounds(session, SINGLE), rounds(session, MARGINAL)) == paid
-        assert session.verify().holds
-
-
-def test_tests_after_a_resumption_use_the_threshold_noise_that_was_kept(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pmw.resume_session(path) as session:
-        session.ask(five(0))
-    seen: list[SecretState] = []
-
-    def noting(*given: Any) -> Any:
-        seen.append(given[2])
-        return draw_tests(*given)
-
-    monkeypatch.setattr("pmw.session.engine.draw_tests", noting)
-    with pmw.resume_session(path) as session:
-        session.ask(five(1))
-    assert seen == [stored(path)]
+            assert (paid(session), session.state.ledger.spent) == (before, spent)
+            assert session.verify().holds
+    assert used == [drawn, drawn]
 
 
 @pytest.mark.parametrize("damage", ["gone", "differs"])
@@ -132,41 +110,28 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
 ) -> None:
     table = path.with_name("people.csv")
     table.unlink()
+    told = f"expected a readable file, got {table}: no such file"
     if damage == "differs":
-        PEOPLE.iloc[1:].to_csv(table, index=False)
+        JOINED.frame.iloc[1:].to_csv(table, index=False)
+        told = "the table differs from the one that the session was opened on"
     companion = path.with_name("s.pmw-companion").read_bytes()
     with pmw.resume_session(path) as session:
         before = session.state
         for _ in range(2):
-            with pytest.raises(pmw.DataError, match=r"differs|no such file"):
+            with pytest.raises(pmw.DataError) as refused:
                 session.ask(question)
-            with closing(SessionStore.open(path)) as store:
-                assert store.pending() is None
-                assert load_secret(store, 2) == SecretState.closed(2)
+            assert (
+                str(refused.value) == f"{told}; where the table was moved, name its new place with pmw move"
+            )
+            assert pending_of(path) is None
+            assert stored(path) == SecretState.closed(2)
             assert session.state is before
             assert path.with_name("s.pmw-companion").read_bytes() == companion
         session.ask(boxed("a"))  # what was measured answers: no table is needed
-        PEOPLE.to_csv(table, index=False)
+        JOINED.frame.to_csv(table, index=False)
         session.ask(question)
         assert session.state.ledger.spent > before.ledger.spent
         assert session.verify().holds
-
-
-def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seeds, source = list[bytes](), BitSource.__init__
-
-    def noting(bits: BitSource, seed: bytes) -> None:
-        seeds.append(seed)
-        source(bits, seed)
-
-    monkeypatch.setattr(BitSource, "__init__", noting)
-    options = replace(OPTIONS, seed=1)
-    with pmw.open_session(PEOPLE, DOMAIN, epsilon=2, delta=1e-9, options=options) as session:
-        for low in range(3):
-            session.ask(five(low))
-    assert len(set(seeds)) == len(seeds) == 4  # the opening's too
 
 
 def test_what_is_written_goes_on_from_the_charges_that_its_state_was_made_of(
@@ -195,26 +160,172 @@ def test_what_is_written_goes_on_from_the_charges_that_its_state_was_made_of(
     assert len({found for *_, found in told}) > 2
 
 
-@pytest.mark.parametrize("kind", ["tests", "requested"])
-def test_of_what_could_not_be_kept_nothing_is_seen_and_the_next_question_finishes_it(
-    path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        raise pmw.StoreError("no room")
+# --- batches that draw noise --------------------------------------------------------------------------------
 
-    with pmw.resume_session(path) as session:
-        before = session.state
+
+@dataclass(frozen=True)
+class Batch:
+    """What draws noise in a session.
+
+    Args:
+        kind: as it is recorded.
+        world: the records.
+        begin: what an analyst does.
+        free: a question that needs no noise.
+        label: of its charge where it is given up.
+        booked: to whom.
+        asked: how many questions come before.
+        options: of the session.
+    """
+
+    kind: str
+    world: World
+    begin: Callable[[pmw.Analyst], object]
+    free: str | LinearQuery
+    label: str = "reserved; nothing was released"
+    booked: Parts = Account("ann").whole
+    asked: int = 0
+    options: dict[str, Any] = field(default_factory=lambda: OPTIONS)
+
+    def opened(self, path: Path) -> pmw.Session:
+        """Open a session in which the batch comes next."""
+        session = self.world.opened(path, **self.options)
+        found = {one.to_json(): one for one in random_conjunctions(self.world.domain, 2 * self.asked, seed=9)}
+        session.ask_all(list(found.values())[: self.asked])
+        return session
+
+
+QUERY = {"test": pmw.TestKind.QUERY, "threshold": 20.0, "update_limit": 8}
+BATCHES = {
+    "questions": Batch(
+        TESTS, PEOPLE, lambda ann: ann.ask("age >= 40 AND NOT member = TRUE"), "age >= 40", options=QUERY
+    ),
+    "marginals": Batch(TESTS, JOINED, lambda ann: ann.ask(boxed("a", "b")), boxed("c")),
+    "a question": Batch(TESTS, JOINED, lambda ann: ann.ask(five(0)), boxed("c")),
+    "a request": Batch(
+        REQUESTED,
+        JOINED,
+        lambda ann: ann.measure(["a", "b"]),
+        boxed("c"),
+        "reserved for a requested marginal; nothing was released",
+    ),
+    "quantiles": Batch(
+        QUANTILES,
+        WHOLE_YEARS,
+        lambda ann: ann.ask("age = 33"),
+        "age = 34",
+        "reserved for error quantiles; nothing was released",
+        SESSION.whole,
+        asked=256,
+        options={"composition": pmw.Composition.ZCDP},
+    ),
+}
+
+
+@pytest.fixture(params=BATCHES)
+def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Batch:
+    monkeypatch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
+    repeat_noise(monkeypatch, 20)
+    return BATCHES[str(request.param)]
+
+
+def rows_of(path: Path) -> tuple[Sequence[LedgerRow], Sequence[MeasurementRow]]:
+    with closing(SessionStore.open(path)) as store:
+        return store.chained().ledger, store.chained().measurements
+
+
+def cut(batch: Batch, path: Path) -> None:
+    """Leave a batch that was recorded and has no outcome."""
+    with batch.opened(path) as session, cut_off():
+        batch.begin(session.analyst("ann", 0.5))
+    assert failed(path) == {}  # while it waits
+    assert waiting_of(path).kind == batch.kind
+
+
+def test_a_batch_is_recorded_before_a_bit_of_its_noise_is_drawn(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, events = tmp_path / "s.pmw", list[tuple[str, str]]()
+
+    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*given: Any) -> Any:
+            waiting = waiting_of(path)
+            assert len(waiting.seed) == 32
+            events.append((name, waiting.kind))
+            return method(*given)
+
+        return watching
+
+    for name in ("__init__", "take"):
+        monkeypatch.setattr(BitSource, name, watched(name, getattr(BitSource, name)))
+    with batch.opened(path) as session:
+        assert {kind for _, kind in events} == {"opening"} | ({TESTS} if batch.asked else set())
+        events.clear()
+        batch.begin(session.analyst("ann", 0.5))
+        assert set(events) == {(name, batch.kind) for name in ("__init__", "take")}
+        events.clear()
+        session.ask(batch.free)
+        assert events == []
+
+
+def test_a_batch_that_was_interrupted_has_the_outcome_that_it_would_have_had(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with batch.opened(tmp_path / "whole.pmw") as session:
+        before = rows_of(tmp_path / "whole.pmw")
+        batch.begin(session.analyst("ann", 0.5))
+    expected, path = rows_of(tmp_path / "whole.pmw"), tmp_path / "s.pmw"
+    repeat_noise(monkeypatch, 20)
+    cut(batch, path)
+    assert rows_of(path) == before
+    with pmw.resume_session(path, batch.world.frame) as session:
+        found = rows_of(path)
+        assert pending_of(path) is None
+        for now, then, whole in zip(found, before, expected, strict=True):
+            assert list(now) == list(whole[: len(now)])  # the bytes of its noise, its charges, and whose
+            assert len(now) >= len(then)
+        paid = read_ledger(path).lines[len(before[0]) :]
+        assert {line.booked for line in paid} == {batch.booked}
+        batch.begin(session.analyst("ann", 0.5))
+        assert session.verify().holds
+
+
+def test_a_batch_that_is_given_up_is_charged_whole_to_who_began_it(batch: Batch, tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    cut(batch, path)
+    reserved, spent = read(Charge, json.loads(waiting_of(path).proposal)["reserved"]), read_ledger(path).spent
+    pmw.finalize_session(path, abandon=True)
+    assert failed(path) == {}
+    line = read_ledger(path).lines[-1]
+    assert (line.event, line.label, line.booked) == ("abandoned batch", batch.label, batch.booked)
+    assert line.price == read_session(path)[0].ledger.price(reserved) > 0
+    assert read_ledger(path).spent == spent + line.price
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_of_an_outcome_that_failed_nothing_is_seen_and_the_next_question_goes_on_from_the_file(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    path, finish = tmp_path / "s.pmw", SessionStore.finish
+
+    def failing(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if kept:
+            finish(store, intent, outcome)
+        raise pmw.StoreError("no room, or nothing more")
+
+    with batch.opened(path) as session:
+        before, number = session.state, session._engine._store.last_intent() + 1
         with monkeypatch.context() as patch:
             patch.setattr(SessionStore, "finish", failing)
             with pytest.raises(pmw.StoreError, match="no room"):
-                session.measure(("a", "b")) if kind == "requested" else session.ask(five(0))
+                batch.begin(session.analyst("ann", 0.5))
             assert session.state is before
-        with closing(SessionStore.open(path)) as store:
-            waiting = store.pending()
-        assert waiting is not None
-        assert waiting.kind == kind
-        session.ask(boxed("c"))  # which is free
-        with closing(SessionStore.open(path)) as store:
-            assert (store.last_intent(), store.pending()) == (waiting.id, None)
+            for fresh in [] if kept else [False, True] * 5:
+                waiting = waiting_of(path)
+                with pytest.raises(pmw.StoreError):  # any question waits for the recorded outcome
+                    session.ask(batch.free, fresh=fresh)
+                assert waiting_of(path) == waiting
+        session.ask(batch.free)
+        assert (session._engine._store.last_intent(), pending_of(path)) == (number, None)
         assert session.state.ledger.spent > before.ledger.spent
         assert session.verify().holds

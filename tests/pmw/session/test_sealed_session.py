@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.loop.secret import SecretState
 from pmw.privacy.budget import Charge
-from pmw.privacy.random_bits import fresh_seed, repeatable_seed
+from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
-from pmw.session.store import Outcome, SessionStore
-from pmw.session.store.locking import SessionLock
-from queries import Domain
+from pmw.session.store import SessionStore
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
+from tests.worlds import PEOPLE
 
 COVERED = "age >= 40"
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
@@ -47,11 +44,11 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.fixture
-def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path, seeds: list[bytes]) -> Path:
+def study(tmp_path: Path, seeds: list[bytes]) -> Path:
     """Open a session over a file, ask it two questions and return its path."""
     data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
-    frame.to_csv(data, index=False)
-    with pmw.open_session(data, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
+    PEOPLE.frame.to_csv(data, index=False)
+    with pmw.open_session(data, PEOPLE.domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
         assert session.ask(WRONG).source is Source.MEASURED
         session.ask("sex = 'Male' AND region = 'north'")
         assert len(seeds) >= 2
@@ -87,9 +84,8 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
     assert is_closed(study)
 
 
-def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8)
-    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
+def test_a_session_in_memory_is_sealed_alike() -> None:
+    with PEOPLE.opened(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8) as session:
         first = session.ask(WRONG)
         assert session.status().to_dict()["closed"] is False
         session.finalize()
@@ -105,43 +101,21 @@ def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain
 
 def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[bytes]) -> None:
     with pmw.resume_session(study) as session:
-        session.ask(OTHER)
-        secrets = secrets_of(study)
-        assert {"fingerprint", "fingerprint_key"} <= set(secrets)
-        before = bytes_of(study)
-        assert secrets["fingerprint"] in before
-        assert secrets["fingerprint_key"] in before
-        assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
-        session.finalize()
-        while_open = bytes_of(study)
-    for text in (while_open, bytes_of(study)):
-        assert not any(secret in text for secret in (*secrets.values(), *seeds))
-    assert secrets_of(study) == {}
-
-
-def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
-    with closing(SessionStore.create(path, fresh_seed(), large)) as store:
-        store.finalize(1, Outcome(meta={"closed": "true"}))
-        store.scrub()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
-    assert path.stat().st_size < 100_000
-
-
-def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
-    with pmw.resume_session(study) as session:
         for age in range(24, 60, 4):  # where cells begin: other questions are not tested
             if session.state.round_open:
                 break
             session.ask(f"region = 'west' AND age >= {age}")
         assert session.state.round_open
-        threshold = secrets_of(study)["threshold 0"]
-        assert threshold in bytes_of(study)
+        secrets, before = secrets_of(study), bytes_of(study)
+        assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold 0"}
+        assert all(secret in before for secret in secrets.values())
+        assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
         session.finalize()
-        assert threshold not in bytes_of(study)
-        assert not session.state.round_open
+        assert session.state.rounds == (False,)
+        while_open = bytes_of(study)
+    for text in (while_open, bytes_of(study)):
+        assert not any(secret in text for secret in (*secrets.values(), *seeds))
+    assert secrets_of(study) == {}
 
 
 def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) -> None:
@@ -169,14 +143,14 @@ def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path
 
 @pytest.mark.parametrize("fault", ["the table is gone", "the table differs"])
 def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
-    study: Path, frame: pd.DataFrame, fault: str
+    study: Path, fault: str
 ) -> None:
     seed, pending, before = interrupt(study), waiting_of(study), read_ledger(study)
     with closing(SessionStore.open(study)) as store:
         answers, measurements = list(store.answers.each()), store.chained().measurements
     (study.parent / "people.csv").unlink()
     if fault == "the table differs":
-        frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
+        PEOPLE.frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
     unchanged = bytes_of(study)
     with pytest.raises(pmw.SessionError, match=r"waits to be finished, and cannot be: .* --abandon"):
         pmw.finalize_session(study)
@@ -201,16 +175,14 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     assert pmw.verify_session(study).holds
 
 
-def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with cut_off():
-        pmw.open_session(frame, domain, epsilon=1, path=path)
+        PEOPLE.opened(path, epsilon=1, delta=0)
     with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):
         pmw.finalize_session(path)
     assert not is_closed(path)
-    assert pmw.finalize_session(path, frame).closed
+    assert pmw.finalize_session(path, PEOPLE.frame).closed
     assert pmw.verify_session(path).holds
 
 
@@ -261,23 +233,3 @@ def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, plac
     assert events.count("abandoned batch") == (table == "gone")
     wiped = [seed, *secrets.values()]
     assert not any(secret in bytes_of(study) for secret in wiped)
-
-
-def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
-    with pmw.resume_session(study) as session:
-        told = pytest.raises(pmw.StoreError, match="make room")
-        with unwritable(study, "meta", "WHEN NEW.key = 'closed'"), told:
-            session.finalize()
-        assert not session.status().closed
-        assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
-        session.finalize()
-        assert session.status().closed
-
-
-def test_a_session_in_use_is_not_closed_by_another(study: Path) -> None:
-    lock = SessionLock(study)
-    with pytest.raises(pmw.SessionLockedError):
-        pmw.finalize_session(study)
-    lock.release()
-    for _ in range(2):
-        assert pmw.finalize_session(study).closed

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-import os
 import pickle
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
-import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
-from pmw.public.answer import Source
 from pmw.session.asking import Asked
 from pmw.session.maintenance import read_session
 from queries import (
     CategoricalAttribute,
     Domain,
-    IntegerAttribute,
     LinearQuery,
     QueryError,
-    all_marginals,
 )
 from queries.parsing import Question, parse_where
-from tests.worlds import WHOLE_YEARS
+from tests.worlds import PEOPLE, WHOLE_YEARS
 
-TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
-SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
 REPLACE = pmw.NeighboringRelation.REPLACE_ONE
 QUESTIONS: list[Asked] = [
     "age BETWEEN 28 AND 39 AND sex = 'Female'",
@@ -42,122 +34,69 @@ QUESTIONS: list[Asked] = [
 ]
 
 
-def test_a_session_answers_texts_objects_and_queries(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
-        text = session.ask("age >= 40 AND sex = 'Male'")
-        form = session.ask({"age": {"ge": 40}, "sex": {"eq": "Male"}})
-        query = session.ask(LinearQuery.cells(domain, {"age": (5, 9), "sex": (1, 1)}))
-    assert text == form == query
-    exact = ((frame["age"] >= 40) & (frame["sex"] == "Male")).sum()
-    assert text.interval is not None
-    assert text.interval[0] <= exact <= text.interval[1]
+def opened(path: Path | None = None, *, epsilon: float = 1, **options: Any) -> pmw.Session:
+    return PEOPLE.opened(path, epsilon=epsilon, test=pmw.TestKind.QUERY, **options)
 
 
-def test_a_workload_is_answered_in_order(frame: pd.DataFrame, domain: Domain) -> None:
-    workload = all_marginals(domain, 1)
-    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=SEEDED) as session:
-        answers = session.ask_all(workload)
-    assert len(answers) == len(workload) == 20
-    assert sum(answer.count for answer in answers[:10]) == pytest.approx(
-        answers[0].count / answers[0].fraction
-    )
+def test_a_session_answers_texts_objects_and_queries() -> None:
+    frame, query = PEOPLE.frame, LinearQuery.cells(PEOPLE.domain, {"age": (5, 9), "sex": (1, 1)})
+    forms: list[Asked] = ["age >= 40 AND sex = 'Male'", {"age": {"ge": 40}, "sex": {"eq": "Male"}}, query]
+    with opened(seed=7) as session:
+        first, *others = map(session.ask, forms)
+    assert others == [first, first]
+    assert first.interval is not None
+    assert first.interval[0] <= ((frame["age"] >= 40) & (frame["sex"] == "Male")).sum() <= first.interval[1]
 
 
-def test_a_repeated_question_gets_its_stored_answer_unless_asked_afresh(
-    frame: pd.DataFrame, domain: Domain
-) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
-    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=options) as session:
+def test_a_request_keeps_its_answer_and_its_question(tmp_path: Path, repeatable: None) -> None:
+    path, again = tmp_path / "study.pmw", "request_id 'one' was used for another question"
+    with opened(path, epsilon=5, threshold=1.0) as session:
         first = session.ask(QUESTIONS[2])
-        assert first.source is Source.MEASURED
-        again = session.ask(QUESTIONS[2])
-        twice = session.ask_all([QUESTIONS[2], QUESTIONS[0], QUESTIONS[0]])
-        assert again == twice[0] == first
-        assert twice[1] == twice[2]
-        assert session.ask(QUESTIONS[2], fresh=True) == first  # the model is the same
-        session.ask("region = 'south' AND age < 40")
-        assert session.state.version > first.version
-        assert session.ask(QUESTIONS[2]) == first  # its bar is no narrower
-        fresh = session.ask(QUESTIONS[2], fresh=True)
-        assert fresh != first
-        assert session.ask(QUESTIONS[2]) == fresh
-        assert session.status().queries_answered == 10
-
-
-def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(
-        frame, domain, epsilon=1, options=pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
-    ) as session:
-        first = session.ask(QUESTIONS[0], request_id="one", fresh=True)
-        session.ask(QUESTIONS[0], fresh=True)
-        assert session.ask(QUESTIONS[0], request_id="one", fresh=True) == first
-        spent = session.status().budget_share
-        with pytest.raises(QueryError, match="request_id 'one' was used for another question") as caught:
-            session.ask_all([Question(LinearQuery.everything(domain), None, "one")])
-        assert caught.value.position == "request_id"
-        with pytest.raises(QueryError, match="was used for another question"):  # one key in one call
-            session.ask_all([Question(parse_where(one, domain), request_id="b") for one in ("", "age > 40")])
-        assert session.status().budget_share == spent
-
-
-def test_a_request_that_was_given_a_stored_answer_keeps_it(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, repeatable: None
-) -> None:
-    path = tmp_path / "study.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=1.0)
-    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
-        first = session.ask(QUESTIONS[2])
-        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.ask(QUESTIONS[2], request_id="one") == first  # given a stored answer
         version = session.state.version
         session.ask("region = 'south' AND age < 40")
         assert session.state.version == version + 1
         assert session.ask(QUESTIONS[2], fresh=True) != first
-        assert session.ask(QUESTIONS[2], request_id="one") == first
-        assert session.ask(QUESTIONS[2], request_id="one", fresh=True) == first
-        with pytest.raises(QueryError, match="request_id 'one' was used for another question"):
-            session.ask(QUESTIONS[0], request_id="one")
-    with pmw.resume_session(path, frame) as session:
+        spent = session.status().budget_share
+        for fresh in (False, True):
+            assert session.ask(QUESTIONS[2], request_id="one", fresh=fresh) == first
+        with pytest.raises(QueryError, match=again) as caught:
+            session.ask_all([Question(LinearQuery.everything(session.domain), None, "one")])
+        assert caught.value.position == "request_id"
+        with pytest.raises(QueryError, match="was used for another question"):  # one key in one call
+            session.ask_all(
+                [Question(parse_where(one, session.domain), request_id="b") for one in ("", "age > 40")]
+            )
+        assert session.status().budget_share == spent
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         assert session.ask(QUESTIONS[2], request_id="one") == first
         assert session.verify().holds
 
 
-def test_a_durable_session_goes_on_where_it_was(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=6)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
+def test_a_durable_session_is_read_while_it_is_in_use_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    path, names = tmp_path / "study.pmw", PEOPLE.domain.names
+    with opened(path, threshold=5.0, update_limit=6) as session:
         answers = session.ask_all(QUESTIONS)
-        status, model = session.status(), session.state.model.marginal(domain.names)
-    with pmw.resume_session(path, frame) as again:
+        status, model = session.status(), session.state.model.marginal(names)
+        state, told = read_session(path)
+        assert told == status
+        assert state.model.marginal(names) == pytest.approx(model, rel=1e-6)
+        with pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(path, PEOPLE.frame)
+    with pmw.resume_session(path, PEOPLE.frame) as again:
         assert again.status() == status
-        assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
+        assert again.state.model.marginal(names) == pytest.approx(model, rel=1e-9)
         assert again.ask_all(QUESTIONS) == answers
         assert again.state.round_open == session.state.round_open
         more = again.ask("region = 'south' AND age < 40 AND sex = 'Male'")
         assert more.spent.share >= status.budget_share
 
 
-def test_the_status_can_be_read_while_the_session_is_in_use(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    path = tmp_path / "study.pmw"
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
-        session.ask_all(QUESTIONS)
-        state, status = read_session(path)
-        assert status == session.status()
-        assert state.model.marginal(domain.names) == pytest.approx(
-            session.state.model.marginal(domain.names), rel=1e-6
-        )
-        with pytest.raises(pmw.SessionLockedError):
-            pmw.resume_session(path, frame)
-
-
-def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(pmw.NoiseError, match="never uses repeatable noise"):
-        pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw", options=SEEDED)
+        opened(tmp_path / "s.pmw", seed=7)
     assert list(tmp_path.iterdir()) == []
-    with pmw.open_session(frame, domain, epsilon=1, options=SEEDED) as session:
+    with opened(seed=7) as session:
         assert session.ask("").to_dict()["seeded"] is True
         assert session.status().to_dict()["seeded"] is True
         manifest = session.export(tmp_path / "rows.csv")
@@ -165,36 +104,26 @@ def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(
     assert manifest["guarantee"].startswith("none: the noise of this session is seeded")
 
 
-def test_repeatable_noise_repeats(frame: pd.DataFrame, domain: Domain) -> None:
-    def run(seed: int) -> pmw.Answers:
-        options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed, threshold=5.0)
-        with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+def test_noise_repeats_with_its_seed_alone() -> None:
+    def run(seed: int | None) -> pmw.Answers:
+        with opened(seed=seed, threshold=5.0) as session:
+            assert ("seeded" in session.ask("").to_dict()) == (seed is not None)
             return session.ask_all(QUESTIONS)
 
     assert run(1) == run(1) != run(2)
-
-
-def test_fresh_noise_differs_from_session_to_session(frame: pd.DataFrame, domain: Domain) -> None:
-    totals = set()
-    for _ in range(5):
-        with pmw.open_session(frame, domain, epsilon=1) as session:
-            totals.add(session.state.total.estimate)
-            assert "seeded" not in session.ask("").to_dict()
-    assert len(totals) == 5
+    assert len({run(None)[0].count for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("place", [0, 2])
-def test_replace_one_needs_both_cells_of_every_attribute(
-    frame: pd.DataFrame, place: int, missing: bool, other: bool
-) -> None:
+def test_replace_one_needs_both_cells_of_every_attribute(place: int, missing: bool, other: bool) -> None:
     whole = list(WHOLE_YEARS.domain)[:3]
     options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
-    with pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
-        assert session.state.total.estimate == len(frame)
+    with pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
+        assert session.state.total.estimate == len(PEOPLE.frame)
     name, whole[place] = whole[place].name, replace(whole[place], missing=missing, other=other)
     with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
-        pmw.open_session(frame, Domain(tuple(whole)), epsilon=1, options=options)
+        pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options)
 
 
 HOSTILE_LINES = [
@@ -215,32 +144,19 @@ def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, li
 
 @pytest.mark.parametrize("share", [0, 50, 51, 100])  # percent of the records that are dropped
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
-def test_a_session_opens_whatever_part_of_its_table_is_dropped(
-    tmp_path: Path, domain: Domain, frame: pd.DataFrame, share: int, kind: str
-) -> None:
-    table = frame.head(200).assign(sex=["unknown" if row % 100 < share else "Male" for row in range(200)])
-    path = tmp_path / f"people.{kind}"
+def test_a_session_opens_whatever_part_of_its_table_is_dropped(tmp_path: Path, share: int, kind: str) -> None:
+    sexes = ["unknown" if row % 100 < share else "Male" for row in range(200)]
+    table, path = PEOPLE.frame.head(200).assign(sex=sexes), tmp_path / f"people.{kind}"
     if kind == "csv":
         table.to_csv(path, index=False)
     elif kind == "parquet":
         duckdb.from_df(table).write_parquet(str(path))
-    with pmw.open_session(
-        table if kind == "frame" else path, domain, epsilon=1000, options=SEEDED
-    ) as session:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
+    given = table if kind == "frame" else path
+    with pmw.open_session(given, PEOPLE.domain, epsilon=1000, options=options) as session:
         # With so large an epsilon, the noisy total tells that records were dropped as meant.
         assert session.state.total.estimate == pytest.approx(200 - 2 * share, abs=9)
         assert session.ask("sex = 'Male'").count >= 0
-
-
-def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
-    wide = Domain((IntegerAttribute("a", 0, 24_928), IntegerAttribute("b", 0, 672)))
-    path = tmp_path / "s.pmw"
-    tracemalloc.start()
-    with pytest.raises(pmw.BudgetError, match=r"has 16,777,217 cells; .* at most 16,777,216: test whole"):
-        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1, path=path, options=TEXTBOOK)
-    assert tracemalloc.get_traced_memory()[1] < 10**6
-    tracemalloc.stop()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -248,15 +164,15 @@ def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp
     [(0, 0, "expected epsilon > 0"), (1, 1, "expected 0 <= delta < 1"), ("x", 0, "expected a finite number")],
 )
 def test_an_impossible_budget_leaves_no_file(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, epsilon: object, delta: float, message: str
+    tmp_path: Path, epsilon: Any, delta: float, message: str
 ) -> None:
     with pytest.raises(pmw.BudgetError, match=message):
-        pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=tmp_path / "s.pmw")  # type: ignore[arg-type]
+        opened(tmp_path / "s.pmw", epsilon=epsilon, delta=delta)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_question_among_good_ones_costs_nothing(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+def test_a_bad_question_among_good_ones_costs_nothing() -> None:
+    with opened(seed=7) as session:
         before = session.status()
         with pytest.raises(QueryError, match="unknown attribute 'agee'"):
             session.ask_all([QUESTIONS[0], "agee > 3"])
@@ -266,8 +182,8 @@ def test_a_bad_question_among_good_ones_costs_nothing(frame: pd.DataFrame, domai
             session.ask(LinearQuery.everything(other))
 
 
-def test_a_session_cannot_be_copied_or_pickled(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, options=SEEDED) as session:
+def test_a_session_cannot_be_copied_or_pickled() -> None:
+    with opened(seed=7) as session:
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(pmw.PMWError, match="cannot be copied"):
                 attempt(session)
@@ -288,8 +204,8 @@ USES: dict[str, Callable[[pmw.Session], object]] = {
 }
 
 
-def test_a_closed_session_is_told_so(frame: pd.DataFrame, domain: Domain) -> None:
-    session = pmw.open_session(frame, domain, epsilon=1, options=SEEDED)
+def test_a_closed_session_is_told_so() -> None:
+    session = opened(seed=7)
     session.close()
     session.close()
     for use in USES.values():
@@ -308,11 +224,9 @@ def _use_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[tup
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_can_do_nothing_with_the_session(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_forked_process_can_do_nothing_with_the_session(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw") as session:
+    with opened(tmp_path / "s.pmw") as session:
         results = context.SimpleQueue()
         child = context.Process(target=_use_in_child, args=(session, results))
         child.start()
@@ -325,9 +239,9 @@ def test_a_forked_process_can_do_nothing_with_the_session(
             pmw.resume_session(tmp_path / "s.pmw")
 
 
-def test_reprs_show_public_facts_alone(frame: pd.DataFrame, domain: Domain) -> None:
+def test_reprs_show_public_facts_alone() -> None:
     # Seeded, since a released number may hold the digits of a secret one by chance.
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+    with opened(seed=7) as session:
         session.ask(QUESTIONS[0])
         text = repr(session)
         assert text.startswith("Session('people', 240 cells, epsilon=1, delta=1e-09, spent ")
@@ -336,27 +250,17 @@ def test_reprs_show_public_facts_alone(frame: pd.DataFrame, domain: Domain) -> N
         assert noisy is not None
         for shown in (text, repr(session.state), repr(session.status()), repr(secret), repr(session._engine)):
             assert str(noisy.upper) not in shown
-            assert str(len(frame)) not in shown
+            assert str(len(PEOPLE.frame)) not in shown
 
 
-def test_synthetic_records_fit_the_schema_and_cost_nothing(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+def test_synthetic_records_fit_the_schema_and_cost_nothing() -> None:
+    with opened(seed=7) as session:
         before = session.status()
         rows = session.synthetic_records(seed=3)
         assert len(rows) == round(session.state.total.value)
-        assert list(rows.columns) == list(domain.names)
+        assert list(rows.columns) == list(PEOPLE.domain.names)
         assert set(rows["sex"]) == {"Female", "Male"}
         assert rows["age"].between(20, 59).all()
         assert rows.equals(session.synthetic_records(seed=3))
         assert len(session.synthetic_records(12)) == 12
         assert session.status() == before
-
-
-def test_a_table_of_no_records_opens_asks_and_exports(
-    domain: Domain, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    with pmw.open_session(frame.iloc[:0], domain, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw") as session:
-        answers = session.ask_all(QUESTIONS)
-        assert all(np.isfinite(answer.count) for answer in answers)
-        session.export(tmp_path / "rows.csv")
-    assert os.path.exists(tmp_path / "rows.csv")

@@ -255,14 +255,12 @@ class SessionMachine(RuleBasedStateMachine):
                 assert self.rows() == before
         self.grew(before)
 
-    @rule()
-    def drop_without_closing(self) -> None:
-        self.drop()
-        self.resume()
-
-    @rule()
-    def close_and_resume(self) -> None:
-        self.session.close()
+    @rule(is_closed=st.booleans())
+    def leave_and_resume(self, is_closed: bool) -> None:
+        if is_closed:
+            self.session.close()
+        else:
+            self.drop()
         self.resume()
 
     @precondition(lambda self: self.dead)
@@ -344,6 +342,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionMachine = SessionMachine.TestCase
 TestSessionMachine.settings = settings(
+    max_examples=18,
     stateful_step_count=8,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # a file is slow to shrink

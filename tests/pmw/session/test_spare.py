@@ -228,22 +228,6 @@ def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
         assert session.verify().holds
 
 
-def test_without_the_table_what_is_free_is_answered(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repeat_noise(monkeypatch, 2)
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        session.ask_all(stream[:DUE])
-        spent = session.state.ledger.spent
-    with pmw.resume_session(path) as session:
-        assert spare_of(session.state, session.asked()) is not None
-        again = session.ask("age BETWEEN 30 AND 40")
-        assert again.interval is not None
-        assert session.state.asked == DUE + 1
-        assert session.state.ledger.spent == spent
-
-
 def test_errors_of_what_is_asked_later_become_smaller(
     opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""The table of a session: moved by the custodian, compared with its fingerprint, and gone."""
+"""The table of a session: moved by the custodian, and compared with its fingerprint."""
 
 from __future__ import annotations
 
@@ -17,27 +17,23 @@ import pytest
 import pmw
 from pmw.data import CsvDialect
 from pmw.public.answer import Source
-from pmw.session.maintenance import read_ledger, read_session, remembered_table
-from pmw.session.store.locking import SessionLock
-from queries import Domain
-from tests.pmw.session.stored import bytes_of, cut_off, pending_of, unwritable, waiting_of
+from pmw.session.maintenance import read_session, remembered_table
+from tests.pmw.session.stored import bytes_of, cut_off, pending_of, waiting_of
+from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
-OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
-COVERED = "age >= 40"
 OPTIONS = pmw.Options(
     test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP
 )
 DIFFERS = "the table differs from the one that the session was opened on"
-MOVED = "; where the table was moved, name its new place with pmw move"
 
 
 @pytest.fixture
-def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> Path:
+def study(tmp_path: Path) -> Path:
     """Open a session over a file, ask it one question and return its path."""
     data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
-    frame.to_csv(data, index=False)
-    with pmw.open_session(data, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
+    PEOPLE.frame.to_csv(data, index=False)
+    with pmw.open_session(data, PEOPLE.domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
         session.ask("sex = 'Male' AND region = 'north'")
     return path
 
@@ -92,16 +88,13 @@ def test_a_moved_table_is_read_from_its_new_place_and_nothing_else_changes(
 @pytest.mark.parametrize(
     "fault", ["a record more", "a record less", "one cell", "another's cell", "none at all"]
 )
-def test_a_table_that_differs_is_refused_in_the_same_words_whatever_differs(
-    study: Path, frame: pd.DataFrame, fault: str
-) -> None:
-    changed = frame.copy()
-    changed.loc[0, "sex"] = "Male" if frame.loc[0, "sex"] == "Female" else "Female"
+def test_a_table_that_differs_is_refused_in_the_same_words_whatever_differs(study: Path, fault: str) -> None:
+    frame, sexes = PEOPLE.frame, PEOPLE.frame["sex"].tolist()
     other = {
         "a record more": pd.concat([frame, frame.iloc[:1]]),
         "a record less": frame.iloc[1:],
-        "one cell": changed,
-        "another's cell": frame.assign(sex=frame["sex"].iloc[::-1].tolist()),  # each column is as it was
+        "one cell": frame.assign(sex=[{"Male": "Female", "Female": "Male"}[sexes[0]], *sexes[1:]]),
+        "another's cell": frame.assign(sex=sexes[::-1]),  # each column is as it was
         "none at all": frame.iloc[:0],
     }[fault]
     other.to_csv(study.parent / "other.csv", index=False)
@@ -112,7 +105,7 @@ def test_a_table_that_differs_is_refused_in_the_same_words_whatever_differs(
     assert bytes_of(study) == before
 
 
-def test_what_is_no_table_is_refused_and_changes_nothing(study: Path, frame: pd.DataFrame) -> None:
+def test_what_is_no_table_is_refused_and_changes_nothing(study: Path) -> None:
     folder = study.parent
     (folder / "empty.csv").write_text("")
     (folder / "lacking.csv").write_text("age,sex\n30,Male\n")
@@ -123,19 +116,17 @@ def test_what_is_no_table_is_refused_and_changes_nothing(study: Path, frame: pd.
             pmw.move_session(study, folder / name)
         assert "differs" not in str(refused.value)
     with pytest.raises(pmw.DataError, match="expected the name of a CSV or Parquet file, got a pandas"):
-        pmw.move_session(study, frame)  # type: ignore[arg-type]
+        pmw.move_session(study, PEOPLE.frame)  # type: ignore[arg-type]
     assert bytes_of(study) == before
     assert place_of(study) == folder / "people.csv"
 
 
-def test_a_place_without_a_dialect_is_read_in_the_one_before(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_place_without_a_dialect_is_read_in_the_one_before(tmp_path: Path) -> None:
     path, dialect = tmp_path / "study.pmw", CsvDialect(";", missing_texts=("NA",))
-    frame.to_csv(tmp_path / "one.csv", index=False, sep=";")
-    frame.to_csv(tmp_path / "two.csv", index=False)
+    PEOPLE.frame.to_csv(tmp_path / "one.csv", index=False, sep=";")
+    PEOPLE.frame.to_csv(tmp_path / "two.csv", index=False)
     table = pmw.TableFile(tmp_path / "one.csv", dialect)
-    pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS).close()
+    pmw.open_session(table, PEOPLE.domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS).close()
     (tmp_path / "one.csv").rename(tmp_path / "three.csv")
     pmw.move_session(path, tmp_path / "three.csv")
     assert remembered_table(path) == pmw.TableFile(tmp_path / "three.csv", dialect)
@@ -145,21 +136,19 @@ def test_a_place_without_a_dialect_is_read_in_the_one_before(
     assert remembered_table(path) == pmw.TableFile(tmp_path / "two.csv")
 
 
-def test_a_session_over_a_table_in_memory_goes_on_from_a_file(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_session_over_a_table_in_memory_goes_on_from_a_file(tmp_path: Path) -> None:
     path, table = tmp_path / "study.pmw", tmp_path / "people.parquet"
-    pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS).close()
+    PEOPLE.opened(path, options=OPTIONS).close()
     told = "give that table to resume it, or write it to a file and name that with pmw"
     with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match=told):
         session.ask(WRONG)
-    duckdb.from_df(frame).write_parquet(str(table))
+    duckdb.from_df(PEOPLE.frame).write_parquet(str(table))
     pmw.move_session(path, str(table))
     with pmw.resume_session(path) as session:
         assert session.ask(WRONG).source is Source.MEASURED
     for use in (pmw.resume_session, pmw.finalize_session):
         with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
-            use(path, frame)
+            use(path, PEOPLE.frame)
 
 
 def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
@@ -171,30 +160,6 @@ def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
         with pytest.raises(pmw.SessionError, match=told):
             pmw.move_session(path, study.parent / "people.csv")
         assert bytes_of(path) == before
-
-
-def test_a_session_in_use_is_not_moved(study: Path) -> None:
-    with pmw.resume_session(study), pytest.raises(pmw.SessionLockedError, match="another process is using"):
-        pmw.move_session(study, study.parent / "people.csv")
-    lock = SessionLock(study)
-    with pytest.raises(pmw.SessionLockedError):
-        pmw.move_session(study, study.parent / "people.csv", wait=0.05)
-    lock.release()
-    pmw.move_session(study, study.parent / "people.csv")
-
-
-def test_a_file_that_is_no_session_or_lacks_its_companion_is_not_moved(study: Path, tmp_path: Path) -> None:
-    table = study.parent / "people.csv"
-    with pytest.raises(pmw.SessionCorruptError):
-        pmw.move_session(table, table)
-    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
-        pmw.move_session(tmp_path / "absent.pmw", table)
-    assert not (tmp_path / "absent.pmw-lock").exists()
-    alone = tmp_path / "alone" / "study.pmw"
-    alone.parent.mkdir()
-    shutil.copy(study, alone)
-    with pytest.raises(pmw.SessionCorruptError, match="moved or copied alone"):
-        pmw.move_session(alone, table)
 
 
 @pytest.mark.parametrize("ended", ["asked", "closed"])
@@ -225,13 +190,11 @@ def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
     assert pmw.verify_session(study).holds
 
 
-def test_an_opening_that_waits_is_finished_at_its_tables_new_place(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    frame.to_csv(tmp_path / "people.csv", index=False)
+def test_an_opening_that_waits_is_finished_at_its_tables_new_place(tmp_path: Path) -> None:
+    PEOPLE.frame.to_csv(tmp_path / "people.csv", index=False)
     path = tmp_path / "study.pmw"
     with cut_off():
-        pmw.open_session(tmp_path / "people.csv", domain, epsilon=1, path=path)
+        pmw.open_session(tmp_path / "people.csv", PEOPLE.domain, epsilon=1, path=path)
     (tmp_path / "people.csv").rename(tmp_path / "moved.csv")
     with pytest.raises(pmw.DataError, match="name its new place with pmw move"):
         pmw.resume_session(path)
@@ -276,50 +239,3 @@ def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: s
     with pmw.resume_session(study) as session:
         assert session.ask(WRONG).source is Source.MEASURED
     assert pmw.verify_session(study).holds
-
-
-def test_a_move_that_cannot_be_written_changes_nothing(study: Path) -> None:
-    shutil.copy(study.parent / "people.csv", study.parent / "moved.csv")
-    before = books_of(study)
-    with unwritable(study, "meta", "WHEN NEW.key = 'data'"), pytest.raises(pmw.StoreError, match="make room"):
-        pmw.move_session(study, study.parent / "moved.csv")
-    assert books_of(study) == before
-    assert place_of(study) == study.parent / "people.csv"
-
-
-# --- a table that is gone -----------------------------------------------------------------------------------
-
-
-def test_a_session_whose_table_is_gone_answers_what_needs_none_and_draws_nothing(
-    study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pmw.resume_session(study) as session:
-        known = session.ask(WRONG)
-    table = study.parent / "people.csv"
-    table.unlink()
-    before = read_ledger(study)
-    forbid_draws(monkeypatch)
-    with pmw.resume_session(study) as session:
-        assert session.ask(WRONG) == known
-        assert session.ask(COVERED).source is Source.SYNTHETIC
-        for _ in range(2):
-            with pytest.raises(pmw.DataError) as refused:
-                session.ask(OTHER)
-            assert str(refused.value) == f"expected a readable file, got {table}: no such file{MOVED}"
-        assert session.ask(COVERED).source is Source.SYNTHETIC
-    assert read_ledger(study) == before
-    assert pending_of(study) is None
-    assert pmw.verify_session(study).holds
-
-
-def test_a_table_that_was_changed_is_refused_and_draws_nothing(
-    study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame.iloc[1:].to_csv(study.parent / "people.csv", index=False)
-    before = read_ledger(study)
-    forbid_draws(monkeypatch)
-    with pmw.resume_session(study) as session, pytest.raises(pmw.DataError) as refused:
-        session.ask(WRONG)
-    assert str(refused.value) == DIFFERS + MOVED
-    assert read_ledger(study) == before
-    assert pending_of(study) is None

@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.session.maintenance import read_ledger, read_session, verify_session
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
-from queries import Domain, LinearQuery, random_conjunctions
+from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import answer_to_request, marked_answers
+from tests.worlds import PEOPLE
 
 QUESTION = "age >= 40 AND sex = 'Male'"
 
@@ -45,13 +45,13 @@ for turn in range(turns):
 
 
 @pytest.fixture
-def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
+def study(tmp_path: Path) -> Path:
     """Open a session with positives to spend, close it and return its path."""
-    frame.to_csv(tmp_path / "people.csv", index=False)
+    PEOPLE.frame.to_csv(tmp_path / "people.csv", index=False)
     path = tmp_path / "s.pmw"
     options = pmw.Options(test=pmw.TestKind.QUERY, threshold=12.0, update_limit=12)
     table = tmp_path / "people.csv"
-    pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path, options=options).close()
+    pmw.open_session(table, PEOPLE.domain, epsilon=1, delta=1e-9, path=path, options=options).close()
     return path
 
 
@@ -219,8 +219,8 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_parent(study: Path) -> Non
         os.waitpid(child, 0)
 
 
-def test_threads_take_turns_over_one_session(study: Path, domain: Domain) -> None:
-    streams = [list(random_conjunctions(domain, 40, seed=number)) for number in range(4)]
+def test_threads_take_turns_over_one_session(study: Path) -> None:
+    streams = [list(random_conjunctions(PEOPLE.domain, 40, seed=number)) for number in range(4)]
     with pmw.resume_session(study) as session:
 
         def work(stream: list[LinearQuery]) -> list[float]:
@@ -242,28 +242,12 @@ def test_threads_take_turns_over_one_session(study: Path, domain: Domain) -> Non
         assert {row.count for row in store.answers.each()} == set(counts)
 
 
-def test_threads_take_turns_over_marginals_and_exports(
-    frame: pd.DataFrame, years: Domain, tmp_path: Path
-) -> None:
-    frame["member"] = frame["age"] > 40
-    with pmw.open_session(frame, years, epsilon=1, delta=1e-9, path=tmp_path / "m.pmw") as session:
-
-        def work(number: int) -> int:
-            answers = session.ask_all(random_conjunctions(years, 40, seed=number), fresh=True)
-            session.export(tmp_path / f"{number}.csv")
-            return len(answers)
-
-        with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(work, range(4))) == [40] * 4
-        assert session.verify().holds
-
-
-def test_closing_in_one_thread_tells_the_others(study: Path, domain: Domain) -> None:
+def test_closing_in_one_thread_tells_the_others(study: Path) -> None:
     session = pmw.resume_session(study)
     begun = threading.Event()
 
     def work(seed: int) -> str:
-        for query in random_conjunctions(domain, 10_000, seed=seed):
+        for query in random_conjunctions(PEOPLE.domain, 10_000, seed=seed):
             try:
                 session.ask(query, fresh=True)
             except pmw.SessionError as error:

@@ -80,40 +80,6 @@ def held(answer: Answer, truth: float) -> bool:
     return answer.interval[0] <= truth <= answer.interval[1]
 
 
-UNDECIDED = [
-    ('"capital-gain" > 0', GAIN > 0),
-    ('"capital-gain" <= 0', GAIN <= 0),
-    ('"capital-gain" = 0', GAIN == 0),
-    ('"capital-gain" <> 0', GAIN != 0),
-    ('"capital-gain" IN (0, 5000)', GAIN.isin([0, 5000])),
-    ('NOT "capital-gain" > 0', GAIN <= 0),
-    ('"capital-gain" BETWEEN 1 AND 5000', GAIN.between(1, 5000)),
-    ('"capital-gain" >= 100000', GAIN >= 100_000),
-    ('"capital-gain" < 100000', GAIN < 100_000),
-    ("\"capital-gain\" > 0 AND sex = 'm'", (GAIN > 0) & (SEX == "m")),
-    ("\"capital-gain\" = 0 OR sex = 'm'", (GAIN == 0) | (SEX == "m")),
-    ('"capital-gain" > 0 OR age <= 33', (GAIN > 0) | (AGE <= 33)),
-    ("age >= 35 AND age < 61", (AGE >= 35) & (AGE < 61)),
-    ("age = 4", AGE == 4),
-]
-
-
-@pytest.mark.parametrize("test", MODES)
-def test_the_interval_holds_both_readings_and_so_the_truth(opened: Opened, test: TestKind) -> None:
-    for seed in range(1, 4):
-        session = opened(test, seed)
-        for where, holds in UNDECIDED:
-            answer = session.ask(where)
-            assert not answer.aligned
-            assert answer.source in (Source.SYNTHETIC, Source.MEASURED)
-            assert held(answer, int(holds.sum())), where
-            assert held(answer, answer.count)
-    for where, _ in UNDECIDED:
-        with pytest.raises(QueryError, match="the condition cuts cells") as caught:
-            require_aligned(parse_where(where, DOMAIN))
-        assert caught.value.code == "unaligned"
-
-
 @pytest.mark.parametrize("test", MODES)
 def test_a_comparison_that_cells_decide_keeps_its_firm_bar(opened: Opened, test: TestKind) -> None:
     session = opened(test)
@@ -143,7 +109,7 @@ def test_groups_have_both_readings_of_their_own(opened: Opened, test: TestKind) 
 def _one_comparison(generator: np.random.Generator) -> tuple[str, pd.Series[bool]]:
     """Return a comparison that cuts a cell where the whole table lies on one side of the cut."""
     name, column = ("capital-gain", GAIN) if generator.random() < 0.5 else ("age", AGE)
-    values = [0, 4999, 5000, 7688] if name == "capital-gain" else [4, 21, 34, 60, 61]
+    values = [0, 1, 4999, 5000, 7688, 100_000] if name == "capital-gain" else [4, 21, 34, 60, 61]
     value = int(generator.choice(values))
     kind = str(generator.choice(["<", "<=", ">", ">=", "=", "<>"]))
     made = {
@@ -194,19 +160,16 @@ def test_intervals_hold_the_raw_count_with_the_stated_confidence(
             answer = session.ask(query)
             assert not answer.aligned
             if answer.interval is not None:
+                assert held(answer, answer.count)
                 found.append(held(answer, truth))
+            session.ask(query, fresh=True)
+        assert session.verify().holds
+    for query, _ in questions:
+        with pytest.raises(QueryError, match="the condition cuts cells") as caught:
+            require_aligned(query)
+        assert caught.value.code == "unaligned"
     assert len(found) >= 90
     assert np.mean(found) >= 0.8
-
-
-@pytest.mark.parametrize("test", MODES)
-def test_a_session_that_answered_such_questions_is_verified(opened: Opened, test: TestKind) -> None:
-    session = opened(test, update_limit=6)
-    for query, _ in _questions(25, seed=4):
-        session.ask(query)
-        session.ask(query, fresh=True)
-    session.ask('"capital-gain" >= 1')
-    assert session.verify().holds
 
 
 @pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {}, {"simultaneous": True}])

@@ -26,10 +26,9 @@ from pmw.session.store import (
     SessionStore,
     StoredAnswer,
 )
-from pmw.session.store.columns import joined, packed, question_keys, unpacked
+from pmw.session.store.columns import packed, question_keys, unpacked
 from queries.boxes import RangeTexts
 from tests.pmw.session.stored import (
-    answer_to_request,
     columns_of,
     execute,
     newest_answer,
@@ -120,18 +119,6 @@ def test_a_source_or_a_kind_that_is_none_is_refused(
         store.answers.answer(1)
 
 
-def test_answers_given_at_one_time_are_put_together() -> None:
-    answers = [*many(64), *many(64, 64, share=0.5), stored("measured", source="measured", version=4)]
-    found = columns_of([*answers, *many(3, 300, analyst="ann")], ["r", *[None] * 131])
-    assert [len(run) for run in found] == [64, 64, 1, 3]
-    assert (found[-1].analyst, found[-1].share) == ("ann", 0.25)
-    assert [run.request_ids[:1] for run in found] == [("r",), (), (), ()]
-    assert [run.drawn_count() for run in found] == [0, 0, 1, 0]
-    assert [one for run in found for one in run.answers()] == [*answers, *many(3, 300, analyst="ann")]
-    (again,) = joined([*columns_of(many(64)), *columns_of(many(5, 64, kind="3 bins"))])
-    assert list(again.answers()) == [*many(64), *many(5, 64, kind="3 bins")]
-
-
 # --- in a session file --------------------------------------------------------------------------------------
 
 
@@ -156,23 +143,6 @@ def test_answers_are_numbered_in_the_order_in_which_they_are_given(store: Sessio
     assert store.is_whole()
     with pytest.raises(SessionCorruptError, match="answer 176 is gone"):
         store.answers.answer(176)
-
-
-def test_the_newest_answer_is_given_whatever_the_sizes_of_blocks(store: SessionStore) -> None:
-    text = many(1)[0].query
-    for number, size in enumerate([64, 1, 64, 64, 2]):
-        store.finish(None, Outcome(columns=columns_of([replace(one, version=number) for one in many(size)])))
-        found = newest_answer(store, text)
-        assert found is not None
-        assert found.version == number
-
-
-def test_requests_and_repeats_find_answers_in_blocks(store: SessionStore) -> None:
-    answers = many(80)
-    store.finish(None, Outcome(columns=columns_of(answers)))
-    store.finish(None, Outcome(idempotency_keys={"r": answers[7].query}, repeats=[("ann", answers[9].query)]))
-    assert answer_to_request(store, "r") == answers[7]
-    assert store.answers.newest_numbers("ann", 5) == [10]
 
 
 def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: SessionStore) -> None:
@@ -309,15 +279,6 @@ def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
     store.finish(None, Outcome(columns=columns_of(many(64, 100))))
     assert newest_answer(store, many(1, 100)[0].query) == many(1, 100)[0]
     assert list(store.answers.each()) == many(64, 100)
-
-
-def test_a_copy_holds_the_blocks(tmp_path: Path) -> None:
-    with closing(make(tmp_path / "s.pmw")) as store:
-        store.finish(None, Outcome(columns=columns_of(many(70))))
-        store.copy_public(tmp_path / "copy.pmw", tmp_path / "copy.pmw")
-    with closing(SessionStore.open(tmp_path / "copy.pmw")) as copy:
-        assert list(copy.answers.each()) == many(70)
-        assert copy.is_whole()
 
 
 # --- damage -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from pmw.session.maintenance import (
 from pmw.session.store import SessionStore
 from queries import Domain
 from tests.pmw.session.stored import execute
+from tests.worlds import PEOPLE
 
 Use = Callable[[Path, pd.DataFrame, Domain], object]
 
@@ -58,12 +59,10 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("use", USES)
-def test_every_use_of_a_session_file_closes_it(
-    study: Path, frame: pd.DataFrame, domain: Domain, use: str, fault: str
-) -> None:
+def test_every_use_of_a_session_file_closes_it(study: Path, use: str, fault: str) -> None:
     FAULTS[fault](study)
     with suppress(*() if fault == "no fault" else (pmw.PMWError,)):
-        USES[use](study, frame, domain)
+        USES[use](study, PEOPLE.frame, PEOPLE.domain)
 
 
 def fail(*arguments: object) -> NoReturn:
@@ -72,31 +71,23 @@ def fail(*arguments: object) -> NoReturn:
 
 @pytest.mark.parametrize("step", ["write_ahead", "SessionStore._make_tables"])
 def test_a_session_file_that_cannot_be_made_is_closed(
-    frame: pd.DataFrame,
-    domain: Domain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    step: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(f"pmw.session.store.store.{step}", fail)
     with pytest.raises(pmw.PMWError):
-        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw")
+        PEOPLE.opened(tmp_path / "s.pmw", epsilon=1)
 
 
 @pytest.mark.parametrize("name", ["s.pmw", None])
 def test_a_session_whose_opening_cannot_be_finished_is_closed(
-    frame: pd.DataFrame,
-    domain: Domain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
 ) -> None:
     def full(*arguments: object) -> NoReturn:
         raise pmw.StoreError("no room")
 
     monkeypatch.setattr(SessionStore, "finish", full)
     with pytest.raises(pmw.StoreError, match="no room"):
-        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=None if name is None else tmp_path / name)
+        PEOPLE.opened(None if name is None else tmp_path / name, epsilon=1)
 
 
 @pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])

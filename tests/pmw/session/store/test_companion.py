@@ -12,19 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
 import pmw.session.engine
-from pmw.session.maintenance import is_closed, read_ledger, read_session
+from pmw.session.maintenance import is_closed, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
 from pmw.session.store.companion import Companion
 from pmw.session.store.connection import transaction
-from queries import Domain
 from tests.pmw.session.stored import cut_off, tamper, waiting_of
+from tests.worlds import PEOPLE, WHOLE_YEARS
 
 SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
 FIRST = IntentRow(1, "opening", "{}", SEED, 0)
@@ -233,10 +232,10 @@ def test_a_batch_that_cannot_be_written_down_is_not_begun(
 
 
 def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, events = tmp_path / "s.pmw", list[str]()
-    interrupted(frame, domain, path)
+    interrupted(path)
     put, draw = companion._put, vars(pmw.session.engine)["draw_tests"]
 
     def recorded(*given: Any) -> None:
@@ -249,7 +248,7 @@ def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
 
     monkeypatch.setattr(companion, "_put", recorded)
     monkeypatch.setattr("pmw.session.engine.draw_tests", drawn)
-    pmw.resume_session(path, frame).close()
+    pmw.resume_session(path, PEOPLE.frame).close()
     assert events == ["recorded", "drawn"]
 
 
@@ -303,10 +302,9 @@ def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def interrupted(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
+def interrupted(path: Path) -> None:
     """Leave a session whose batch was recorded and has no outcome."""
-    session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS)
-    with session, cut_off():
+    with PEOPLE.opened(path, epsilon=1, options=OPTIONS) as session, cut_off():
         session.ask(QUESTION)
 
 
@@ -314,12 +312,11 @@ def interrupted(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
 @pytest.mark.parametrize("slot", [True, False])
 @pytest.mark.parametrize("requests", ["before", "half", "after"])
 def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
-    tmp_path: Path, frame: pd.DataFrame, whole_years: Domain, monkeypatch: pytest.MonkeyPatch,
-    requests: str, slot: bool, wiped: bool,
-) -> None:  # fmt: skip
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: str, slot: bool, wiped: bool
+) -> None:
     path, kept = tmp_path / "s.pmw", tmp_path / "kept.pmw"
 
-    with pmw.open_session(frame, whole_years, epsilon=1, path=path, options=OPTIONS) as session:
+    with WHOLE_YEARS.opened(path, epsilon=1, delta=0, options=OPTIONS) as session:
         session.ask("age >= 40 AND region = 'north'")
         with monkeypatch.context() as patch:
             patch.setattr(Companion, "wipe", lambda *_: None)  # which never reached the disk
@@ -345,7 +342,7 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
     if wiped:
         Companion(kept, kept.name).wipe(number - 1)
     begun = slot and requests == "after"
-    with pmw.resume_session(kept, frame) as session:  # on the copy, whose name the companion does not know
+    with pmw.resume_session(kept, PEOPLE.frame) as session:  # whose name the companion does not know
         assert session._engine._store.last_intent() == number - 1 + begun
         session.ask(QUESTION)
         assert session.verify().holds
@@ -353,14 +350,14 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "random", "another session's", "an older copy"])
 def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_read_and_closed(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     path = tmp_path / "s.pmw"
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session:
+    with PEOPLE.opened(path, epsilon=1, options=OPTIONS) as session:
         older = companion_of(path).read_bytes()
         session.ask(QUESTION)
         answered = session.status().queries_answered
-    interrupted(frame, domain, tmp_path / "t.pmw")
+    interrupted(tmp_path / "t.pmw")
     contents = {
         "empty": b"",
         "random": os.urandom(9000),
@@ -372,7 +369,7 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
     if damage in contents:
         companion_of(path).write_bytes(contents[damage])
     before = path.read_bytes()
-    for use in (lambda: pmw.resume_session(path, frame), lambda: pmw.finalize_session(path)):
+    for use in (lambda: pmw.resume_session(path, PEOPLE.frame), lambda: pmw.finalize_session(path)):
         with pytest.raises(pmw.SessionCorruptError, match="companion file"):
             use()
     assert path.read_bytes() == before
@@ -386,33 +383,18 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
     assert not companion_of(tmp_path / "u.pmw").exists()
     pmw.resume_session(tmp_path / "u.pmw").close()  # a closed one needs none
     companion_of(path).write_bytes(whole)
-    with pmw.resume_session(path, frame) as session:
+    with pmw.resume_session(path, PEOPLE.frame) as session:
         session.ask("age >= 30 AND sex = 'Female'")
         assert session.verify().holds
 
 
-def test_a_batch_that_waits_is_finished_charged_where_it_is_abandoned_and_refused_without_its_seed(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
-    interrupted(frame, domain, path)
-    for end in ("", "-companion"):
-        shutil.copy(path.with_name(path.name + end), copy.with_name(copy.name + end))
-    raw = bytearray(companion_of(copy).read_bytes())
-    place = raw.index(waiting_of(copy).seed)
-    raw[place : place + 32] = bytes(32)
-    companion_of(copy).write_bytes(raw)
+def test_a_batch_that_waits_is_refused_without_its_seed(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    interrupted(path)
+    raw, seed = companion_of(path).read_bytes(), waiting_of(path).seed
+    companion_of(path).write_bytes(raw.replace(seed, bytes(32)))
     with pytest.raises(pmw.SessionCorruptError, match=r"its log .* was lost or damaged"):
-        pmw.resume_session(copy, frame)
-    with pmw.resume_session(path, frame) as session:
-        assert session.ask(QUESTION, fresh=False).version == session.state.version
-        assert session.verify().holds
-        spent = session.ledger().spent
-    interrupted(frame, domain, tmp_path / "t.pmw")
-    pmw.finalize_session(tmp_path / "t.pmw", abandon=True)
-    closed = read_ledger(tmp_path / "t.pmw")
-    assert closed.lines[-1].event == "abandoned batch"
-    assert closed.spent > spent
+        pmw.resume_session(path, PEOPLE.frame)
 
 
 def test_a_reader_of_older_pages_takes_no_finished_batch_for_one_that_waits(
@@ -463,12 +445,10 @@ def test_closing_removes_the_companion_even_without_room_to_write_the_file_anew(
         assert not companion_of(tmp_path / "s.pmw").exists()
 
 
-def test_a_log_without_its_session_is_not_thrown_away(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_a_log_without_its_session_is_not_thrown_away(tmp_path: Path) -> None:
     path, log = tmp_path / "s.pmw", tmp_path / "s.pmw-wal"
     log.write_bytes(b"charges, perhaps")
     with pytest.raises(pmw.SessionExistsError, match="what was left of another session"):
-        pmw.open_session(frame, domain, epsilon=1, path=path)
+        PEOPLE.opened(path, epsilon=1, delta=0)
     assert log.read_bytes() == b"charges, perhaps"
     assert not path.exists()

@@ -16,18 +16,16 @@ import pmw
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
-from queries import Domain, random_conjunctions
-from tests.pmw.session.stored import tamper
+from tests.worlds import PEOPLE
 
 CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None, '[["","1"]]')])
 
 
 @pytest.fixture
-def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain, repeatable: None) -> Path:
+def study(tmp_path: Path, repeatable: None) -> Path:
     """Open a session with three positives to spend, close it and return its path."""
     path = tmp_path / "s.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=3)
-    pmw.open_session(frame, domain, epsilon=1, path=path, options=options).close()
+    PEOPLE.opened(path, epsilon=1, delta=0, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=3).close()
     return path
 
 
@@ -36,24 +34,22 @@ def rows_of(study: Path) -> list[str]:
         return list(connection.iterdump())
 
 
-def test_a_session_is_locked_by_whatever_link_it_is_reached(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_session_is_locked_by_whatever_link_it_is_reached(study: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "l.pmw"
     link.symlink_to(study)
     for first, second in itertools.permutations([study, link]):
-        with pmw.resume_session(first, frame), pytest.raises(pmw.SessionLockedError):
-            pmw.resume_session(second, frame)
+        with pmw.resume_session(first, PEOPLE.frame), pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(second, PEOPLE.frame)
     assert list(link.parent.iterdir()) == [link]
 
 
-def test_a_session_is_made_where_a_link_points(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+def test_a_session_is_made_where_a_link_points(tmp_path: Path) -> None:
     link = tmp_path / "l.pmw"
     link.symlink_to(tmp_path / "s.pmw")
-    with pmw.open_session(frame, domain, epsilon=1, path=link) as session:
+    with PEOPLE.opened(link, epsilon=1, delta=0) as session:
         with pytest.raises(pmw.SessionLockedError):
-            pmw.resume_session(tmp_path / "s.pmw", frame)
+            pmw.resume_session(tmp_path / "s.pmw", PEOPLE.frame)
         session.ask("sex = 'Male'")
     assert read_session(tmp_path / "s.pmw")[1].queries_answered == 1
 
@@ -81,36 +77,11 @@ def test_a_session_file_with_two_names_is_refused(
     use(study)
 
 
-def test_without_its_lock_file_a_session_that_was_taken_over_writes_nothing(
-    study: Path, frame: pd.DataFrame, domain: Domain
-) -> None:
-    first = pmw.resume_session(study, frame)
-    first.ask("age >= 40 AND sex = 'Male'", fresh=True)
-    study.with_name("s.pmw-lock").unlink()
-    with pmw.resume_session(study, frame) as second:
-        for query in random_conjunctions(domain, 40, seed=4):
-            second.ask(query, fresh=True)
-        before = rows_of(study)
-        for query in random_conjunctions(domain, 10, seed=3):
-            with pytest.raises(pmw.SessionLockedError, match="another process has taken over this session"):
-                first.ask(query, fresh=True)
-        with pytest.raises(pmw.SessionLockedError):
-            first.finalize()
-        assert rows_of(study) == before
-        first.close()
-        assert rows_of(study) == before
-        second.ask("age >= 40 AND sex = 'Female'", fresh=True)
-        assert second.state.positives_used == 3
-    state, _ = read_session(study)
-    assert state.ledger.spent <= state.ledger.cap
-    assert verify_session(study).holds
-
-
 def test_a_file_that_is_moved_linked_or_deleted_under_a_session_is_not_written_to(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
+    study: Path, tmp_path: Path
 ) -> None:
     moved = tmp_path / "moved.pmw"
-    with pmw.resume_session(study, frame) as session:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         study.rename(moved)
         for _ in range(2):
             with pytest.raises(pmw.SessionLockedError, match="moved, replaced or linked while in use"):
@@ -146,20 +117,8 @@ def test_every_write_of_a_store_that_was_taken_over_is_refused(study: Path) -> N
         second.finish(intent, CHARGE)
 
 
-def test_a_store_that_was_opened_for_reading_writes_nothing(study: Path) -> None:
-    before = rows_of(study)
-    with closing(SessionStore.open(study)) as reader:
-        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
-            reader.finish(None, CHARGE)
-        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
-            reader.begin("tests", "{}", b"t" * 32)
-    assert rows_of(study) == before
-
-
-def test_readers_take_nothing_over_and_leave_every_row_as_it_is(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    with pmw.resume_session(study, frame) as session:
+def test_readers_take_nothing_over_and_leave_every_row_as_it_is(study: Path, tmp_path: Path) -> None:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         session.ask("age >= 40 AND sex = 'Male'")
         before = rows_of(study)
         names = sorted(tmp_path.iterdir())
@@ -171,41 +130,22 @@ def test_readers_take_nothing_over_and_leave_every_row_as_it_is(
         session.ask("age >= 40 AND sex = 'Female'")
 
 
-def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd.DataFrame) -> None:
-    # As if every other defence had failed: a charge is there that the session did not write.
-    with pmw.resume_session(study, frame) as session:
-        row = "9, 'measurement', 'q', '1', '[[\"\",\"1\"]]'"
-        tamper(study, f"INSERT INTO ledger (intent, event, label, rho, booked) VALUES ({row})")
-        uses: list[Callable[[], object]] = [  # two that need no test, and one that does
-            lambda: session.ask("sex = 'Male'"),
-            lambda: session.answer_arrays("age", [0], [3]),
-            lambda: session.ask("age >= 40 AND sex = 'Male'"),
-        ]
-        for use in uses:
-            with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):
-                use()
-            assert session.status().queries_answered == 0
-    with closing(SessionStore.open(study)) as store:
-        assert store.chained().ledger[-1].rho == "1"
-        assert len(store.chained().measurements) == len(session.state.opening) + 1
-
-
 def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(
-    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+    study: Path, tmp_path: Path
 ) -> None:
     def refused(name: str, table: pd.DataFrame, error: type[pmw.PMWError]) -> bool:
         """Open where that is refused, and tell whether there is a lock file then."""
         with pytest.raises(error):
-            pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=tmp_path / name)
+            pmw.open_session(table, PEOPLE.domain, epsilon=1, delta=1e-9, path=tmp_path / name)
         return (tmp_path / f"{name}-lock").exists()
 
-    assert not refused("new.pmw", frame[["age"]], pmw.DataError)
+    assert not refused("new.pmw", PEOPLE.frame[["age"]], pmw.DataError)
     (tmp_path / "new.pmw-lock").touch()
-    assert refused("new.pmw", frame[["age"]], pmw.DataError)  # it was there before
+    assert refused("new.pmw", PEOPLE.frame[["age"]], pmw.DataError)  # it was there before
     study.with_name(f"{study.name}-lock").unlink(missing_ok=True)
-    assert refused(study.name, frame, pmw.SessionExistsError)  # it belongs to a session
+    assert refused(study.name, PEOPLE.frame, pmw.SessionExistsError)  # it belongs to a session
     held = SessionLock(tmp_path / "held.pmw")
-    assert refused("held.pmw", frame, pmw.SessionLockedError)  # another holds it
+    assert refused("held.pmw", PEOPLE.frame, pmw.SessionLockedError)  # another holds it
     held.release(forget=True)
     assert not (tmp_path / "held.pmw-lock").exists()
 

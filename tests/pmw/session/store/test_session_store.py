@@ -120,28 +120,16 @@ def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
     assert pending.seed == b"t" * 32
 
 
-def test_a_snapshot_is_kept_and_checked(store: SessionStore) -> None:
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_snapshot_is_kept_and_checked(store: SessionStore, tmp_path: Path) -> None:
     assert store.snapshot() is None
     store.save_snapshot(3, np.array([1.5, -2.25]))
     store.save_snapshot(5, np.array([0.5]))
     found = store.snapshot()
     assert found is not None
     assert (found[0], found[1].tolist()) == (5, [0.5])
-
-
-@pytest.mark.parametrize("store", ["file"], indirect=True)
-def test_a_damaged_snapshot_is_ignored(store: SessionStore, tmp_path: Path) -> None:
-    store.save_snapshot(3, np.array([1.5]))
     execute(tmp_path / "s.pmw", "UPDATE snapshots SET version = 4")
     assert store.snapshot() is None
-
-
-@pytest.mark.parametrize("store", ["file"], indirect=True)
-@pytest.mark.usefixtures("store")
-def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    SessionLock(tmp_path / "s.pmw").release()
-    for path in tmp_path.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
 
 
 def test_a_session_takes_over_empty_files_for_its_owner_alone(tmp_path: Path) -> None:
@@ -188,14 +176,6 @@ def test_opening_over_a_session_or_any_other_file_is_refused_and_leaves_it_alone
         with pytest.raises(SessionExistsError, match="exists; choose another name"):
             create(path)
         assert path.read_bytes() == before
-
-
-def test_an_opening_that_was_killed_before_its_first_commit_can_be_repeated(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    path.touch()
-    create(path).close()
-    with closing(SessionStore.open(path)) as store:
-        assert store.pending() is not None
 
 
 def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
@@ -257,22 +237,6 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state_of_the_file_througho
             store.finish(None, Outcome(ledger=FULL.ledger))
             assert len(reader.chained().ledger) == 2
         assert len(reader.chained().ledger) == 4
-
-
-def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore) -> None:
-    store.finish(1, FULL)
-    intent = store.begin("tests", "{}", b"t" * 32)
-    assert store.pending() is not None
-    store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
-    assert store.chained().ledger_intents == (1, 1, 2)
-    assert store.chained().measurement_intents == (1, 2)
-    assert list(store.answers.each()) == [ANSWER]
-    assert store.secret_names() == {"threshold"}
-    assert store.pending() is None
-    assert not store.has_snapshot()
-    store.save_snapshot(1, np.array([1.0]))
-    assert store.has_snapshot()
-    assert store.is_whole()
 
 
 def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:

@@ -1,57 +1,19 @@
-"""Wiping: of what drew noise nothing is left in a session's files, while it lives and after it was killed."""
+"""Wiping: of what drew noise nothing is left in a session's files, whenever a process that holds it ends."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.session.store import IntentRow, Outcome, SessionStore, companion
-from queries import Domain, random_conjunctions, save_schema
-
-# Notes every seed and every threshold that reaches a session file, asks, and is killed between two answers.
-KILLED_BETWEEN_ANSWERS = """
-import itertools, os, signal
-import pmw, pmw.session.engine, pmw.session.store.companion
-from pmw.privacy.random_bits import repeatable_seed
-from pmw.session.store import SessionStore
-from queries import load_schema, random_conjunctions
-
-numbers = itertools.count()
-pmw.session.journal.fresh_seed = lambda: repeatable_seed(20, next(numbers))
-notes = open("notes.txt", "w")
-kept = set()
-put, finish = pmw.session.store.companion._put, SessionStore.finish
-
-def noting_put(descriptor, session, intent):
-    print(intent.seed.hex(), file=notes, flush=True)
-    put(descriptor, session, intent)
-
-def noting_finish(self, intent, outcome):
-    for value in outcome.secrets.values():
-        if value is not None:
-            print(value.hex(), file=notes, flush=True)
-            kept.add(value)
-    finish(self, intent, outcome)
-
-pmw.session.store.companion._put, SessionStore.finish = noting_put, noting_finish
-domain = load_schema("people.toml")
-options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
-session = pmw.open_session("people.csv", domain, epsilon=1, delta=1e-9, path="s.pmw", options=options)
-for query in random_conjunctions(domain, 500, seed=5):
-    session.ask(query, fresh=True)
-    if len(kept) >= 3 and not session.state.round_open:
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
+from queries import random_conjunctions
+from tests.worlds import PEOPLE
 
 
 class Notes:
@@ -92,20 +54,20 @@ def is_left_in(path: Path, secret: bytes) -> bool:
 
 @pytest.mark.usefixtures("repeatable")
 def test_a_live_session_leaves_no_trace_of_a_finished_batch(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
+    with PEOPLE.opened(path, epsilon=1, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40) as session:
         assert len(notes.seeds) == 1
         left = notes.left_in(path, open_round=False)
 
         def look(_: Sequence[pmw.Answer]) -> None:
-            # Before an answer is given, and whatever is done with the model afterwards.
+            # Before an answer is given, and whatever is done with the model afterwards: what lies in the
+            # files is what a kill would leave there.
             held = bool(notes.thresholds) and is_left_in(path, notes.thresholds[-1])
             left.extend(notes.left_in(path, open_round=held))
 
-        for query in random_conjunctions(domain, 400, seed=5):
+        for query in random_conjunctions(PEOPLE.domain, 400, seed=5):
             session.ask_all([query], fresh=True, deliver=look)
             left += notes.left_in(path, open_round=session.state.round_open)
             assert left == []
@@ -116,30 +78,13 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
     assert notes.left_in(path, open_round=session.state.round_open) == []
 
 
-def test_a_killed_session_leaves_no_trace_of_a_finished_batch(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    save_schema(domain, tmp_path / "people.toml")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED_BETWEEN_ANSWERS], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (tmp_path / "s.pmw-wal").exists()
-    notes = [bytes.fromhex(line) for line in (tmp_path / "notes.txt").read_text().split()]
-    assert len({note for note in notes if note.startswith(b"[")}) >= 3
-    assert len({note for note in notes if len(note) == 32}) >= 7
-    assert [note for note in notes if is_left_in(tmp_path / "s.pmw", note)] == []
-
-
 def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
-    queries = random_conjunctions(domain, 400, seed=5)
+    queries = random_conjunctions(PEOPLE.domain, 400, seed=5)
     with (
-        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session,
+        PEOPLE.opened(path, epsilon=1, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40) as session,
         closing(SessionStore.open(path)) as reader,
     ):
         begun = time.monotonic()

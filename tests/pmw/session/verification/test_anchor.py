@@ -10,14 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.session.store import SessionFiles, SessionStore
 from pmw.session.verification import Anchor
-from queries import Domain
 from tests.pmw.session.stored import tamper
+from tests.worlds import PEOPLE
 
 NAME = "the session goes on from its anchor"
 WRONG = "age >= 40 AND NOT member = TRUE"
@@ -28,18 +27,18 @@ def fault(study: Path, anchor: Path) -> str | None:
     return None if found.holds else found.detail
 
 
-def ask(study: Path, frame: pd.DataFrame, question: str) -> None:
-    with pmw.resume_session(study, frame) as session:
+def ask(study: Path, question: str) -> None:
+    with pmw.resume_session(study, PEOPLE.frame) as session:
         session.ask(question)
 
 
-def test_an_anchor_goes_on_with_its_session(study: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_an_anchor_goes_on_with_its_session(study: Path, tmp_path: Path) -> None:
     anchor = tmp_path / "study.anchor"
     for question in (WRONG, "age < 30", WRONG, "region = 'east'"):
         before = anchor.read_text() if anchor.exists() else None
         assert fault(study, anchor) is None
         assert anchor.read_text() != before or question == "region = 'east'"
-        ask(study, frame, question)
+        ask(study, question)
     verification = pmw.verify_session(study, anchor)
     assert verification.holds
     assert "nothing was spent since the anchor was last written" in verification.to_dict()["not_proved"][0]
@@ -57,12 +56,12 @@ def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("question", "what"), [(WRONG, "link"), ("age < 30", "answer")])
 def test_an_older_copy_is_told_and_the_anchor_stays(
-    study: Path, frame: pd.DataFrame, tmp_path: Path, question: str, what: str
+    study: Path, tmp_path: Path, question: str, what: str
 ) -> None:
     anchor = tmp_path / "study.anchor"
     files = (study, SessionFiles(study).companion)
     older = [file.read_bytes() for file in files]
-    ask(study, frame, question)
+    ask(study, question)
     assert fault(study, anchor) is None
     held = anchor.read_text()
     for file, content in zip(files, older, strict=True):
@@ -73,8 +72,8 @@ def test_an_older_copy_is_told_and_the_anchor_stays(
     assert what in found
     assert "this is an older copy" in found
     assert anchor.read_text() == held
-    ask(study, frame, question)  # another history of the same length, and longer ones
-    ask(study, frame, "age > 50 AND member = FALSE AND sex = 'Female'")
+    ask(study, question)  # another history of the same length, and longer ones
+    ask(study, "age > 50 AND member = FALSE AND sex = 'Female'")
     assert what == "answer" or "history was rewritten" in (fault(study, anchor) or "")
 
 
@@ -92,14 +91,12 @@ REWRITES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("longer", [False, True], ids=["as long", "longer"])
 @pytest.mark.parametrize("rewrite", list(REWRITES))
-def test_a_rewritten_history_is_told(
-    study: Path, frame: pd.DataFrame, tmp_path: Path, rewrite: str, longer: bool
-) -> None:
+def test_a_rewritten_history_is_told(study: Path, tmp_path: Path, rewrite: str, longer: bool) -> None:
     anchor, (statement, words) = tmp_path / "study.anchor", REWRITES[rewrite]
-    ask(study, frame, WRONG)
+    ask(study, WRONG)
     assert fault(study, anchor) is None
     if longer:
-        ask(study, frame, "age BETWEEN 24 AND 31 AND member = TRUE")
+        ask(study, "age BETWEEN 24 AND 31 AND member = TRUE")
     tamper(study, statement)
     with closing(sqlite3.connect(study)) as connection:
         assert connection.execute("SELECT count(*) FROM chain").fetchone() == (2 + longer,)
@@ -125,11 +122,9 @@ def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -
     assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
 
 
-def test_an_anchor_is_of_one_session(
-    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_an_anchor_is_of_one_session(study: Path, tmp_path: Path) -> None:
     pmw.verify_session(study, tmp_path / "study.anchor")
-    pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=tmp_path / "twin.pmw").close()
+    PEOPLE.opened(tmp_path / "twin.pmw", epsilon=5).close()
     assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
 
 
@@ -159,38 +154,20 @@ def test_an_anchor_that_cannot_be_read_or_written_is_told(study: Path, tmp_path:
             use()
 
 
-def test_a_verification_that_read_an_older_state_does_not_take_a_newer_anchor_back(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    path = tmp_path / "a"
-    pmw.verify_session(study, path)
-    slow = Anchor(path)
-    with closing(SessionStore.open(study)) as store, store.reading():
-        slow.compare(store)
-    ask(study, frame, "age < 30 AND region = 'north'")
-    pmw.verify_session(study, path)
-    newer = path.read_bytes()
-    slow.update()
-    assert path.read_bytes() == newer
-    assert fault(study, path) is None
-
-
-def test_anchors_that_are_written_at_once_keep_the_newest(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_anchors_that_are_written_at_once_keep_the_newest(study: Path, tmp_path: Path) -> None:
     path, waiting = tmp_path / "a", []
     for age in range(24, 56, 4):
         anchor = Anchor(path)
         with closing(SessionStore.open(study)) as store, store.reading():
             anchor.compare(store)
         waiting.append(anchor)
-        ask(study, frame, f"age < {age} AND region = 'north'")
+        ask(study, f"age < {age} AND region = 'north'")
     newest = Anchor(tmp_path / "b")
     with closing(SessionStore.open(study)) as store, store.reading():
         newest.compare(store)
     newest.update()
     with ThreadPoolExecutor(8) as threads:
-        for number in range(40):
+        for number in range(12):
             path.unlink(missing_ok=True)
             last = Anchor(path)
             with closing(SessionStore.open(study)) as store, store.reading():
@@ -203,14 +180,12 @@ def test_anchors_that_are_written_at_once_keep_the_newest(
     assert sorted(file.name for file in tmp_path.iterdir() if "part" in file.name) == []
 
 
-def test_an_anchor_that_became_one_of_another_session_is_left_alone(
-    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_an_anchor_that_became_one_of_another_session_is_left_alone(study: Path, tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "other.pmw"
     slow = Anchor(path)
     with closing(SessionStore.open(study)) as store, store.reading():
         slow.compare(store)
-    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=other).close()
+    PEOPLE.opened(other, epsilon=1).close()
     pmw.verify_session(other, path)
     kept = path.read_bytes()
     with pytest.raises(pmw.SessionError, match="another session meanwhile"):
@@ -218,11 +193,9 @@ def test_an_anchor_that_became_one_of_another_session_is_left_alone(
     assert path.read_bytes() == kept
 
 
-def test_a_backup_is_compared_with_an_anchor_and_leaves_it_as_it_is(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_backup_is_compared_with_an_anchor_and_leaves_it_as_it_is(study: Path, tmp_path: Path) -> None:
     anchor, copy = tmp_path / "study.anchor", tmp_path / "copy.pmw"
-    ask(study, frame, WRONG)
+    ask(study, WRONG)
     pmw.backup_session(study, copy)
     assert pmw.verify_session(copy, tmp_path / "none.anchor").holds
     assert not (tmp_path / "none.anchor").exists()
@@ -230,7 +203,7 @@ def test_a_backup_is_compared_with_an_anchor_and_leaves_it_as_it_is(
     before = anchor.read_bytes()
     assert fault(copy, anchor) is None
     assert anchor.read_bytes() == before
-    ask(study, frame, "age < 30")
+    ask(study, "age < 30")
     assert fault(study, anchor) is None  # the session goes on, and so does its anchor
     assert anchor.read_bytes() != before
     assert fault(copy, anchor) is not None

@@ -6,21 +6,19 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.store import IntentRow, SessionFiles, SessionStore
+from pmw.session.store import IntentRow, SessionStore
 from pmw.session.verification import NOT_PROVED
-from queries import Domain
 from tests.pmw.session.stored import cut_off, edit, execute, failed, secrets_of, tamper
 from tests.pmw.session.verification.conftest import Copied
-from tests.worlds import repeat_noise
+from tests.worlds import INCOMES, PEOPLE, repeat_noise
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 RIGHT = "sex = 'Male' AND region = 'north'"  # independent attributes: a negative
@@ -64,22 +62,20 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def study(frame: pd.DataFrame, domain: Domain, copied: Copied) -> Path:
+def study(copied: Copied) -> Path:
     """Return the file of a session that was asked questions: two positives, and a round that is open."""
-    return copied("questions", lambda path: ask_questions(frame, domain, path))
+    return copied("questions", ask_questions)
 
 
-@pytest.fixture
-def tree(long_frame: pd.DataFrame, long_domain: Domain, copied: Copied) -> Path:
-    """Return the file of a session that measured a tree of ranges."""
-    return copied("tree", lambda path: tree_session(long_frame, long_domain, path))
-
-
-def ask_questions(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
-    options = pmw.Options(
-        test=pmw.TestKind.QUERY, threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP
-    )
-    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
+def ask_questions(path: Path) -> None:
+    with PEOPLE.opened(
+        path,
+        epsilon=5,
+        test=pmw.TestKind.QUERY,
+        threshold=100.0,
+        update_limit=6,
+        composition=pmw.Composition.ZCDP,
+    ) as session:
         answers = session.ask_all(QUESTIONS)
         session.ask(RIGHT)
         assert [answer.source.value for answer in answers] == [
@@ -165,12 +161,6 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         UNDERSTATED + " WHERE sequence = 2",
         PLANNED, "noise of the opening",
     ),
-    "a count left its interval": (
-        "UPDATE answers SET count = high + 1 WHERE sequence = 3", FORM, "answer 3: the interval ",
-    ),
-    "a source was altered": (
-        "UPDATE answers SET source = 'exhausted' WHERE sequence = 2", FORM, "answer 2: it has an interval",
-    ),
     "a question was exchanged": (
         "UPDATE answers SET query = (SELECT query FROM answers WHERE sequence = 2) WHERE sequence = 3",
         READ, "a row of its blocks of answers was altered",
@@ -189,10 +179,6 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a measured answer was called synthetic": (
         "UPDATE answers SET source = 'synthetic' WHERE sequence = 6", MEASURED, "found 1",
-    ),
-    "a share falls": ("UPDATE answers SET share = 0 WHERE sequence = 5", ORDER, "answer 5: the share falls"),
-    "the count of questions was lowered": (
-        "UPDATE meta SET value = '2' WHERE key = 'asked'", ORDER, "2 questions were counted, but 7",
     ),
     "the snapshot was flipped": (
         "UPDATE snapshots SET duals = zeroblob(length(duals))", MODELS,
@@ -301,58 +287,45 @@ def test_a_contract_that_was_rewritten_does_not_fit_its_plans_or_what_was_told(
     assert names & set(failed(study))
 
 
-def tree_session(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
-    options = pmw.Options(
-        test=pmw.TestKind.QUERY, threshold=20.0, update_limit=5, composition=pmw.Composition.ZCDP
-    )
-    with pmw.open_session(frame, domain, epsilon=3, delta=1e-9, path=path, options=options) as session:
-        session.ask_all(["income >= 50", "income <= 20 AND sex = 'Male'", "income IS NULL"])
-
-
 TREE = "hierarchical histogram"
 
 
-@pytest.mark.parametrize(
-    ("statement", "name"),
-    [
-        ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", PLANNED),
-        (f"UPDATE ledger SET event = 'marginal' WHERE event = '{TREE}'", PRICES),
-        (f"UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = '{TREE}'", PLANNED),
-        (f"DELETE FROM measurements WHERE kind = '{TREE}'", PLANNED),
-        ("UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')", FIT),
-    ],
-)
-def test_a_tree_that_was_altered_is_found(tree: Path, statement: str, name: str) -> None:
-    assert failed(tree) == {}
-    tamper(tree, statement)
-    assert name in failed(tree)
+TREES = {
+    "UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')": PLANNED,
+    f"UPDATE ledger SET event = 'marginal' WHERE event = '{TREE}'": PRICES,
+    f"UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = '{TREE}'": PLANNED,
+    f"DELETE FROM measurements WHERE kind = '{TREE}'": PLANNED,
+    "UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')": FIT,
+}
 
 
-def test_a_tree_whose_numbers_were_altered_is_found(tree: Path) -> None:
-    edit(tree, "measurements", "units", f"kind = '{TREE}'", shifted)
-    assert MODELS in failed(tree)
+def test_a_tree_that_was_altered_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    query = pmw.TestKind.QUERY
+    with INCOMES.opened(
+        path, epsilon=3, test=query, threshold=20.0, update_limit=5, composition=pmw.Composition.ZCDP
+    ) as session:
+        session.ask_all(["income >= 50", "income <= 20 AND sex = 'Male'", "income IS NULL"])
+    assert failed(path) == {}
+    whole = path.read_bytes()
+    for statement, name in TREES.items():
+        tamper(path, statement)
+        assert name in failed(path), statement
+        path.write_bytes(whole)
+    edit(path, "measurements", "units", f"kind = '{TREE}'", shifted)
+    assert MODELS in failed(path)
 
 
-def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(
-    study: Path, frame: pd.DataFrame
-) -> None:
+def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(study: Path) -> None:
     for statement in ("", "DELETE FROM snapshots"):
         execute(study, statement)
-        with pmw.resume_session(study, frame) as session:
+        with pmw.resume_session(study, PEOPLE.frame) as session:
             session.ask_all([f"age < {age} AND member = TRUE" for age in (28, 44)], fresh=True)
         assert failed(study) == {}
 
 
-def test_it_reads_while_the_session_is_in_use_and_writes_nothing(study: Path, frame: pd.DataFrame) -> None:
-    with pmw.resume_session(study, frame) as session:
-        session.ask("age >= 28 AND NOT member = TRUE")
-        before = study.read_bytes()
-        assert pmw.verify_session(study).holds
-        assert study.read_bytes() == before
-
-
-def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path, frame: pd.DataFrame) -> None:
-    with pmw.resume_session(study, frame) as session, cut_off():
+def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path) -> None:
+    with pmw.resume_session(study, PEOPLE.frame) as session, cut_off():
         session.ask("age >= 24 AND member = TRUE")
     assert pmw.verify_session(study).unfinished
     assert failed(study) == {}
@@ -361,12 +334,10 @@ def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path, frame: 
     assert failed(study)[BATCHES].startswith("reserved charge: expected ")
 
 
-def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
+def test_an_opening_that_was_interrupted_waits_and_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with cut_off():
-        pmw.open_session(frame, domain, epsilon=1, path=path)
+        PEOPLE.opened(path, epsilon=1, delta=0)
     verification = pmw.verify_session(path)
     assert verification.holds
     assert verification.unfinished
@@ -374,7 +345,7 @@ def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
     assert failed(path) == {"an opening that waits has measured nothing": "there are charges or measurements"}
 
 
-def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
+def test_no_secret_is_shown(study: Path) -> None:
     secrets = secrets_of(study)
     assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold 0"}
     tamper(study, "UPDATE ledger SET label = 'x' WHERE sequence > 5")
@@ -384,7 +355,7 @@ def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
         assert repr(secret)[2:-1] not in shown
     for number in json.loads(secrets["threshold 0"]):
         assert str(number) not in shown or number is None or abs(number) < 10**4
-    assert str(len(frame)) not in shown
+    assert str(len(PEOPLE.frame)) not in shown
 
 
 def test_it_says_what_it_cannot_prove(study: Path) -> None:
@@ -392,16 +363,3 @@ def test_it_says_what_it_cannot_prove(study: Path) -> None:
     assert list(form) == ["holds", "unfinished", "closed", "checks", "not_proved"]
     assert form["not_proved"] == list(NOT_PROVED)
     assert "newest copy" in NOT_PROVED[0]
-
-
-def test_an_older_copy_that_is_put_back_cannot_be_told(study: Path, frame: pd.DataFrame) -> None:
-    files = (study, SessionFiles(study).companion)
-    older = [file.read_bytes() for file in files]
-    with pmw.resume_session(study, frame) as session:
-        session.ask("age >= 28 AND NOT member = TRUE")
-    for file, content in zip(files, older, strict=True):
-        assert file.read_bytes() != content
-        file.write_bytes(content)
-        with pytest.raises(pmw.SessionCorruptError) if file == study else nullcontext():
-            pmw.verify_session(study)  # one of them alone is told
-    assert pmw.verify_session(study).holds
