@@ -90,6 +90,11 @@ class Boxes(Questions):
         """Return some of the questions."""
         return Boxes(self.domain, self.scope, self.first[places], self.last[places])
 
+    def over(self, scope: tuple[str, ...]) -> Boxes:
+        """Return the ranges of some of the attributes, which are in declared order."""
+        axes = [self.scope.index(name) for name in scope]
+        return Boxes(self.domain, scope, self.first[:, axes], self.last[:, axes])
+
     def distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of the first of equal questions, in order, and for each question which it is."""
         sizes = [self.domain[name].size for name in self.scope]

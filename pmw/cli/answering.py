@@ -51,7 +51,7 @@ class StreamOptions:
 
     Args:
         fresh: ask a newer model, or for tests that were not made, where there are stored answers.
-        strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
+        strict: the exit code is 3 or 4 where no test could be paid for an answer, or a question was refused.
         strict_cells: refuse questions that cut cells.
         format: how answers are written, one of ``FORMATS``.
     """
@@ -115,7 +115,7 @@ def exit_code_of(result: Result, *, strict: bool) -> int:
 
 
 def source_code(source: Source, *, strict: bool) -> int:
-    """Return the exit code of an answer: a refused one's, or that of one without a promise under --strict."""
+    """Return the exit code of an answer: a refused one's, or under --strict that of one that no test held."""
     return _CODES.get(source, 0) if strict or source is Source.REFUSED else 0
 
 

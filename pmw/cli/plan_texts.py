@@ -111,13 +111,13 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         error, bound = number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
-    stretched = "A bar is wider where the model's answer lies outside it."
+    narrower = "A bar is narrower where parts of the question say more."
     if all(order.promise != "tested" for order in plan.orders):
         yield f"  In records, of one attribute for the noisiest; {held}."
-        yield f"  {stretched}"
+        yield f"  {narrower}"
         return
     yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A tested"
-    yield f"  answer is off by less than its bound. {stretched}"
+    yield f"  answer is off by less than its bound. {narrower}"
 
 
 def _widest(bounds: list[float | None]) -> float | None:

@@ -46,8 +46,8 @@ _EVERY = 0.2  # seconds between two updates of the progress
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
     Source.MEASURED: "the model was wrong here, so counts were measured",
-    Source.EXHAUSTED: "from the model; nothing is tested any more, so nothing is promised",
-    Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
+    Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
+    Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
     Source.REFUSED: "no measurement or test that is left gives it a narrower one",
 }
 

@@ -173,7 +173,7 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     The fingerprint of the table and its key, the noise of the open round and the bytes of an unfinished batch
     are wiped from the file; earlier copies of it keep theirs. `pmw ask` and `pmw export` go on from the
     model, without the table: a question that was answered before gets the same answer, one that released
-    numbers cover gets its interval, any other comes as `exhausted`, without one.
+    numbers cover gets its interval, any other comes as `exhausted`, with that of its parts.
 
     An interrupted batch is finished first. Where the table that it needs differs or cannot be read, nothing
     is changed: restore the table, or name its new place with `pmw move`. With --abandon such a batch is given

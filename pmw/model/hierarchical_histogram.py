@@ -25,6 +25,7 @@ from queries.errors import ScopeError
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
 _SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero
+MOST_COVARIANCES = 512  # cells of a tree whose covariances are kept
 _CUTS = 7  # between which ranges are averaged: 28 of them; no power of a branching, so that they cut nodes
 
 
@@ -225,6 +226,50 @@ def query_variance(tree: HierarchicalHistogram, weights: NDArray[np.float64]) ->
     nodes = np.zeros(tree.nodes)
     nodes[tree.nodes - tree.size :] = weights
     return max(0.0, float(weights @ least_squares(tree, nodes)))
+
+
+def range_variances(
+    tree: HierarchicalHistogram, first: NDArray[np.int64], last: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return what bounds the variances of ranges of cells, per variance of a node: float64, shape (n,).
+
+    Of a tree of at most 512 cells it is the variance of the least squares answer. Of a longer one it is the
+    number of nodes that the range is the sum of: least squares vary no more, for of all unbiased linear
+    estimates they vary least.
+
+    Args:
+        tree: the nodes.
+        first: int64, shape (n,), the first cell of each range.
+        last: the same of the last cells, inclusive.
+    """
+    stop = last + 1
+    if tree.size <= MOST_COVARIANCES:
+        sums = _covariance_sums(tree)
+        variances = sums[stop, stop] - 2 * sums[first, stop] + sums[first, first]
+        return np.array(np.maximum(variances, 0.0), dtype=np.float64)
+    start, end = np.minimum(first, tree.cells), np.minimum(stop, tree.cells)
+    special = (stop - end) - (first - start)
+    if tree.hierarchy:  # the cells of a node need not be neighbours
+        return np.array(end - start + special, dtype=np.float64)
+    nodes = np.zeros(first.size, dtype=np.int64)
+    for _ in range(tree.height - 1):
+        up, down = -(-start // tree.branching), end // tree.branching
+        inside = up < down
+        beside = (up * tree.branching - start) + (end - down * tree.branching)
+        nodes += np.where(inside, beside, end - start)
+        start, end = np.where(inside, up, 0), np.where(inside, down, 0)
+    return np.array(nodes + end - start + special, dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _covariance_sums(tree: HierarchicalHistogram) -> NDArray[np.float64]:
+    """Return the sums of (A'A)^-1 over all corners: float64, shape (size + 1, size + 1)."""
+    sums = np.zeros((tree.size + 1, tree.size + 1))
+    for cell in range(tree.size):
+        nodes = np.zeros(tree.nodes)
+        nodes[tree.nodes - tree.size + cell] = 1.0
+        sums[cell + 1, 1:] = least_squares(tree, nodes)
+    return sums.cumsum(axis=0).cumsum(axis=1)
 
 
 @lru_cache(maxsize=1024)

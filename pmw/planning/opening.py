@@ -217,13 +217,13 @@ def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) 
 
 def _table_bar(cells: int, share: Fraction, budget_filter: PrivacyFilter, options: Options) -> float:
     """Return the widest bar about a whole table, where the number of records takes a share of the budget."""
-    confidence = Confidences.of(options, 1, (), private_total=True).alone
+    confidences = Confidences.of(options, 1, (), private_total=True)
     total = _noise(budget_filter, share, options, one=True)
     cell = _noise(budget_filter, 1 - share, options)
     precision = 1 / noise_variance(total) + 1 / (cells * noise_variance(cell))
     deviation = math.sqrt(1 / precision)
-    everybody = total_half_width(budget_filter.composition, deviation, confidence, (cell,))
-    return max(everybody, widest_bar(cell, cells, deviation, options, confidence))
+    everybody = total_half_width(budget_filter.composition, deviation, confidences.everybody, (cell,))
+    return max(everybody, widest_bar(cell, cells, deviation, options, confidences.alone))
 
 
 def widest_bar(

@@ -165,7 +165,9 @@ class Outlook:
         """
         domain, total = self.state.domain, self.state.total
         error = _HALF_NORMAL * total.deviation
-        yield OrderForecast(0, 1, 1, total.value, "covered", error, self.total_error(self.confidences.alone))
+        yield OrderForecast(
+            0, 1, 1, total.value, "covered", error, self.total_error(self.confidences.everybody)
+        )
         sizes = _symmetric(domain.shape)
         for order in range(1, len(domain) + 1):
             marginals, cells = math.comb(len(domain), order), sizes[order]

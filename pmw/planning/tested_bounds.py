@@ -26,7 +26,7 @@ from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.half_widths import Certified, WeightStats, certified_half_width, measured_noise
+from pmw.public.half_widths import Certified, Rests, WeightStats, certified_half_width, measured_noise
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
@@ -186,8 +186,9 @@ class Certificates:
             self.plan.threshold(cells, self.options.expected_queries),
             self.outlook.confidences,
         )
-        total_error = self.outlook.total_error(confidences.total)
-        certified = Certified(self.plan, threshold, cells, confidences, total_error)
+        shares = confidences.shares(Rests.CERTIFIED)
+        total_error = self.outlook.total_error(shares.everybody)
+        certified = Certified(self.plan, threshold, cells, shares.certificate, total_error)
         return certified.half_width(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:

@@ -89,6 +89,27 @@ def sum_half_width(
     return root * (_smoothed(noise) * NormalDist().inv_cdf(1 - beta / 2) + _GRID) / UNITS
 
 
+def sum_half_widths(
+    noise: NoiseDistribution, squares: NDArray[np.float64], confidence: float, *, peak: float | None = None
+) -> NDArray[np.float64]:
+    """Return ``sum_half_width`` of many sums: float64, of the shape of the squares.
+
+    Args:
+        noise: distribution of each cell's noise.
+        squares: float64, of each sum the sum of w_i^2 over the cells that were measured.
+        confidence: of each width.
+        peak: the largest w_i^2 of any of them, where known.
+
+    Raises:
+        PMWError: the confidence is not strictly between 0 and 1.
+    """
+    if isinstance(noise, DiscreteGaussian):
+        return np.sqrt(squares) * sum_half_width(noise, 1.0, confidence)
+    values, places = np.unique(squares, return_inverse=True)
+    widths = [sum_half_width(noise, one, confidence, peak=peak) for one in values.tolist()]
+    return np.array(widths, dtype=np.float64)[places].reshape(squares.shape)
+
+
 def simultaneous_half_width(noise: NoiseDistribution, cells: int, confidence: float) -> float:
     """Return w such that, with the given probability, |sum_i w_i X_i| <= w for all weights in [0, 1] at once.
 

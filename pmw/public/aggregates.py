@@ -125,10 +125,7 @@ class Aggregates:
     # --- sums and ratios ------------------------------------------------------------------------------------
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
-        value, ends = self._sums.model(weights), self._sums.ends(weights, events)
-        if not math.isfinite(ends[1] - ends[0]):
-            ends = self._sums.free_ends(weights, events)
-        return within(value, *ends)
+        return within(self._sums.model(weights), *self._sums.ends(weights, events))
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor = self._sums.model(below)
@@ -137,7 +134,7 @@ class Aggregates:
         if bounds is None:  # of counts the model has to expect somebody at least
             return Estimate(value if divisor >= min(1.0, float(below.high.max())) else None)
         ends = self._sums.ratio_ends(above, below, bounds)
-        if ends is None or value is None or self._sums.low_end(below, events) <= 0:
+        if ends is None or value is None or self._sums.ends(below, events)[0] <= 0:
             return Estimate(None)
         return within(value, *ends)
 
@@ -149,7 +146,7 @@ class Aggregates:
         value = self._quantile_of_model(node, counted)
         if bounds is None or value is None:
             return Estimate(value)
-        if self._sums.low_end(counted, events) <= 0:
+        if self._sums.ends(counted, events)[0] <= 0:
             return Estimate(None)
         low, high = (
             np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)

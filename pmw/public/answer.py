@@ -19,8 +19,8 @@ class Source(enum.Enum):
 
     SYNTHETIC = "synthetic"  # the model, tested or covered by a measurement
     MEASURED = "measured"  # noise was drawn for this question, and is most of its interval
-    EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
-    UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
+    EXHAUSTED = "exhausted"  # the model, after the last positive: the bar is what its parts say
+    UNVERIFIED = "unverified"  # the model, never tested here: the bar is what its parts say
     REFUSED = "refused"  # no answer: its error bar would be wider than the accuracy contract allows
 
 
@@ -30,6 +30,7 @@ class Basis(enum.Enum):
     RELEASED = "released"  # released numbers alone, on cells that decide the question
     TESTED = "tested"  # a test that did not find the model wrong
     BINS = "bins"  # what is known below and above the question, which cuts bins
+    PARTS = "parts"  # what is known of some of its attributes alone
 
 
 class QuestionKind(NamedTuple):

@@ -8,238 +8,72 @@ A sum over a scope is held by evidence of several kinds (``pmw.public.evidence``
 bin lies, cell by cell, between its inner and its outer query on the bins: the low end is the inner one's, the
 high end the outer one's. So does a question that the declared cells cannot decide lie between its two
 readings, and a sum of numbers that are known to their cell between those of the least and of the greatest.
-Where ends may rest on different noises, what may fail is shared among them (``Share``). All choices are by
-half-widths, which depend on no noise. Proofs are in ``docs/intervals.md``.
+
+What is known of fewer attributes bounds a sum too, through its parts (``pmw.public.bounded``): a conjunction
+counts at most what each of its k conditions counts, and at least the sum of these less k - 1 times everybody.
+Every end that is looked at holds with its share of what may fail (``Rests``), so the greatest low end and the
+least high end are those of the interval. Which are looked at depends on scopes, weights, scales and
+thresholds, not on noise. Proofs are in ``docs/intervals.md``.
 """
 
 from __future__ import annotations
 
-import enum
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.model import Coarsening
 from pmw.public.answer import Basis
+from pmw.public.bounded import (
+    NOTHING,
+    RELEASED,
+    Array,
+    Bound,
+    Bounded,
+    Form,
+    NotAlikeError,
+    Number,
+    OneSum,
+    Question,
+    Ranges,
+    Run,
+    Split,
+)
 from pmw.public.evidence import BASES, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
-from pmw.public.half_widths import Confidences, total_error_bound
+from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Boxes
-from queries.factors import UNITS
 from queries.linear import LinearQuery
 
-_Array: TypeAlias = NDArray[np.float64]
-_Number: TypeAlias = float | _Array  # of one sum, or of n
-_RELEASED, _BINS = BASES.index(Basis.RELEASED), BASES.index(Basis.BINS)
-
-
-class Bound(NamedTuple):
-    """Values, how far the truth may be from them, in records, and places in ``BASES`` of what they rest on.
-
-    The value is NaN, and the half-width infinite, where nothing is known.
-    """
-
-    value: _Number
-    half_width: _Number
-    basis: _Number
+_BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
+_MOST_PARTS = 8  # of several attributes that are looked at for one question
+_Pieces: TypeAlias = Sequence[tuple[Bounded, Sequence[KnownOfScope]]]  # what bounds which sum
 
 
 class Bar(NamedTuple):
-    """The ends of intervals, in records, NaN where they are not known, and what they rest on."""
+    """The ends of intervals, in records, and places in ``BASES`` of what they rest on."""
 
-    low: _Number
-    high: _Number
-    basis: _Number
-
-
-class Share(enum.Enum):
-    """Which events the ends of an interval may rest on. In each case both hold with the stated confidence.
-
-    ``ONE``: one piece of evidence gives both ends.
-    ``CERTIFIED``: threshold noise and the number of records, each as sure as a certificate takes it. They are
-        one event, whichever certificates give the ends, so the ends fail together.
-    ``HALF``: any evidence. An end that rests on a symmetric noise, of a measurement or of the number of
-        records, fails with half of what may fail; both ends of a certificate fail together, so it is taken
-        at half of what may fail. The two halves are added.
-    """
-
-    ONE = "one"
-    CERTIFIED = "certified"
-    HALF = "half"
+    low: Number
+    high: Number
+    basis: Number
 
 
-class _Sums(Protocol):
-    """What is bounded: one sum over a scope, or ranges that all cut bins, or of which none does."""
+class _Ends(NamedTuple):
+    """Two ends, in records; infinite where they are not known."""
 
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order."""
+    low: Number
+    high: Number
 
-    def reduced(self, coarsening: Coarsening) -> tuple[_Sums, _Sums]:
-        """Return what bounds it below and above on bins; one object where it is the same."""
-
-    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
-        """Return the evidence with the smallest half-width, the first of equal ones; see ``Bars``."""
-
-    def either(self, chosen: bool | NDArray[np.bool_], one: Bound, other: Bound) -> Bound:
-        """Return one bound where it is chosen, and else the other."""
+    def within(self, other: _Ends) -> _Ends:
+        """Return the greater low end and the lesser high end."""
+        return _Ends(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
 
 
-_Pieces: TypeAlias = Sequence[tuple[_Sums, Sequence[KnownOfScope]]]  # what bounds which sum
-_NOTHING = Bound(math.nan, math.inf, _RELEASED)
-
-
-class _OneSum:
-    """A sum with real weights over a scope, each of records of one cell."""
-
-    __slots__ = ("_weights", "scope")
-
-    def __init__(self, scope: tuple[str, ...], weights: _Array) -> None:
-        self.scope = scope
-        self._weights = weights
-
-    @property
-    def constant(self) -> float:
-        """The weight of everybody, where there is no attribute."""
-        return self._weights.item()
-
-    def value(self, evidence: Evidence) -> float:
-        """Return the sum on the values of an evidence."""
-        return float(np.sum(self._weights * evidence.values))
-
-    def half_width(self, evidence: Evidence) -> float:
-        """Return how far the truth may be from that."""
-        return evidence.sum_half_width(self._weights)
-
-    def reduced(self, coarsening: Coarsening) -> tuple[_OneSum, _OneSum]:
-        """Return the sums of the least and of the greatest weight in each bin; see ``_Sums``."""
-        least = coarsening.least(self.scope, self._weights)
-        greatest = coarsening.greatest(self.scope, self._weights)
-        low = _OneSum(*_narrowed(self.scope, least))
-        return low, low if np.array_equal(least, greatest) else _OneSum(*_narrowed(self.scope, greatest))
-
-    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
-        """Return the evidence with the smallest half-width; see ``_Sums``."""
-        if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
-            return bars.everybody(self.constant, share)
-        least, found = math.inf, None
-        for one in known:
-            if share is Share.CERTIFIED and not isinstance(one, Certificate):
-                continue
-            evidence = bars.evidence(one, self.scope, one_end=share is Share.HALF)
-            width = self.half_width(evidence)
-            if width < least:
-                least, found = width, evidence
-        return _NOTHING if found is None else Bound(self.value(found), least, found.basis)
-
-    def either(self, chosen: bool | NDArray[np.bool_], one: Bound, other: Bound) -> Bound:
-        """Return one bound if it is chosen, and else the other."""
-        return one if chosen else other
-
-
-class _Question(_OneSum):
-    """A question."""
-
-    __slots__ = ("_query",)
-
-    def __init__(self, query: LinearQuery) -> None:
-        self.scope = query.scope
-        self._query = query
-
-    @property
-    def constant(self) -> float:
-        """The weight of everybody; see ``_OneSum``."""
-        return self._query.constant / UNITS
-
-    def value(self, evidence: Evidence) -> float:
-        """Return the answer on the values of an evidence."""
-        return evidence.value(self._query)
-
-    def half_width(self, evidence: Evidence) -> float:
-        """Return how far the truth may be from that."""
-        return evidence.half_width(self._query)
-
-    def reduced(self, coarsening: Coarsening) -> tuple[_OneSum, _OneSum]:
-        """Return the inner and the outer query; see ``_Sums``."""
-        inner, outer = coarsening.bounds(self._query)
-        low = self if inner is self._query else _Question(inner)
-        return low, low if inner is outer else _Question(outer)
-
-
-class _NotAlikeError(Exception):
-    """What bounds a box depends on more than how many cells it has."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ranges:
-    """Questions about ranges of the same attributes.
-
-    Args:
-        boxes: the questions.
-        bins: their inner and their outer boxes of bins, one object where none cuts a bin; None for these.
-        cut: they are inner or outer boxes of others: some may be empty, or all bins of an attribute.
-    """
-
-    boxes: Boxes
-    bins: tuple[Boxes, Boxes] | None = None
-    cut: bool = False
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order."""
-        return self.boxes.scope
-
-    def reduced(self, coarsening: Coarsening) -> tuple[_Ranges, _Ranges]:
-        """Return the inner and the outer boxes; see ``_Sums``."""
-        del coarsening  # looked at already
-        if self.bins is None:
-            return self, self
-        inner, outer = self.bins
-        cut = inner is not outer
-        low = _Ranges(inner, cut=cut)
-        return low, _Ranges(outer, cut=cut) if cut else low
-
-    def bound(self, bars: Bars, known: Sequence[KnownOfScope], share: Share) -> Bound:
-        """Return for each the evidence with the smallest half-width; see ``_Sums``."""
-        if not self.cut:
-            return Bound(*_narrowest(bars, self.boxes, known, share))
-        found = np.repeat([[math.nan], [math.inf], [_RELEASED]], len(self.boxes), axis=1)
-        empty = np.any(self.boxes.first > self.boxes.last, axis=1)
-        if empty.any():
-            found[:, empty] = np.array([bars.everybody(0.0, share)]).T
-        rest = np.flatnonzero(~empty)
-        for places, part in self.boxes.take(rest).parts():
-            if part.scope:
-                found[:, rest[places]] = _narrowest(bars, part, known, share)
-            else:
-                found[:, rest[places]] = np.array([bars.everybody(1.0, share)]).T
-        return Bound(*found)
-
-    def either(self, chosen: bool | NDArray[np.bool_], one: Bound, other: Bound) -> Bound:
-        """Return one bound where it is chosen, and else the other."""
-        return Bound(*(np.where(chosen, *pair) for pair in zip(one, other, strict=True)))
-
-
-def _narrowest(bars: Bars, boxes: Boxes, known: Sequence[KnownOfScope], share: Share) -> _Array:
-    """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
-    found = np.repeat([[math.nan], [math.inf], [_RELEASED]], len(boxes), axis=1)
-    cells = boxes.cells()
-    for one in known:
-        if share is Share.CERTIFIED and not isinstance(one, Certificate):
-            continue
-        evidence = bars.evidence(one, boxes.scope, one_end=share is Share.HALF)
-        widths = evidence.half_widths(cells)
-        if widths is None:
-            raise _NotAlikeError
-        places = np.flatnonzero(widths < found[1])
-        found[0, places] = evidence.box_sums.many(boxes.take(places))
-        found[1, places] = widths[places]
-        found[2, places] = evidence.basis
-    return found
+_UNKNOWN = _Ends(-math.inf, math.inf)
 
 
 class Bars:
@@ -252,14 +86,15 @@ class Bars:
 
     def __init__(self, state: PublicState, events: int = 1) -> None:
         self.state = state
-        confidences = Confidences.in_state(state)
-        if events > 1 and not state.contract.options.simultaneous:
-            confidences = confidences.of_part(events)
-        self.confidences = confidences
-        self._total_error = total_error_bound(state, confidences.alone)
-        self._certified_total_error = total_error_bound(state, confidences.total)
+        self.confidences = Confidences.in_state(state, events)
+        self._total_error = total_error_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
-        self._held: dict[tuple[KnownOfScope, tuple[str, ...], bool], Evidence] = {}
+        self._held: dict[tuple[KnownOfScope, tuple[str, ...], Shares], Evidence] = {}
+        self._axes: dict[tuple[KnownOfScope, Shares], AxisNoise] = {}
+        self._runs: dict[tuple[str, int, int, Shares], _Ends] = {}
+        self._wider: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+
+    # --- what is known --------------------------------------------------------------------------------------
 
     def known(self, scope: tuple[str, ...], asked: tuple[str, ...] | None = None) -> ScopeKnowledge:
         """Return what is known of a scope; ``asked`` is that of a question which has a reading over it."""
@@ -268,109 +103,31 @@ class Bars:
             self._scopes[key] = ScopeKnowledge.of(self.state, *key)
         return self._scopes[key]
 
-    def evidence(self, known: KnownOfScope, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
+    def evidence(self, known: KnownOfScope, scope: tuple[str, ...], shares: Shares) -> Evidence:
         """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
-        if (known, scope, one_end) not in self._held:
-            found = evidence_of(self.state, known, scope, self.confidences, one_end=one_end)
-            self._held[known, scope, one_end] = found
-        return self._held[known, scope, one_end]
+        key = known, scope, shares
+        if key not in self._held:
+            self._held[key] = evidence_of(self.state, known, scope, shares)
+        return self._held[key]
 
-    def everybody(self, weight: float, share: Share = Share.ONE) -> Bound:
+    def everybody(self, weight: float) -> Bound:
         """Return the sum of one weight for everybody, and its half-width."""
-        total_error = self._certified_total_error if share is Share.CERTIFIED else self._total_error
-        return Bound(weight * self.state.total.value, abs(weight) * total_error, _RELEASED)
+        return Bound(weight * self.state.total.value, abs(weight) * self._total_error, RELEASED)
 
-    def half_width(self, query: LinearQuery) -> float | None:
-        """Return how far the truth may be from what is known of a question; it does not depend on noise.
-
-        None where nothing is known of it, or where its two ends rest on different numbers, since it cuts a
-        bin or the declared cells cannot decide it.
-        """
-        if query.readings is not None:
-            return None
-        below, above = self._pieces(_Question(query), query.scope)
-        width = float(self._bound(below, Share.ONE).half_width) if below is above else math.inf
-        return width if math.isfinite(width) else None
-
-    def of_query(self, query: LinearQuery) -> Bar:
-        """Return the ends of a question's interval."""
-        if query.readings is None:
-            return self._ends(*self._pieces(_Question(query), query.scope))
-        below, above = (
-            self._pieces(_Question(one), query.scope)[end] for end, one in enumerate(query.readings)
-        )
-        return self._ends(below, above)
-
-    def of_boxes(self, boxes: Boxes, bins: tuple[Boxes, Boxes]) -> Bar | None:
-        """Return the ends of ranges' intervals; None where they have to be looked at one by one.
+    def _pieces(
+        self, low: Bounded, high: Bounded, asked: tuple[str, ...] | None = None
+    ) -> tuple[_Pieces, _Pieces]:
+        """Return what is known below one sum and above another on whole cells; one object where it is one.
 
         Args:
-            boxes: of which each depends on all attributes of the scope; all cut bins, or none does.
-            bins: their inner and outer boxes; one object where none cuts a bin.
+            low: what is counted at least.
+            high: what is counted at most; it may be the same.
+            asked: the scope of the question, where they are readings of it over narrower ones.
         """
-        try:
-            return self._ends(*self._pieces(_Ranges(boxes, bins), boxes.scope))
-        except _NotAlikeError:
-            return None
+        below, above = self._pieces_of(low, asked or low.scope)
+        return below, above if low is high else self._pieces_of(high, asked or high.scope)[1]
 
-    def of_sum(self, scope: tuple[str, ...], low: _Array, high: _Array) -> tuple[float, float]:
-        """Return what a sum lies between whose weights do; infinite where that is not known.
-
-        What is known of fewer attributes serves where the weights do not vary over the others.
-
-        Args:
-            scope: attribute names in declared order.
-            low: float64, one axis per attribute of declared cells: the least weights.
-            high: the same of the greatest.
-        """
-        (one, asked), above = self._of_weights(scope, low), None
-        if low is high or np.array_equal(low, high):
-            above = self._ends(*self._pieces(one, asked))
-        else:
-            other, others = self._of_weights(scope, high)
-            asked = tuple(name for name in scope if name in asked or name in others)
-            above = self._ends(self._pieces(one, asked)[0], self._pieces(other, asked)[1])
-        bottom, top = float(above.low), float(above.high)
-        return -math.inf if math.isnan(bottom) else bottom, math.inf if math.isnan(top) else top
-
-    def least_sum(self, scope: tuple[str, ...], weights: _Array) -> float:
-        """Return what a sum with such weights, or greater ones, is at least; see ``of_sum``."""
-        one, asked = self._of_weights(scope, weights)
-        found = self._bound(self._pieces(one, asked)[0], Share.ONE)
-        bottom = float(found.value) - float(found.half_width)
-        return -math.inf if math.isnan(bottom) else bottom
-
-    def of_family(self, scope: tuple[str, ...], example: _Array) -> SumBounds | None:
-        """Return what bounds all sums over a scope by one event, or None where nothing released holds it.
-
-        Args:
-            scope: attribute names in declared order.
-            example: float64, weights of such a sum: of several bounds the one with the smallest half-width is
-                taken.
-        """
-        if not scope:
-            total, error = np.array(self.state.total.value), self._total_error
-            return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
-        known = self.known(scope)
-        coarsening = None if known.opened or known.fine else self.state.coarsening
-        found = [
-            SumBounds(scope, self.evidence(one, scope, one_end=False), coarsening)
-            for one in known.opened or known.fine or known.coarse
-        ]
-        return min(found, key=lambda one: one.half_width(example), default=None)
-
-    @staticmethod
-    def _of_weights(scope: tuple[str, ...], weights: _Array) -> tuple[_OneSum, tuple[str, ...]]:
-        one = _OneSum(*_narrowed(scope, weights))
-        return one, one.scope
-
-    def _pieces(self, sums: _Sums, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
-        """Return what is known below and above sums on whole cells; one object where it is the same.
-
-        Args:
-            sums: that are asked about, or the reading of a question over a wider scope.
-            asked: the scope of the question.
-        """
+    def _pieces_of(self, sums: Bounded, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
         scope = self.known(sums.scope, asked)
         both: _Pieces
         if scope.opened and not scope.opened_bins:
@@ -388,51 +145,321 @@ class Bars:
         both = ((sums, scope.fine), *both) if scope.fine else both
         return both, both
 
-    def _ends(self, below: _Pieces, above: _Pieces) -> Bar:
-        """Return the ends of intervals: around what one piece of evidence says, one event, or between two."""
-        if below is above:
-            low = high = self._bound(below, Share.ONE)
-        else:
-            low, high = self._between(below, above)
-        return Bar(
-            low.value - low.half_width, high.value + high.half_width, low.basis if low is high else _BINS
-        )
+    # --- bars -----------------------------------------------------------------------------------------------
 
-    def _between(self, below: _Pieces, above: _Pieces) -> tuple[Bound, Bound]:
-        """Return what bounds the low ends, of what is known below, and the high ends, of what is known above.
+    def of_query(self, query: LinearQuery) -> Bar:
+        """Return the interval of a question."""
+        if query.readings is None:
+            one = Question(query)
+            return self._bar(one, one, query.scope)
+        return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
-        Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
-        depends on scales and thresholds, not on the noise that the ends rest on.
-        """
-        low, high = self._bound(below, Share.HALF), self._bound(above, Share.HALF)
-        sure_low, sure_high = self._bound(below, Share.CERTIFIED), self._bound(above, Share.CERTIFIED)
-        chosen = sure_low.half_width + sure_high.half_width < low.half_width + high.half_width
-        either = below[0][0].either
-        return either(chosen, sure_low, low), either(chosen, sure_high, high)
-
-    def _bound(self, known: _Pieces, share: Share) -> Bound:
-        """Return the evidence with the smallest half-width; it does not depend on noise.
+    def of_boxes(self, boxes: Boxes) -> Bar | None:
+        """Return the intervals of ranges; None where they have to be looked at one by one.
 
         Args:
-            known: sums, and what is known of a scope that contains theirs, on the same cells.
-            share: which events it may rest on.
+            boxes: the questions; each depends on all attributes of their scope.
         """
-        sums, pieces = known[0]
-        found = sums.bound(self, pieces, share)
-        for sums, pieces in known[1:]:
-            one = sums.bound(self, pieces, share)
-            found = sums.either(one.half_width < found.half_width, one, found)
+        found = np.empty((3, len(boxes)))
+        try:
+            for places, group in Ranges(boxes).groups(self.state.coarsening):
+                found[:, places] = self._bar(group, group, boxes.scope)
+        except NotAlikeError:
+            return None
+        return Bar(*found)
+
+    def width_of_query(self, query: LinearQuery) -> float:
+        """Return how wide the interval of a question is by all of its attributes, or infinity.
+
+        Unlike the interval, which parts may narrow, it does not depend on noise.
+        """
+        least, most = (query, query) if query.readings is None else query.readings
+        low = high = Question(least)
+        if most is not least:
+            high = Question(most)
+        return float(self._width(low, high, query.scope))
+
+    def widths_of_boxes(self, boxes: Boxes) -> Array | None:
+        """Return the same of ranges: float64, shape (n,); None where they have to be looked at one by one."""
+        found = np.empty(len(boxes))
+        try:
+            for places, group in Ranges(boxes).groups(self.state.coarsening):
+                found[places] = self._width(group, group, boxes.scope)
+        except NotAlikeError:
+            return None
         return found
+
+    def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
+        ways = self._main(*self._pieces(low, high, asked))
+        return functools.reduce(np.minimum, [least.half_width + most.half_width for _, least, most in ways])
+
+    def of_sum(self, scope: tuple[str, ...], low: Array, high: Array) -> tuple[float, float]:
+        """Return what a sum lies between whose weights do.
+
+        Args:
+            scope: attribute names in declared order.
+            low: float64, one axis per attribute of declared cells: the least weights.
+            high: the same of the greatest.
+        """
+        if high.max() <= 0 and low.min() < 0:  # the parts of a sum are those of its negative
+            most, least = self.of_sum(scope, -high, -high if low is high else -low)
+            return -least, -most
+        below = above = OneSum.of_varying(scope, low)
+        if low is not high and not np.array_equal(low, high):
+            above = OneSum.of_varying(scope, high)
+        asked = tuple(name for name in scope if name in below.scope or name in above.scope)
+        bar = self._bar(below, above, asked)
+        return float(bar.low), float(bar.high)
+
+    def of_parts(self, query: LinearQuery) -> tuple[float, float]:
+        """Return what a question lies between by its parts, beside a measurement of the question itself."""
+        least, most = (query, query) if query.readings is None else query.readings
+        below = above = Question(least)
+        if most is not least:
+            above = Question(most)
+        ends = self._by_parts(below, above, Rests.MEASURED).within(self._in_reach(below, above))
+        return float(ends.low), float(ends.high)
+
+    def half_width(self, query: LinearQuery) -> float | None:
+        """Return how far the truth may be from what is known of a question; it does not depend on noise.
+
+        None where nothing is known of it, or where its two ends rest on different numbers, since it cuts a
+        bin or the declared cells cannot decide it.
+        """
+        if query.readings is not None:
+            return None
+        one = Question(query)
+        below, above = self._pieces(one, one)
+        if below is not above:
+            return None
+        _, low, _ = self._main(below, above)[0]
+        return float(low.half_width) if math.isfinite(low.half_width) else None
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
         """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""
         if query.readings is not None:
             return False
-        below, above = self._pieces(_Question(query), query.scope)
+        one = Question(query)
+        below, above = self._pieces(one, one)
         if below is above:
             return False
-        low, high = self._between(below, above)
+        _, low, high = self._main(below, above)[0]
         return bool(high.value - low.value > low.half_width + high.half_width)
+
+    def of_family(self, scope: tuple[str, ...], example: Array) -> SumBounds | None:
+        """Return what bounds all sums over a scope by one event, or None where nothing released holds it.
+
+        Args:
+            scope: attribute names in declared order.
+            example: float64, weights of such a sum: of several bounds the one with the smallest half-width is
+                taken.
+        """
+        if not scope:
+            total, error = np.array(self.state.total.value), self._total_error
+            return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
+        known = self.known(scope)
+        coarsening = None if known.opened or known.fine else self.state.coarsening
+        found = [
+            SumBounds(scope, self.evidence(one, scope, self.confidences.shares(_rests_of(one))), coarsening)
+            for one in known.opened or known.fine or known.coarse
+        ]
+        return min(found, key=lambda one: one.half_width(example), default=None)
+
+    # --- ends -----------------------------------------------------------------------------------------------
+
+    def _bar(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Bar:
+        """Return the intervals between a low end of one sum and a high end of another; they may be the same.
+
+        Args:
+            low: what is counted at least.
+            high: what is counted at most.
+            asked: the attributes that are asked about.
+        """
+        below, above = self._pieces(low, high, asked)
+        reach, found = self._in_reach(low, high), list[tuple[Number, ...]]()
+        for rests, least, most in self._main(below, above):
+            width = least.half_width + most.half_width
+            ends = _Ends(least.value - least.half_width, most.value + most.half_width)
+            ends = ends.within(reach).within(self._by_parts(low, high, rests))
+            basis = least.basis if least is most else _BINS
+            found.append((width, *ends, low.either(np.isinf(width), _PARTS, basis)))
+        best = found[0]
+        for one in found[1:]:
+            narrower = one[0] < best[0]
+            best = tuple(low.either(narrower, *both) for both in zip(one, best, strict=True))
+        return Bar(*best[1:])
+
+    def _main(self, below: _Pieces, above: _Pieces) -> list[tuple[Rests, Bound, Bound]]:
+        """Return what bounds sums by all of their attributes: what ends rest on, a low one and a high one.
+
+        Of one sum it is the way with the smallest sum of half-widths, which depends on scales and thresholds
+        alone; of several sums all ways, of which each takes its own.
+        """
+        held = {_rests_of(one) for pieces in (below, above) for _, known in pieces for one in known}
+        ways = [one for one in Rests if one in held] or [Rests.CERTIFIED]
+        if len(ways) > 1 and below is not above:
+            ways.append(Rests.MIXED)
+        found = list[tuple[Rests, Bound, Bound]]()
+        for rests in ways:
+            shares = self.confidences.shares(rests)
+            low = self._bound(below, shares)
+            found.append((rests, low, low if below is above else self._bound(above, shares)))
+        if len(found) > 1 and isinstance(below[0][0], OneSum):
+            return [min(found, key=lambda one: one[1].half_width + one[2].half_width)]
+        return found
+
+    def _bound(self, pieces: _Pieces, shares: Shares) -> Bound:
+        """Return the evidence with the smallest half-width; it does not depend on noise.
+
+        Args:
+            pieces: sums, and what is known of a scope that contains theirs, on the same cells.
+            shares: how surely each noise holds, and of what kind the evidence may be.
+        """
+        found = NOTHING
+        for number, (sums, known) in enumerate(pieces):
+            allowed = [one for one in known if shares.rests in (Rests.MIXED, _rests_of(one))]
+
+            def over(scope: tuple[str, ...], allowed: Sequence[KnownOfScope] = allowed) -> list[Evidence]:
+                return [self.evidence(one, scope, shares) for one in allowed]
+
+            one = sums.bound(over, self.everybody)
+            if number:
+                narrower = one.half_width < found.half_width
+                one = Bound(*(sums.either(narrower, *both) for both in zip(one, found, strict=True)))
+            found = one
+        return found
+
+    def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
+        """Return the sums of the least weight, and of the greatest, for everybody."""
+        total, error = self.state.total.value, self._total_error
+        fewest, most = max(0.0, total - error), total + error
+        least, greatest = low.reach[0], high.reach[1]
+        return _Ends(least * (fewest if least > 0 else most), greatest * (most if greatest > 0 else fewest))
+
+    # --- parts ----------------------------------------------------------------------------------------------
+
+    def _by_parts(self, low: Bounded, high: Bounded, rests: Rests) -> _Ends:
+        """Return the ends that the parts of sums give: a low one of the one, a high one of the other.
+
+        Args:
+            low: what is counted at least.
+            high: what is counted at most.
+            rests: what the other ends of the interval rest on.
+        """
+        if self.state.contract.options.bar_limit is not None:
+            return _UNKNOWN  # what is refused must not depend on noise
+        sums = (low,) if low is high else (low, high)
+        if all(len(one.scope) < 2 or self.known(one.scope).opened for one in sums):
+            return _UNKNOWN
+        ends = sum(self._part_ends(one.scope) for one in (low, high))
+        shares = self.confidences.of_parts(rests, ends)
+        below, above = (self._inside(one, shares) for one in (sums[0], sums[-1]))
+        return _Ends(below.low, above.high)
+
+    def _part_ends(self, scope: tuple[str, ...]) -> int:
+        """Return how many ends of parts on one side are looked at, at most.
+
+        Those of each attribute, of conditions about several attributes, and of ``_scopes_inside``.
+        """
+        return len(scope) + len(scope) // 2 + len(self._scopes_inside(scope))
+
+    def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the sets of at least two of some attributes, but not all, that something known is about.
+
+        At most eight of them, those of the fewest cells.
+        """
+        if scope not in self._wider:
+            held = [one.scope for one in self.state.marginals]
+            common = {
+                tuple(name for name in scope if name in one) for one in (*held, *self.state.certificates)
+            }
+            found = [one for one in common if 2 <= len(one) < len(scope)]
+            found.sort(key=lambda one: (self.state.domain.scope_size(one), one))
+            self._wider[scope] = found[:_MOST_PARTS]
+        return self._wider[scope]
+
+    def _inside(self, sums: Bounded, shares: Shares) -> _Ends:
+        """Return the ends that the parts of a sum give; of one attribute, that its counts give."""
+        if len(sums.scope) < 2:
+            return self._along(sums, shares) if sums.scope else _UNKNOWN
+        split = sums.split()
+        lows, ends = self._of_blocks(split, shares)
+        for scope in self._scopes_inside(sums.scope):
+            part = sums.onto(scope)
+            if part is None:
+                continue
+            wider = self._direct(*part, shares)
+            if part[0] is part[1]:  # factors of a product: it counts at most that, and at least what is left
+                blocks = zip(lows, split.below, strict=True)
+                rest = [end for end, one in blocks if not {*one.scope} <= {*scope}]
+                wider = wider._replace(low=wider.low + self._bonferroni(rest, split.scale, beside=1))
+            ends = ends.within(wider)
+        return ends
+
+    def _of_blocks(self, split: Split, shares: Shares) -> tuple[list[Number], _Ends]:
+        """Return the low ends of the parts that make a sum, and the ends that all of them give it."""
+        below = [self._block(one, shares) for one in split.below]
+        above = below if split.above is split.below else [self._block(one, shares) for one in split.above]
+        lows, highs = [one.low for one in below], [one.high for one in above]
+        low, high = functools.reduce(np.maximum, lows), functools.reduce(np.minimum, highs)
+        if split.form is Form.PRODUCT:
+            low = self._bonferroni(lows, 1.0)
+        elif split.form is Form.UNION:
+            high = sum(highs)
+        return lows, _Ends(split.scale * low, split.scale * high)
+
+    def _bonferroni(self, lows: Sequence[Number], scale: float, *, beside: int = 0) -> Number:
+        """Return what a product is at least: the sum of its factors less all but one times everybody.
+
+        Args:
+            lows: low ends of the factors.
+            scale: of the product.
+            beside: how many factors there are besides.
+        """
+        everybody = self.state.total.value + self._total_error
+        return scale * (sum(lows) - (len(lows) + beside - 1) * everybody)
+
+    def _block(self, sums: Bounded, shares: Shares) -> _Ends:
+        """Return the ends of one part: of several attributes, by all of them and by each."""
+        if len(sums.scope) < 2:
+            return self._along(sums, shares)
+        _, ends = self._of_blocks(sums.split(), shares)
+        return self._direct(sums, sums, shares).within(ends)
+
+    def _along(self, sums: Bounded, shares: Shares) -> _Ends:
+        """Return the ends of a sum over one attribute, whichever it is."""
+        known = self.known(sums.scope)
+        if not known.opened or self.confidences.together:
+            return self._direct(sums, sums, shares)
+        key = (sums.scope[0], sums.first, sums.last, shares) if isinstance(sums, Run) else None
+        if key is not None and key in self._runs:
+            return self._runs[key]
+        counts = known.opened[0]
+        if isinstance(counts, Certificate):  # opening tests nothing
+            return _UNKNOWN
+        if (counts, shares) not in self._axes:
+            self._axes[counts, shares] = AxisNoise(counts, shares.measured)
+        noise = self._axes[counts, shares]
+        value, width, _ = sums.axis_bound(self.evidence(counts, sums.scope, shares), noise)
+        ends = _Ends(value - width, value + width)
+        if key is not None:
+            self._runs[key] = ends
+        return ends
+
+    def _direct(self, low: Bounded, high: Bounded, shares: Shares) -> _Ends:
+        """Return the ends of sums by what is known of all of their attributes."""
+        if isinstance(low, Ranges):
+            found = np.empty((2, len(low.boxes)))
+            for places, group in low.groups(self.state.coarsening):
+                found[:, places] = self._known_ends(group, group, shares)
+            return _Ends(*found)
+        return self._known_ends(low, high, shares)
+
+    def _known_ends(self, low: Bounded, high: Bounded, shares: Shares) -> _Ends:
+        below, above = self._pieces(low, high)
+        least = self._bound(below, shares)
+        most = least if below is above else self._bound(above, shares)
+        return _Ends(least.value - least.half_width, most.value + most.half_width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -449,35 +476,28 @@ class SumBounds:
     evidence: Evidence
     coarsening: Coarsening | None = None
 
-    def low(self, weights: _Array) -> float:
+    def low(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or greater ones, is at least."""
         if self.coarsening is not None:
             weights = self.coarsening.least(self.scope, weights)
         return float(np.sum(weights * self.evidence.values)) - self._width(weights)
 
-    def high(self, weights: _Array) -> float:
+    def high(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or smaller ones, is at most."""
         if self.coarsening is not None:
             weights = self.coarsening.greatest(self.scope, weights)
         return float(np.sum(weights * self.evidence.values)) + self._width(weights)
 
-    def half_width(self, weights: _Array) -> float:
+    def half_width(self, weights: Array) -> float:
         """Return how far ``high`` is above the sum on what is known."""
         return self._width(
             weights if self.coarsening is None else self.coarsening.greatest(self.scope, weights)
         )
 
-    def _width(self, weights: _Array) -> float:
+    def _width(self, weights: Array) -> float:
         return self.evidence.sum_half_width(weights)
 
 
-def _narrowed(scope: tuple[str, ...], weights: _Array) -> tuple[tuple[str, ...], _Array]:
-    """Return the attributes that weights vary over, and the weights over these."""
-    kept = []
-    for axis, name in reversed(list(enumerate(scope))):
-        first = weights.take([0], axis=axis)
-        if np.all(weights == first):
-            weights = first.reshape([size for place, size in enumerate(weights.shape) if place != axis])
-        else:
-            kept.append(name)
-    return tuple(reversed(kept)), weights
+def _rests_of(known: KnownOfScope) -> Rests:
+    """Return what an interval rests on that one piece of evidence gives."""
+    return Rests.CERTIFIED if isinstance(known, Certificate) else Rests.MEASURED

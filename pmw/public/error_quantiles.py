@@ -96,7 +96,7 @@ def kind_of(query: LinearQuery, basis: Basis) -> QuestionKind | None:
 
 def kind_over(domain: Domain, scope: tuple[str, ...], basis: Basis) -> QuestionKind | None:
     """Return the kind of questions about a scope that the cells decide; see ``kind_of``."""
-    if basis is Basis.RELEASED or domain.scope_size(scope) > MOST_CELLS:
+    if basis in (Basis.RELEASED, Basis.PARTS) or domain.scope_size(scope) > MOST_CELLS:
         return None
     return QuestionKind(min(len(scope), QUESTION_ATTRIBUTES), basis)
 

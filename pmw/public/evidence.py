@@ -27,7 +27,7 @@ from pmw.public.answer import Basis
 from pmw.public.half_widths import (
     CellNoise,
     Certified,
-    Confidences,
+    Shares,
     TableNoise,
     TreeNoise,
     WeightStats,
@@ -36,7 +36,7 @@ from pmw.public.half_widths import (
 )
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
-from queries.boxes import BoxSums
+from queries.boxes import Boxes, BoxSums
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
@@ -54,7 +54,7 @@ class Evidence:
         basis: the place in ``BASES`` of what it rests on.
         by_stats: how far the truth may be from a sum on the values, in records, by its weights' numbers;
             None where it depends on which cells they are of.
-        by_weights: the same by the weights themselves, where that is so.
+        tree: the noise that it depends on then, of a hierarchical histogram.
         sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
             in any order, since the values are whole units of 2^-20 records.
     """
@@ -65,14 +65,14 @@ class Evidence:
         basis: Basis,
         by_stats: Callable[[WeightStats], float] | None,
         *,
-        by_weights: Callable[[_Weights], float] | None = None,
+        tree: TreeNoise | None = None,
         sums: BoxSums | None = None,
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
         self.by_stats = by_stats
         self.sums = sums
-        self._by_weights = by_weights
+        self._tree = tree
         self._by_cells = dict[int, float]()
         self._box_sums = sums
 
@@ -90,10 +90,14 @@ class Evidence:
 
     def half_width(self, query: LinearQuery) -> float:
         """Return how far the truth may be from a question's answer on the values, in records."""
-        if query.is_box and self.by_stats is not None:
-            cells = math.prod([side.stop - side.start for side in query.box])
-            width = self._by_cells.get(cells)
-            return self._box_half_width(self.by_stats, cells) if width is None else width
+        if query.is_box:
+            if self.by_stats is not None:
+                cells = math.prod([side.stop - side.start for side in query.box])
+                width = self._by_cells.get(cells)
+                return self._box_half_width(self.by_stats, cells) if width is None else width
+            if self._tree is not None:
+                (side,) = query.box
+                return self._tree.half_widths(np.array([side.start]), np.array([side.stop - 1])).item()
         return self.sum_half_width(query.weights() / UNITS)
 
     def sum_half_width(self, weights: _Weights) -> float:
@@ -104,16 +108,15 @@ class Evidence:
         """
         if self.by_stats is not None:
             return self.by_stats(WeightStats.of(weights))
-        return math.inf if self._by_weights is None else self._by_weights(weights)
+        return math.inf if self._tree is None else self._tree.half_width(weights)
 
-    def half_widths(self, cells: NDArray[np.int64]) -> _Weights | None:
-        """Return the half-widths of boxes: float64, shape (n,); None where they are not alike by cells.
-
-        Args:
-            cells: int64, shape (n,): how many cells each box has.
-        """
+    def half_widths(self, boxes: Boxes) -> _Weights:
+        """Return how far the truth may be from the counts of boxes, in records: float64, shape (n,)."""
         if self.by_stats is None:
-            return None
+            if self._tree is None:
+                return np.full(len(boxes), math.inf)
+            return self._tree.half_widths(boxes.first[:, 0], boxes.last[:, 0])
+        cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(cells)).tolist():
             widths[size] = self._box_half_width(self.by_stats, size)
@@ -126,52 +129,42 @@ class Evidence:
         return width
 
 
-def evidence_of(
-    state: PublicState,
-    known: KnownOfScope,
-    scope: tuple[str, ...],
-    confidences: Confidences,
-    *,
-    one_end: bool = False,
-) -> Evidence:
+def evidence_of(state: PublicState, known: KnownOfScope, scope: tuple[str, ...], shares: Shares) -> Evidence:
     """Return what something that was released says of a scope that it contains.
 
     Args:
         state: the state.
         known: a measurement or a certificate.
         scope: of questions.
-        confidences: of the noises that an interval rests on.
-        one_end: another noise may give the other end of an interval, so a certificate has half of what may
-            fail. Where intervals hold for all questions at once, every noise has its own part already.
+        shares: how surely each noise holds that an interval rests on.
     """
     axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
     options = state.contract.options
     if isinstance(known, Certificate):
-        if one_end and not options.simultaneous:
-            confidences = confidences.of_one_end()
-        total_error, cells = total_error_bound(state, confidences.total), known.units.size
-        plan = marginal_tier(state.plan)
-        certified = Certified(plan, known.threshold, cells, confidences, total_error)
+        total_error, cells = total_error_bound(state, shares.everybody), known.units.size
+        certified = Certified(
+            marginal_tier(state.plan), known.threshold, cells, shares.certificate, total_error
+        )
         return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, certified.half_width)
-    alone = confidences.alone
     if options.simultaneous:
         # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
         drawn = known.cell_values if isinstance(known, HierarchicalMeasurement) else known.values
-        noise = measured_noise(options, known.noise, drawn.size, alone)
+        noise = measured_noise(options, known.noise, drawn.size, shares.measured)
         return Evidence(drawn.sum(axis=axes), Basis.RELEASED, noise.half_width)
     if isinstance(known, HierarchicalMeasurement):
-        tree, sums = TreeNoise(known, alone), BoxSums.of_few(known.values)
-        return Evidence(known.values, Basis.RELEASED, None, by_weights=tree.half_width, sums=sums)
+        tree, sums = TreeNoise(known, shares.measured), BoxSums.of_few(known.values)
+        return Evidence(known.values, Basis.RELEASED, None, tree=tree, sums=sums)
     values = known.values.sum(axis=axes)
     repeated = known.values.size // values.size
     if is_whole_table(known, state):
-        table = TableNoise.of(known.noise, known.units.size, state.total.deviation, alone, repeated)
+        deviation = state.total.deviation
+        table = TableNoise.of(known.noise, known.units.size, deviation, shares.measured, repeated)
         values = moved_cells(known, state.total.estimate).sum(axis=axes)
         return Evidence(values, Basis.RELEASED, table.half_width, sums=BoxSums.of_few(values))
     if isinstance(known, CombinedMarginal):
-        mean = CellNoise(known.noise, alone, repeated, known.squares, known.peak)
+        mean = CellNoise(known.noise, shares.measured, repeated, known.squares, known.peak)
         return Evidence(values, Basis.RELEASED, mean.half_width, sums=BoxSums.of_few(values))
-    return Evidence(values, Basis.RELEASED, CellNoise(known.noise, alone, repeated).half_width)
+    return Evidence(values, Basis.RELEASED, CellNoise(known.noise, shares.measured, repeated).half_width)
 
 
 def moved_cells(table: MarginalMeasurement, estimate: float) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from pmw.model import half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
-from pmw.public.bars import Bars
+from pmw.public.bars import Bar, Bars
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import certified_half_width
@@ -40,15 +40,11 @@ class BoxBounds:
 
     Args:
         counts: float64, shape (n,), the model's answers, records.
-        low: float64, shape (n,), records; NaN where an end is not known.
-        high: the same of the other end.
-        basis: uint8, shape (n,): places in ``BASES``.
+        bar: the ends of their intervals, and what they rest on, float64, shape (n,) each.
     """
 
     counts: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    basis: NDArray[np.uint8]
+    bar: Bar
 
 
 class ModelAnswers:
@@ -72,22 +68,13 @@ class ModelAnswers:
             measured: a marginal was measured for it. The answer is called measured where the noise makes
                 most of its interval: not where that comes from the bins that the question cuts.
         """
-        state, count, options = self.state, self._count(query), self.state.contract.options
-        # No test says more of a question whose weights are the same for everybody, and none of marginals
-        # stands behind single questions; some ends are known.
-        undecided = not (query.factors and options.tests_marginals)
-        low, high, basis = self._ends(query, undecided=undecided)
-        if math.isnan(low) or math.isnan(high):
-            spendable = not state.closed and state.positives_used < state.positives_limit
-            return self._within(query, count, None, Source.UNVERIFIED if spendable else Source.EXHAUSTED)
-        is_measured = measured and not self.bars.cuts_more_than_noise(query)
-        source = Source.MEASURED if is_measured else Source.SYNTHETIC
-        if options.bar_limit is not None:  # what is promised is the width of the interval
-            count = min(max(count, low), high)
-        elif not options.tests_marginals and query.readings is None:  # as far either way, as a test bounds it
-            reach = max(high - count, count - low)
-            low, high = count - reach, count + reach
-        low, high = min(low, count), max(high, count)  # the answer lies within its interval
+        count, bar = self._count(query), self.bars.of_query(query)
+        low, high, basis = float(bar.low), float(bar.high), BASES[int(bar.basis)]
+        source = Source.SYNTHETIC
+        if basis is Basis.PARTS:
+            source = self._untested_source
+        elif measured and not self.bars.cuts_more_than_noise(query):
+            source = Source.MEASURED
         return self._with_typical(query, self._within(query, count, (low, high), source), basis)
 
     def certified(self, query: LinearQuery, units: int, plan: QueryTestPlan, threshold: int) -> Answer:
@@ -115,17 +102,24 @@ class ModelAnswers:
         return replace(answer, version=self.state.version + 1)
 
     def _tested(self, query: LinearQuery, units: int, width: float, source: Source) -> Answer:
-        """Return an answer that a test or a measurement of the question itself bounds.
+        """Return an answer that a test or a measurement of the question itself bounds, and its parts.
 
         What was tested or measured is the number of records if cells were evenly filled: of a condition that
         cells cannot decide it bounds nothing, and the interval is that of both readings.
         """
         count = units / UNITS
-        low, high = count - width, count + width
         if query.readings is not None:
-            below, above, _ = self._ends(query, undecided=True)
-            low, high = min(below, count), max(above, count)
-        return self._within(query, count, (low, high), source)
+            bar = self.bars.of_query(query)
+            return self._within(query, count, (float(bar.low), float(bar.high)), source)
+        low, high = self.bars.of_parts(query)
+        return self._within(query, count, (max(low, count - width), min(high, count + width)), source)
+
+    @property
+    def _untested_source(self) -> Source:
+        """What answers say whose question nothing released holds, and no test."""
+        state = self.state
+        spendable = not state.closed and state.positives_used < state.positives_limit
+        return Source.UNVERIFIED if spendable else Source.EXHAUSTED
 
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
@@ -145,45 +139,30 @@ class ModelAnswers:
             return min(max(count, value - deviation), value + deviation)
         return count
 
-    def _ends(self, query: LinearQuery, *, undecided: bool) -> tuple[float, float, Basis]:
-        """Return the ends of a question's interval, NaN where they are not known, and what they rest on.
-
-        Args:
-            query: the question.
-            undecided: of a question that cells do not decide, ends that are not known are those of nobody and
-                of everybody.
-        """
-        ends = self.bars.of_query(query)
-        low, high = float(ends.low), float(ends.high)
-        if undecided and query.readings is not None:
-            everybody = self.bars.everybody(1.0)
-            low = 0.0 if math.isnan(low) else low
-            high = float(everybody.value + everybody.half_width) if math.isnan(high) else high
-        return low, high, BASES[int(ends.basis)]
-
     def _within(
-        self, query: LinearQuery, count: float, interval: tuple[float, float] | None, source: Source
+        self, query: LinearQuery, count: float, interval: tuple[float, float], source: Source
     ) -> Answer:
-        """Return an answer of the state's model; no number of records is below zero.
+        """Return an answer of the state's model, moved into its interval; no number of records is below zero.
 
         Under an accuracy contract it is moved to where its error bar reaches no farther than the contract
         allows either way; where there is no such place, the question is refused. Both depend on public
         numbers alone.
         """
-        contract, shown = self.state.contract, max(0.0, count)
-        ends = None if interval is None else (max(0.0, interval[0]), max(0.0, interval[1]))
+        contract = self.state.contract
+        low, high = (
+            max(0.0, end) for end in (min(interval), max(interval))
+        )  # swapped: what may fail has failed
+        shown, ends = min(max(count, low), high), (low, high)
         limit = contract.options.bar_limit
-        if limit is not None:
-            if ends is None or ends[1] - ends[0] > 2 * limit + BAR_SLACK:
-                shown, ends, source = math.nan, None, Source.REFUSED
-            elif max(ends[1] - shown, shown - ends[0]) > limit + BAR_SLACK:
-                shown = min(max(shown, ends[1] - limit), ends[0] + limit)
+        refused = limit is not None and high - low > 2 * limit + BAR_SLACK
+        if limit is not None and max(high - shown, shown - low) > limit + BAR_SLACK:
+            shown = min(max(shown, high - limit), low + limit)
         return Answer(
-            count=shown,
-            fraction=shown / self.state.total.value,
-            interval=ends,
+            count=math.nan if refused else shown,
+            fraction=math.nan if refused else shown / self.state.total.value,
+            interval=None if refused else ends,
             confidence=contract.options.confidence,
-            source=source,
+            source=Source.REFUSED if refused else source,
             aligned=query.aligned,
             version=self.state.version,
             spent=self._spent,
@@ -215,22 +194,12 @@ class ModelAnswers:
         if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
             return None
         inner, outer = bins
-        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last), axis=1)
+        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last))
         measured = self.bars.known(boxes.scope).measured
-        if any(beside or (fine and cuts.any()) for _, beside, fine in measured):
+        if any(beside or (fine and cuts) for _, beside, fine in measured):
             return None
-        found = np.full((3, len(boxes)), math.nan)
-        for cut in (False, True):
-            places = np.flatnonzero(cuts == cut)
-            if places.size:
-                low = inner.take(places)
-                both = low, outer.take(places) if cut else low
-                ends = self.bars.of_boxes(boxes.take(places), both)
-                if ends is None:
-                    return None
-                for row, end in zip(found, ends, strict=True):
-                    row[places] = end
-        return BoxBounds(sums.many(boxes), found[0], found[1], found[2].astype(np.uint8))
+        bar = self.bars.of_boxes(boxes)
+        return None if bar is None else BoxBounds(sums.many(boxes), bar)
 
     def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where there is no table of them.
@@ -275,6 +244,22 @@ class FreeAnswers:
         return placed(found)
 
 
+def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
+    """Return how wide intervals are by all attributes of their questions: float64, shape (n,), records.
+
+    These do not depend on noise; they are infinite where nothing holds a question.
+    """
+    found, alone = np.empty(len(questions)), np.ones(len(questions), dtype=np.bool_)
+    for places, boxes in _ranges(questions):
+        widths = bars.widths_of_boxes(boxes) if boxes.scope else None
+        if widths is not None:
+            found[places] = widths
+            alone[places] = False
+    for place in np.flatnonzero(alone).tolist():
+        found[place] = bars.width_of_query(questions.query(place))
+    return found
+
+
 def _ranges(questions: Questions) -> list[tuple[Places, Boxes]]:
     """Return those of the questions that are ranges of the same attributes, where there are many."""
     if isinstance(questions, Boxes):
@@ -297,25 +282,23 @@ def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers
         bounds: of the boxes.
         boxes: the questions; each depends on all attributes of their scope.
     """
-    size, counts = len(boxes), bounds.counts
-    shown = np.maximum(0.0, counts) + 0.0  # no minus of a zero
-    ends = np.minimum(bounds.low, counts), np.maximum(bounds.high, counts)
-    interval = np.maximum(0.0, np.stack(ends, axis=1)) + 0.0
-    unknown = np.isnan(interval).any(axis=1)
-    interval[unknown] = math.nan
+    size, bar = len(boxes), bounds.bar
+    ends = np.stack([np.minimum(bar.low, bar.high), np.maximum(bar.low, bar.high)])
+    low, high = np.maximum(0.0, ends) + 0.0  # no minus of a zero
+    shown = np.minimum(np.maximum(bounds.counts, low), high)
     kinds, typical = np.zeros(size, dtype=np.uint8), np.full((size, 2), math.nan)
     for number, basis in enumerate(BASES):
         kind = kind_over(boxes.domain, boxes.scope, basis)
-        places = np.flatnonzero(~unknown & (bounds.basis == number))
+        places = np.flatnonzero(bar.basis == number)
         if kind is not None and places.size:
             kinds[places] = KINDS.index(kind)
             typical[places] = _typical(state, shown[places], kind)
     spendable = not state.closed and state.positives_used < state.positives_limit
     source = np.full(size, SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
-    source[unknown] = _UNVERIFIED if spendable else _EXHAUSTED
+    source[bar.basis == BASES.index(Basis.PARTS)] = _UNVERIFIED if spendable else _EXHAUSTED
     columns = {
         "count": shown,
-        "interval": interval,
+        "interval": np.stack([low, high], axis=1),
         "typical": typical,
         "source": source,
         "version": np.full(size, state.version),
@@ -327,7 +310,7 @@ def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers
 
 
 def unverified(answers: Answers) -> Answers:
-    """Return answers that say that their questions could still be tested, where nothing is promised."""
+    """Return answers that say that their questions could still be tested, where no test decided them."""
     is_open = answers.source == _EXHAUSTED
     if not is_open.any():
         return answers

@@ -13,17 +13,25 @@ Proofs are in ``docs/intervals.md``.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import HierarchicalMeasurement, noise_variance
+from pmw.model import (
+    CombinedMarginal,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    OneWayMeasurement,
+    noise_variance,
+)
+from pmw.model.hierarchical_histogram import MOST_COVARIANCES, range_variances
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.tail_bounds import (
@@ -31,6 +39,7 @@ from pmw.privacy.tail_bounds import (
     simultaneous_half_width,
     split_confidence,
     sum_half_width,
+    sum_half_widths,
 )
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
@@ -39,6 +48,8 @@ from queries.factors import UNITS
 
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
+_EVERYBODY = 0.1  # of what may fail, for the number of records
+_LEAST_FAILURE = 1e-13  # that a confidence is told apart from 1 by
 _INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
 _BESIDE = 1e-9  # relative: below a power of 2
 
@@ -80,19 +91,55 @@ class WeightStats(NamedTuple):
         return max(self.greatest, -self.least)
 
 
-@dataclass(frozen=True, slots=True)
-class Confidences:
-    """How surely each noise holds that an interval rests on, so that the interval holds as stated.
+class Rests(enum.Enum):
+    """What the ends of an interval rest on, and how what may fail is shared among it.
 
-    Args:
-        alone: of one noise that an interval rests on alone: of a measurement, or of the number of records.
-        certificate: of the threshold noise of all rounds, where the number of records comes with it.
-        total: of the number of records, where threshold noise comes with it.
+    Each has the shares of measured noise, of the threshold noise of all rounds, and of what parts of the
+    question say, in what the number of records leaves.
+
+    ``MEASURED``: measurements alone.
+    ``CERTIFIED``: certificates; they are one event, whichever of them give the ends.
+    ``MIXED``: a measurement at one end, a certificate at the other.
     """
 
-    alone: float
+    MEASURED = (17, 0, 1)
+    CERTIFIED = (0, 1, 1)
+    MIXED = (6, 2, 1)
+
+
+class Shares(NamedTuple):
+    """How surely each noise holds that an interval rests on.
+
+    Args:
+        rests: what evidence may give an end; any where it is ``MIXED``.
+        measured: of a measurement, both ends together.
+        certificate: of the threshold noise of all rounds.
+        everybody: of the number of records, both ends together.
+    """
+
+    rests: Rests
+    measured: float
     certificate: float
-    total: float
+    everybody: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confidences:
+    """How surely each noise of a session holds, so that its intervals hold as stated.
+
+    Every interval reaches no farther than everybody, so the number of records has its share in each: a tenth
+    of what may fail, where it is private. The rest is shared as ``Rests`` says.
+
+    Args:
+        everybody: of the number of records.
+        rest: of all other noises that an interval rests on.
+        together: intervals hold for all questions at once, so that every noise has a part of its own: of
+            ``rest`` each, and nothing is shared further.
+    """
+
+    everybody: float
+    rest: float
+    together: bool = False
 
     @classmethod
     def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
@@ -109,33 +156,56 @@ class Confidences:
             private_total: the number of records is released with noise.
         """
         if not options.simultaneous:
-            part = split_confidence(options.confidence, 2) if private_total else options.confidence
-            return cls(options.confidence, part, part)
+            share = _EVERYBODY if private_total else 0.0
+            return cls(
+                part_confidence(options.confidence, _EVERYBODY),
+                part_confidence(options.confidence, 1 - share),
+            )
         events = 1 + opening + sum(1 + tier.update_limit for tier in plan)
         part = split_confidence(options.confidence, events)
-        return cls(part, part, part)
-
-    def of_one_end(self) -> Confidences:
-        """Return the same where the two ends of an interval may rest on different noises.
-
-        Both ends of a certificate's interval fail together, so each is given half of what may fail.
-        """
-        return replace(
-            self,
-            certificate=split_confidence(self.certificate, 2),
-            total=split_confidence(self.total, 2),
-        )
-
-    def of_part(self, events: int) -> Confidences:
-        """Return the same where so many intervals hold together, each with its part of what may fail."""
-        parts = (self.alone, self.certificate, self.total)
-        return Confidences(*(split_confidence(one, events) for one in parts))
+        return cls(part, part, together=True)
 
     @classmethod
-    def in_state(cls, state: PublicState) -> Confidences:
-        """Return the confidences of a session, by its public state."""
+    def in_state(cls, state: PublicState, events: int = 1) -> Confidences:
+        """Return the confidences of a session, by its public state.
+
+        Args:
+            state: the state.
+            events: how many intervals have to hold together, each with its part of what may fail.
+        """
         options, private = state.contract.options, state.total.deviation > 0
-        return cls.of(options, len(state.opening), state.plan, private_total=private)
+        found = cls.of(options, len(state.opening), state.plan, private_total=private)
+        if events == 1 or options.simultaneous:
+            return found
+        return cls(split_confidence(found.everybody, events), split_confidence(found.rest, events))
+
+    @property
+    def alone(self) -> float:
+        """Of a measurement that gives both ends of an interval."""
+        return self.shares(Rests.MEASURED).measured
+
+    def shares(self, rests: Rests) -> Shares:
+        """Return how surely each noise holds that an interval rests on, but for its parts."""
+        measured, certificate, _ = (self._share(rests, place) for place in range(3))
+        return Shares(rests, measured, certificate, self.everybody)
+
+    def of_parts(self, rests: Rests, ends: int) -> Shares:
+        """Return the same for the parts of a question, of which so many ends are looked at in all."""
+        shares = self.shares(rests)
+        if rests is Rests.CERTIFIED:
+            shares = shares._replace(rests=Rests.MIXED)
+        if self.together:
+            return shares
+        return shares._replace(measured=part_confidence(self._share(rests, 2), 2 / ends))
+
+    def _share(self, rests: Rests, place: int) -> float:
+        part = 1.0 if self.together else rests.value[place] / sum(rests.value)
+        return part_confidence(self.rest, part)
+
+
+def part_confidence(confidence: float, part: float) -> float:
+    """Return the confidence of what fails with a part, at most 1, of what may fail."""
+    return 1 - (1 - confidence) * part
 
 
 def negative_margin(tier: TierPlan, confidence: float) -> float:
@@ -189,6 +259,11 @@ class CellNoise:
         squares, peak = stats.squares * self.repeated * self.part, stats.largest**2 * self.peak
         return sum_half_width(self.noise, squares, self.confidence, peak=peak or None)
 
+    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
+        squares = (last - first + 1).astype(np.float64) * (self.repeated * self.part)
+        return sum_half_widths(self.noise, squares, self.confidence, peak=self.peak)
+
 
 @dataclass(frozen=True, slots=True)
 class AllAtOnce:
@@ -227,16 +302,89 @@ class TreeNoise:
 
     That is for weights in [0, 1]. Others are b u - a v for two such u and v, with b and a the greatest of
     their positive and negative parts: so the weight of a measured number is at most a + b.
+
+    Args:
+        tree: the measured numbers.
+        confidence: of one sum that an interval rests on alone.
+        by_nodes: of long trees, runs are bounded by how many nodes they are the sum of: quick, and wider.
     """
 
     tree: HierarchicalMeasurement
     confidence: float
+    by_nodes: bool = False
+
+    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
+        is_long = self.tree.tree.size > MOST_COVARIANCES
+        if is_long and not self.by_nodes:
+            cells = np.arange(self.tree.tree.size)
+            runs = zip(first.tolist(), last.tolist(), strict=True)
+            return np.array(
+                [self.half_width(((one <= cells) & (cells <= other)) * 1.0) for one, other in runs]
+            )
+        squares = range_variances(self.tree.tree, first, last)
+        return sum_half_widths(self.tree.noise, squares, self.confidence, peak=None if is_long else 1.0)
 
     def half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum, in records, by the weights of the cells."""
         squares = self.tree.weighted_variance(weights) / self.tree.variance
         peak = WeightStats.of(weights).reach ** 2
         return sum_half_width(self.tree.noise, squares, self.confidence, peak=peak or None)
+
+
+class AxisNoise:
+    """The noise of counts by one attribute, for all questions about the attribute at once.
+
+    These counts are public before the first question, so a question about several attributes may be chosen
+    by looking at them. So all runs of neighbouring cells hold together, each with as much that may fail. Any
+    weights are constant on some runs. Of cells that were measured by themselves half of what may fail is for
+    all weights at once: that is narrower where runs are many.
+
+    Args:
+        measured: the counts.
+        confidence: that all bounds hold together.
+    """
+
+    def __init__(self, measured: OneWayMeasurement | CombinedMarginal, confidence: float) -> None:
+        cells, self._all = measured.values.size, math.inf
+        if isinstance(measured, MarginalMeasurement):
+            confidence = split_confidence(confidence, 2)
+            self._all = simultaneous_half_width(measured.noise, cells, confidence)
+        runs, self._runs = cells * (cells + 1) // 2, None
+        if runs <= (1 - confidence) / _LEAST_FAILURE:
+            self._runs = run_noise(measured, split_confidence(confidence, runs))
+
+    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,).
+
+        Args:
+            first: int64, shape (n,), the first cell of each run.
+            last: the same of the last cells, inclusive.
+        """
+        if self._runs is None:
+            return np.full(first.shape, self._all)
+        return np.minimum(self._runs.half_widths(first, last), self._all)
+
+    def half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum, in records.
+
+        Args:
+            weights: float64, shape (cells,).
+        """
+        steps = np.flatnonzero(np.diff(weights, prepend=0.0, append=0.0))
+        first, last = steps[:-1], steps[1:] - 1
+        counted = weights[first] != 0
+        widths = np.abs(weights[first[counted]]) * self.half_widths(first[counted], last[counted])
+        return min(float(np.sum(widths)), WeightStats.of(weights).reach * self._all)
+
+
+def run_noise(measured: OneWayMeasurement | CombinedMarginal, confidence: float) -> TreeNoise | CellNoise:
+    """Return the noise of counts by one attribute."""
+    if isinstance(measured, HierarchicalMeasurement):
+        return TreeNoise(measured, confidence, by_nodes=True)
+    if isinstance(measured, CombinedMarginal):
+        return CellNoise(measured.noise, confidence, 1, measured.squares, measured.peak)
+    return CellNoise(measured.noise, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,21 +507,21 @@ class Certified:
         plan: the test; None where there is none, which bounds nothing.
         threshold: T of the test, in units.
         cells: of the marginal.
-        confidences: of the threshold noise, and of the number of records.
+        confidence: of the threshold noise of all rounds.
         total_error: how far the model's total may be from the number of records, in records.
     """
 
     plan: MarginalTestPlan | None
     threshold: int
     cells: int
-    confidences: Confidences
+    confidence: float
     total_error: float
 
     def half_width(self, stats: WeightStats) -> float:
         """Return how far the truth may be from a sum, in records; see ``certificate_half_width``."""
         if self.plan is None:
             return math.inf
-        margin, ends = negative_margin(self.plan, self.confidences.certificate), (stats.least, stats.greatest)
+        margin, ends = negative_margin(self.plan, self.confidence), (stats.least, stats.greatest)
         statistic = (self.threshold + margin) / UNITS
         return certificate_half_width(statistic, self.total_error, self.cells, weights=ends)
 

@@ -30,6 +30,7 @@ class TestKind(enum.Enum):
     MARGINAL = "marginal"  # whole marginals
 
 
+GREATEST_CONFIDENCE = 1 - 1e-9  # whose smallest part is still told apart from nothing
 SMALL_DOMAIN = 2**16  # cells: up to here one array is as fast as a tree (benchmarks/stream.py)
 
 
@@ -167,6 +168,8 @@ class Options:
         self._check_reals()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
+        if self.confidence > GREATEST_CONFIDENCE:
+            raise BudgetError(f"expected a confidence of at most 1 - 1e-9, got {self.confidence!r}")
         column = self.person_column
         if column is not None and not issubclass(type(column), str):
             raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")

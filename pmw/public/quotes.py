@@ -204,11 +204,16 @@ def _refused(message: str) -> QueryError:
 
 
 def _present(state: PublicState, query: LinearQuery) -> float | None:
-    """Return the half-width of a question's bar as it is; None where there is none."""
+    """Return the half-width of a question's bar as it is; None where nothing holds all of its attributes.
+
+    What parts say of it counts for nothing here: whether that is narrow depends on noise.
+    """
     answers = ModelAnswers(state)
     width = answers.bars.half_width(query) if state.contract.options.tests_marginals else None
     if width is not None:
         return width
+    if not math.isfinite(answers.bars.width_of_query(query)):
+        return None
     interval = answers.answer(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 

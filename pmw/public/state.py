@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -175,6 +175,15 @@ class PublicState:
     def version(self) -> int:
         """The model's version: how often it was fitted since opening."""
         return len(self.measured)
+
+    def known_until(self, version: int) -> PublicState:
+        """Return what was released until the model had a version; the model is the newest all the same."""
+        return replace(
+            self,
+            measured=self.measured[:version],
+            beside=tuple(place for place in self.beside if place < version),
+            certificates={scope: one for scope, one in self.certificates.items() if one.version <= version},
+        )
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

@@ -6,7 +6,6 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -210,33 +209,6 @@ class Sums:
         The two ends fail together with what may fail of ``events`` aggregates.
         """
         return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
-
-    def low_end(self, weights: GroupWeights, events: int) -> float:
-        """Return what a sum is at least; see ``ends``."""
-        return self._shared(events).least_sum(weights.scope, weights.low)
-
-    def free_ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
-        """Return what a sum lies between where nothing holds all of its attributes: what some of them say.
-
-        A record's weight lies between the least and the greatest one of the cells that it may be in, as far
-        as some attributes tell. The largest sets of attributes that something holds are taken, each with its
-        part of what may fail; which ones these are does not depend on noise.
-        """
-        held: list[tuple[str, ...]] = []
-        for count in range(len(weights.scope) - 1, -1, -1):
-            for scope in itertools.combinations(weights.scope, count):
-                larger = any(set(scope) <= set(one) for one in held)
-                if not larger and self._shared(1).of_family(scope, self._ends_over(scope, weights)[1]):
-                    held.append(scope)
-        shared = self._shared(events * len(held))
-        ends = [shared.of_sum(scope, *self._ends_over(scope, weights)) for scope in held]
-        lows, highs = zip(*ends, strict=True)  # something is known of everybody
-        return max(lows), min(highs)
-
-    @staticmethod
-    def _ends_over(scope: tuple[str, ...], weights: GroupWeights) -> tuple[_Array, _Array]:
-        axes = tuple(axis for axis, name in enumerate(weights.scope) if name not in scope)
-        return np.asarray(weights.low.min(axis=axes)), np.asarray(weights.high.max(axis=axes))
 
     def ratio_ends(
         self, above: GroupWeights, below: GroupWeights, bounds: SumBounds

@@ -26,7 +26,7 @@ from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
 _LONGEST_NAME = 100  # characters
-# Of each source, by its code, whether its answers have an interval.
+# Of each source, by its code, whether released numbers or a test decide all of its answer.
 ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])
 
 

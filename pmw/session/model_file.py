@@ -12,7 +12,7 @@ import json
 import math
 import re
 import stat
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pmw.planning.opening import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
-from pmw.public.half_widths import Confidences, negative_margin
+from pmw.public.half_widths import Confidences, Rests, negative_margin
 from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
@@ -316,9 +316,8 @@ def _check_duals(kept: KeptModel | None, version: int) -> None:
 def _check_bars(state: PublicState) -> None:
     """Refuse confidences that leave too little to fail to be computed with."""
     found = Confidences.in_state(state)
-    for confidence in (*astuple(found), *astuple(found.of_one_end())):
+    for confidence in (found.everybody, found.rest):
         _require(confidence <= _GREATEST_CONFIDENCE, "its confidence is out of range")
+    surest = found.shares(Rests.MIXED).certificate
     for tier in state.plan:
-        _require(
-            math.isfinite(negative_margin(tier, found.of_one_end().certificate)), "a margin has no bound"
-        )
+        _require(math.isfinite(negative_margin(tier, surest)), "a margin has no bound")

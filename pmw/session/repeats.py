@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.model import half_width
 from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
-from pmw.public.free_answers import FreeAnswers
+from pmw.public.bars import Bars
+from pmw.public.free_answers import FreeAnswers, known_widths
+from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same
 from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
@@ -28,20 +31,44 @@ _ARE_UNTESTED = np.array([one in (Source.EXHAUSTED, Source.UNVERIFIED) for one i
 _ARE_TESTED = np.array([kind is not None and kind.basis is Basis.TESTED for kind in KINDS])  # by code
 
 
-def is_better(stored: Answers, now: Answers) -> NDArray[np.bool_]:
+def is_better(stored: Answers, now: Answers, widths: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Tell of which questions the model's answers are given in place of the stored ones: bool, shape (n,).
 
-    Those whose model is newer and whose bar is narrower by a tenth: 0.9 of the stored one, or less. A stored
-    answer without a bar gives way to any answer with one.
+    Those whose model is newer and whose bar is narrower by a tenth: 0.9 of the stored one or less. Widths are
+    those that all attributes of a question give, before its parts: they do not depend on noise, else what
+    erred would be kept. A stored answer that no test decided gives way to any that something holds, and to
+    that of any newer model while nothing does.
 
     Args:
         stored: the answers that are stored, shape (n,).
         now: the model's answers to the same questions.
+        widths: float64, shape (2, n), of what was known when the stored ones were given, and of what is now.
     """
-    before, found = stored.widths, now.widths
-    is_newer = (now.version > stored.version) | np.isnan(before)
-    before = np.where(np.isnan(before), math.inf, before)
-    return is_newer & (found < before) & (found <= _NARROWER * before)
+    before, found = widths
+    is_newer = now.version > stored.version
+    was_held = ~_ARE_UNTESTED[stored.source] & ~np.isnan(stored.widths)
+    narrower = is_newer & (found < before) & (found <= _NARROWER * before)
+    return np.asarray(~np.isnan(now.widths) & np.where(was_held, narrower, is_newer | np.isfinite(found)))
+
+
+def widths_of(state: PublicState, stored: Answers, questions: Questions) -> NDArray[np.float64]:
+    """Return the widths that ``is_better`` compares: float64, shape (2, n), records.
+
+    What a question's own test or measurement gave has the width of that, where nothing else held it.
+    """
+    before, now = np.empty(len(stored)), known_widths(Bars(state), questions)
+    for version in np.unique(stored.version).tolist():
+        places = np.flatnonzero(stored.version == version)
+        then = Bars(state.known_until(version))
+        before[places] = known_widths(then, questions.take(places))
+    plan, confidence = state.query_plan, Confidences.in_state(state).alone
+    if plan is not None:
+        for code, width in (
+            (_MEASURED, half_width(plan.noise, confidence)),
+            (_SYNTHETIC, certified_half_width(plan, plan.threshold, confidence)),
+        ):
+            before[np.isinf(before) & (stored.source == code)] = 2 * width
+    return np.stack([before, now])
 
 
 def rests_on_test(state: PublicState, answers: Answers) -> NDArray[np.bool_]:
@@ -215,13 +242,15 @@ class Repeats:
         places = np.flatnonzero(candidates)
         due = self._looks.are_due(stored.numbers[places], stored.versions[places], state.version)
         if requests.fresh.any():
-            due |= requests.fresh[places] & np.isnan(stored.answers(places).widths)
+            due |= requests.fresh[places] & _ARE_UNTESTED[stored.answers(places).source]
         places = places[due]
         if places.size:
             numbers, first = np.unique(stored.numbers[places], return_index=True)
             places = places[np.sort(first)]
             now = self._free.answers(state, requests.questions.take(places))
-            better = np.flatnonzero(is_better(stored.answers(places), now))
+            before = stored.answers(places)
+            widths = widths_of(state, before, requests.questions.take(places))
+            better = np.flatnonzero(is_better(before, now, widths))
             self._looks.note(numbers, state.version)
             if better.size:
                 places, now = places[better], now.take(better)

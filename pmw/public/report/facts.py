@@ -144,7 +144,7 @@ def at_confidence(state: PublicState, confidence: float) -> PublicState:
 def total_widths(state: PublicState) -> tuple[float, float]:
     """Return how far the number of records may be off, at the session's confidence and at ``SURER``."""
     session, surer = (
-        total_error_bound(one, Confidences.in_state(one).alone)
+        total_error_bound(one, Confidences.in_state(one).everybody)
         for one in (state, at_confidence(state, SURER))
     )
     return session, surer

@@ -156,7 +156,7 @@ def _summary(facts: Facts) -> Iterator[str]:
             f"Of the answers that were checked against the table, {confidence} of each kind were within "
             f"{number(worst['within'])} records of the truth ({percent(worst['within_fraction'])} of all)."
         )
-    yield "Answers without an error bar, and counts taken from synthetic rows, are not to be quoted."
+    yield "Counts taken from synthetic rows are not to be quoted."
 
 
 def _accuracy(facts: Facts) -> dict[str, Any]:

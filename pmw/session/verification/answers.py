@@ -22,7 +22,7 @@ from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
-_MEASURED_CODE = SOURCES.index(Source.MEASURED)
+_MEASURED_CODE, _REFUSED_CODE = map(SOURCES.index, (Source.MEASURED, Source.REFUSED))
 _MEASURED = "measured answers are the stored measurements"
 _FORM = "every answer has the form that its source promises"
 _ORDER = "the share in answers never falls and never exceeds 1"
@@ -106,7 +106,8 @@ class _Transcript:
                 lambda row: f"the count {row.count} is no number of records",
             ),
             (off, lambda _: f"confidence: expected {wanted}, found {found}"),
-            (has != held, lambda _: "it has an interval where none is promised, or lacks one that is"),
+            (held & ~has, lambda _: "it lacks an interval that its source promises"),
+            (has & (columns.source == _REFUSED_CODE), lambda _: "it has an interval where it was refused"),
             (has & ~inside, lambda row: f"the interval {_told(row)} does not hold it"),
             (
                 has & (reach > self._limit + BAR_SLACK),
@@ -163,7 +164,8 @@ class _Transcript:
         if isinstance(measurement, QueryMeasurement):
             asked = row.query == measurement.query.to_json()
             require(asked, f"measurement {version} is of another question")
-            same("count", max(0.0, measurement.units / UNITS), row.count)
+            low, high = row.interval or (0.0, math.inf)
+            same("count", min(max(low, measurement.units / UNITS), high), row.count)
         else:
             scope = LinearQuery.from_dict(self._domain, json.loads(row.query)).scope
             inside = set(scope) <= set(measurement.scope)

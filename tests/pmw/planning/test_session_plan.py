@@ -16,6 +16,7 @@ from pmw.errors import BudgetError
 from pmw.planning.plans import plan_accuracy
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
+from pmw.public.half_widths import Confidences
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -100,38 +101,31 @@ def test_planned_bounds_are_the_intervals_of_the_session(
         total = session.state.total
     assert total.deviation == pytest.approx(plan.total_deviation)
     assert everybody == pytest.approx(plan.orders[0].bound)
-    expected = {
-        Source.SYNTHETIC: plan.vector.bound,
-        Source.MEASURED: plan.vector.value_bound,
-        Source.EXHAUSTED: None,
-    }
+    expected = {Source.SYNTHETIC: plan.vector.bound, Source.MEASURED: plan.vector.value_bound}
     seen = set()
     for answer in tested:
         width = half_width(answer)
-        if width is not None or answer.interval is None:
+        if width is not None and answer.source in expected:
             seen.add(answer.source)
-            bound = expected[answer.source]
-            assert (width is None) == (bound is None)
-            assert bound is None or width == pytest.approx(bound, rel=1e-9)
+            assert width <= expected[answer.source] * (1 + 1e-9)  # parts may say more
     assert {Source.SYNTHETIC, Source.MEASURED} <= seen
     assert {order.bound for order in plan.orders[2:]} == {plan.vector.bound}
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
-def test_a_covered_answer_carries_the_planned_bound_and_how_far_the_model_is_from_the_counts(
+def test_a_covered_answer_carries_the_planned_bound(
     frame: pd.DataFrame, domain: Domain, delta: float
 ) -> None:
     options = pmw.Options(test=pmw.TestKind.QUERY, seed=4)
     plan = pmw.plan_session(domain, records=len(frame), epsilon=4, delta=delta, options=options)
     with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=options) as session:
         answers = session.ask_all(all_marginals(domain, 1))
-        released = [value for marginal in session.state.opening for value in marginal.values]
     bounds = [attribute.cell_bound for attribute in plan.attributes for _ in range(attribute.cells)]
     checked = 0
-    for answer, value, bound in zip(answers, released, bounds, strict=True):
+    for answer, bound in zip(answers, bounds, strict=True):
         width = half_width(answer)
         if width is not None:
-            assert width == pytest.approx(bound + abs(answer.count - value), rel=1e-6)
+            assert width == pytest.approx(bound, rel=1e-6)
             checked += 1
     assert checked > 8
     assert plan.orders[1].bound == max(bounds)
@@ -358,7 +352,7 @@ def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
 
     def width(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         squares = measured.weighted_variance(weights) / measured.variance
-        return sum_half_width(measured.noise, squares, 0.95, peak=1.0)
+        return sum_half_width(measured.noise, squares, Confidences.in_state(state).alone, peak=1.0)
 
     assert tree.range_bound == pytest.approx(width(half), rel=1e-9)
     added = pmw.plan_session(

@@ -20,7 +20,7 @@ from pmw.public.answer import Basis
 from pmw.public.bars import Bars
 from pmw.public.evidence import BASES, evidence_of, is_whole_table
 from pmw.public.free_answers import ModelAnswers
-from pmw.public.half_widths import Confidences, WeightStats
+from pmw.public.half_widths import Confidences, Rests, WeightStats
 from pmw.public.state import Certificate, PublicState, Total
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.boxes import Boxes
@@ -148,9 +148,9 @@ def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tu
             continue
         for place in range(len(part)):
             alone = answers.bars.of_query(part.query(place))
-            both = (found.low[place], found.high[place]), (alone.low, alone.high)
-            np.testing.assert_array_equal(*both)
-            assert math.isnan(float(alone.low)) or found.basis[place] == alone.basis
+            low, high, basis = np.stack(found.bar)[:, place]
+            assert (low, high) == pytest.approx((alone.low, alone.high), rel=1e-9, abs=1e-6)
+            assert basis == alone.basis
 
 
 @cache
@@ -167,7 +167,7 @@ def whole_table(noise: DiscreteLaplace | DiscreteGaussian) -> tuple[PublicState,
 def test_a_bar_is_in_proportion_to_its_weights(noise: DiscreteLaplace | DiscreteGaussian) -> None:
     state, table = whole_table(noise)
     generator = np.random.default_rng(2)
-    evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state))
+    evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state).shares(Rests.MEASURED))
     for _ in range(20):
         weights = generator.normal(generator.normal(0, 3), 1, SMALL.scope_shape(("sex", "grade")))
         assert evidence.by_stats is not None
@@ -180,7 +180,7 @@ def test_a_bar_is_in_proportion_to_its_weights(noise: DiscreteLaplace | Discrete
 def test_numbers_far_from_0_and_near_each_other_have_bars_that_hold() -> None:
     state, table = whole_table(DiscreteGaussian(Fraction(UNITS)))
     state = replace(state, total=Total(4000.0, 4000.0, 0.0))  # public, so that only the differences count
-    evidence = evidence_of(state, table, SMALL.names, Confidences.in_state(state))
+    evidence = evidence_of(state, table, SMALL.names, Confidences.in_state(state).shares(Rests.MEASURED))
     near = np.random.default_rng(1).integers(0, 2, SMALL.shape).astype(np.float64)
     assert evidence.by_stats is not None
     exact = evidence.by_stats(WeightStats.of(near))
@@ -190,7 +190,7 @@ def test_numbers_far_from_0_and_near_each_other_have_bars_that_hold() -> None:
 
 def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
     state, table = whole_table(DiscreteLaplace(Fraction(UNITS)))
-    evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state))
+    evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state).shares(Rests.MEASURED))
     box = LinearQuery.cells(SMALL, {"sex": (0, 1), "grade": (2, 5)})
     cells = LinearQuery.everything(SMALL).within({"sex": np.array([0, 3]), "grade": np.array([1, 3, 5, 6])})
     widths = [evidence.half_width(one) for one in (box, cells)]
@@ -221,22 +221,25 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     with opened(LARGE, {"opening": pmw.Opening.NONE, "composition": pmw.Composition.GDP}) as session:
         state = session.state
     scope, shape = ("sex", "grade"), LARGE.scope_shape(("sex", "grade"))
-    units = np.full(shape, 70 * UNITS, dtype=np.int64)
+    units = np.full(shape, 700 * UNITS, dtype=np.int64)
     certificate = Certificate(scope, 0, 20 * UNITS, units)
     confidences = Confidences.in_state(state)
+    mixed = confidences.shares(Rests.MIXED)
     cell = np.array([0.0, 1.0])
-    bound = evidence_of(state, certificate, scope, confidences).sum_half_width(cell)
-    halved = evidence_of(state, certificate, scope, confidences, one_end=True).sum_half_width(cell)
+    bound = evidence_of(state, certificate, scope, confidences.shares(Rests.CERTIFIED)).sum_half_width(cell)
+    certified = evidence_of(state, certificate, scope, mixed).sum_half_width(cell)
+    assert certified > bound
     noise = DiscreteGaussian(Fraction(round(bound / 3 * UNITS)))  # one cell is narrower, many are wider
     measured = MarginalMeasurement(scope, units, noise)
+    total = Total(12000.0, 12000.0, 3.0)  # so that nobody's end is everybody's
 
-    held = replace(state, measured=(measured,), certificates={scope: certificate})
+    held = replace(state, measured=(measured,), certificates={scope: certificate}, total=total)
     low, high = np.zeros(shape), np.zeros(shape)
     low[0, 0], high[:2, :6] = 1.0, 1.0
     least, most = Bars(held).of_sum(scope, low, high)
-    one = evidence_of(held, measured, scope, confidences).sum_half_width(cell)
-    assert least == pytest.approx(70 - one)
-    assert most == pytest.approx(70 * 12 + halved)
+    one = evidence_of(held, measured, scope, mixed).sum_half_width(cell)
+    assert least == pytest.approx(700 - one)
+    assert most == pytest.approx(700 * 12 + evidence_of(held, certificate, scope, mixed).sum_half_width(cell))
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))

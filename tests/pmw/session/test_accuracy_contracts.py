@@ -17,7 +17,7 @@ from pmw.planning.plans import contract_budget, plan_accuracy
 from pmw.public.answer import Source
 from pmw.public.evidence import is_held
 from pmw.public.free_answers import ModelAnswers
-from pmw.public.half_widths import negative_margin
+from pmw.public.half_widths import Confidences, negative_margin
 from pmw.public.plans import question_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 
@@ -124,7 +124,7 @@ def test_a_large_table_is_answered_within_alpha_or_refused(tmp_path: Path) -> No
         tier = question_tier(session.state.plan)
         assert tier is not None
         assert tier.update_limit >= 5
-        alone = options.confidence
+        alone = Confidences.in_state(session.state).alone
         reach = (tier.threshold + negative_margin(tier, alone) + 1) / 2**20
         assert 0.02 * RECORDS - 1 <= reach <= 0.02 * RECORDS  # neither wider, nor narrower than need be
         answers = session.ask_all(questions)

@@ -20,7 +20,7 @@ from pmw.public.answer import Answer, Basis, Source
 from pmw.public.answers import Answers
 from pmw.public.evidence import Evidence, is_whole_table
 from pmw.public.free_answers import FreeAnswers, ModelAnswers, answer_boxes
-from pmw.public.half_widths import WeightStats
+from pmw.public.half_widths import Rests, Shares, WeightStats
 from pmw.public.options import Opening, TestKind
 from pmw.public.state import Certificate
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
@@ -243,21 +243,22 @@ def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
 
 
 def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise bounds small boxes, and a certificate large ones: it is taken at half of what may fail."""
+    """Noise bounds small boxes, and a certificate large ones: each has its share of what may fail."""
     with binned_session(seed=1) as session:
         session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
         bars = ModelAnswers(session.state)
         known, names = bars.bars.known(("age", "sex")), ("age", "sex")
         (measured,) = known.coarse
         plain = bars.bars.evidence
-        units = np.rint(plain(measured, names, one_end=False).values * UNITS).astype(np.int64)
+        shares = bars.bars.confidences.shares(Rests.MEASURED)
+        units = np.rint(plain(measured, names, shares).values * UNITS).astype(np.int64)
         certificate = Certificate(names, 0, 10, units)
         bars.bars._scopes[names, names] = replace(known, coarse=[measured, certificate])
 
         @cache
-        def evidence(one: Any, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
-            values = plain(one, scope, one_end=one_end).values
-            return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), one_end))
+        def evidence(one: Any, scope: tuple[str, ...], shares: Shares) -> Evidence:
+            values, mixed = plain(one, scope, shares).values, shares.rests is Rests.MIXED
+            return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), mixed))
 
         monkeypatch.setattr(bars.bars, "evidence", evidence)
         generator = np.random.default_rng(0)
@@ -270,5 +271,5 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
         assert given == [bars.answer(boxes.query(place)) for place in range(200)]
 
 
-def _width(is_certificate: bool, one_end: bool, stats: WeightStats) -> float:
-    return (2.0 + one_end if is_certificate else stats.total / 2) + (is_certificate and not one_end) * 0.5
+def _width(is_certificate: bool, mixed: bool, stats: WeightStats) -> float:
+    return (3.0 if mixed else 2.5) if is_certificate else stats.total / 2

@@ -365,7 +365,8 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
         tested = [sum(one.values()) - sum(map(one.__getitem__, alone)) for one in (told, charged)]
         assert tested[0] <= tested[1] * (1 + ROUNDING)
         assert sum(told.values()) <= sum(charged.values()) == pytest.approx(float(found.spent))
-        assert charged[Event.QUANTILE] > 0
+        # In pure DP the bars may be narrower than what a quantile could tell.
+        assert charged[Event.QUANTILE] > 0 or composition is Composition.PURE
         nearest = max(nearest, sum(told.values()) / sum(charged.values()))
     assert nearest > 0.6  # the audit sees most of what is charged
-    assert 0.6 < quantile < 1 + ROUNDING
+    assert composition is Composition.PURE or 0.6 < quantile < 1 + ROUNDING

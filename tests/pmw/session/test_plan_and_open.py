@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.cli.plan_texts import plan_text
 from pmw.model import noise_variance
 from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.planning.session_plan import SessionPlan
@@ -313,22 +311,3 @@ def test_of_many_records_the_bound_of_a_question_that_cuts_groups_is_told() -> N
     assert order.cut_bound is not None
     assert order.bound < (answer.interval[1] - answer.interval[0]) / 2 <= order.cut_bound
     assert plan.orders[1].cut_bound is None  # of one attribute the declared cells are measured
-
-
-def test_a_bar_may_be_wider_than_planned_where_it_is_stretched_alone() -> None:
-    options = pmw.Options(seed=6, expected_queries=1, confidence=0.6)
-    case = Case(PEOPLE, 300, 5, 1e-9, options, 6)
-    wider = 0
-    with case.open() as session:
-        plan = planned_for(case, session.state)
-        session.ask("")
-        for query in questions(case):
-            answer = session.ask(query)
-            bound = allowed(plan, session.state, query, answer)
-            if answer.interval is not None and bound is not None:
-                low, high = answer.interval
-                if (high - low) / 2 > bound * (1 + 1e-6):
-                    wider += 1
-                    assert answer.count in (low, high)
-    assert wider > 0
-    assert "A bar is wider where the model's answer lies outside it." in plan_text(plan, Path("people.toml"))

@@ -13,13 +13,14 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.model import MarginalMeasurement
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.sums import Estimate
 from pmw.session.loading import load_scopes
-from pmw.session.repeats import is_better
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from pmw.session.repeats import is_better, widths_of
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from queries.boxes import Boxes
 from queries.parsing import Question
 
@@ -95,32 +96,51 @@ def measured(session: pmw.Session) -> None:
     session.measure(NAMES)
 
 
-def answer(version: int, low: float | None, high: float = 0.0) -> Answer:
-    ends = None if low is None else (low, high)
-    source = Source.UNVERIFIED if low is None else Source.SYNTHETIC
-    return Answer(5.0, 0.1, ends, 0.95, source, True, version, Spent(0.0, 1.0, 0.0))
+def answer(version: int, source: Source) -> Answer:
+    return Answer(5.0, 0.1, (0.0, 10.0), 0.95, source, True, version, Spent(0.0, 1.0, 0.0))
+
+
+HELD, UNTESTED = Source.SYNTHETIC, Source.UNVERIFIED
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "better"),
+    ("before", "now", "widths", "better"),
     [
-        (answer(0, 0, 10), answer(1, 0, 9), True),
-        (answer(0, 0, 10), answer(1, 0, 9.01), False),
-        (answer(1, 0, 10), answer(1, 0, 1), False),  # of the same model
-        (answer(2, 0, 10), answer(1, 0, 1), False),
-        (answer(0, None), answer(1, 0, 1e9), True),
-        (answer(1, None), answer(1, 0, 1e9), True),  # a test since has bounded it
-        (answer(0, None), answer(1, None), False),
-        (answer(0, 0, 10), answer(1, None), False),
-        (answer(0, 0, 0), answer(1, 0, 0), False),
+        ((0, HELD), (1, HELD), (10, 9), True),
+        ((0, HELD), (1, HELD), (10, 9.01), False),
+        ((1, HELD), (1, HELD), (10, 1), False),  # of the same model
+        ((2, HELD), (1, HELD), (10, 1), False),
+        ((0, HELD), (1, HELD), (0, 0), False),
+        ((0, HELD), (1, UNTESTED), (10, math.inf), False),
+        ((0, UNTESTED), (1, HELD), (math.inf, 1e9), True),
+        ((1, UNTESTED), (1, HELD), (math.inf, 1e9), True),  # a test since has bounded it
+        ((0, UNTESTED), (1, UNTESTED), (math.inf, math.inf), True),  # its parts are those of the newest state
+        ((1, UNTESTED), (1, UNTESTED), (math.inf, math.inf), False),
     ],
 )
 def test_a_newer_bar_is_better_if_it_is_narrower_by_a_tenth(
-    before: Answer, now: Answer, better: bool
+    before: tuple[int, Source], now: tuple[int, Source], widths: tuple[float, float], better: bool
 ) -> None:
     with opened() as session:
-        pairs = (Answers.of(session.state, [one]) for one in (before, now))
-        assert is_better(*pairs).tolist() == [better]
+        stored, newer = (Answers.of(session.state, [answer(*one)]) for one in (before, now))
+    assert is_better(stored, newer, np.array(widths).reshape(2, 1)).tolist() == [better]
+
+
+def test_which_answer_is_kept_does_not_depend_on_what_was_measured(session: pmw.Session) -> None:
+    boxes = ranges(40)
+    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    stored = session.answer_arrays(NAMES, boxes.first, boxes.last)
+    measured(session)
+    state = session.state
+    one = state.measured[-1]
+    assert isinstance(one, MarginalMeasurement)
+    moved = replace(
+        one, units=one.units + np.random.default_rng(1).integers(-400, 400, one.units.shape) * UNITS
+    )
+    other = replace(state, measured=(*state.measured[:-1], moved))
+    before, now = widths_of(state, stored, boxes)
+    np.testing.assert_array_equal(widths_of(other, stored, boxes), [before, now])
+    assert (now < before).any()
 
 
 def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_keeps_both(
@@ -313,10 +333,9 @@ def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> N
         assert session.verify().holds
 
 
-def test_a_fresh_answer_without_a_bar_gives_way_to_one_that_a_test_since_bounded() -> None:
+def test_an_answer_that_no_test_decided_gives_way_to_one_that_a_test_since_bounded() -> None:
     with opened(test=pmw.TestKind.QUERY) as session:
         query = ranges().query(0)
-        assert reader(session).ask(query).interval is None
-        measured_by_a_test = session.ask(query, fresh=True)
-        assert measured_by_a_test.interval is not None
-        assert reader(session).ask(query, fresh=True).interval is not None
+        assert reader(session).ask(query).source is Source.UNVERIFIED
+        assert session.ask(query, fresh=True).source in (Source.SYNTHETIC, Source.MEASURED)
+        assert reader(session).ask(query, fresh=True).source in (Source.SYNTHETIC, Source.MEASURED)

@@ -189,7 +189,7 @@ def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
 
 def shifted(units: bytes) -> bytes:
     values = np.frombuffer(units, dtype="<i8").copy()
-    values[0] += 500 * 2**20
+    values[0] -= 4000 * 2**20
     return values.tobytes()
 
 

@@ -100,7 +100,7 @@ MEASURED = "measured answers are the stored measurements"
 FORM = "every answer has the form that its source promises"
 ORDER = "the share in answers never falls and never exceeds 1"
 OUTSIDE = "the interval .* does not hold it"
-PROMISED = "it has an interval where none is promised, or lacks one that is"
+PROMISED = "it lacks an interval that its source promises"
 TYPICAL = "typical error: .* is not that of the quantiles before it"
 TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]] = {
     "no number": (lambda one: {"count": math.nan}, FORM, "the count nan is no number of records"),
@@ -113,7 +113,9 @@ TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]]
     "an infinite end": (lambda one: {"interval": (0.0, math.inf)}, FORM, OUTSIDE),
     "a low end below zero": (lambda one: {"interval": (-1.0, 4000.0)}, FORM, OUTSIDE),
     "no interval": (lambda one: {"interval": None}, FORM, PROMISED),
-    "an interval without a promise": (lambda one: {"source": "exhausted"}, FORM, PROMISED),
+    "an interval of what was refused": (
+        lambda one: {"source": "refused"}, FORM, "it has an interval where it was refused",
+    ),
     "typical moved": (lambda one: {"typical": moved(one.typical, 0, 1e-9)}, FORM, TYPICAL),
     "typical taken away": (lambda one: {"typical": None}, FORM, TYPICAL),
     "typical without a kind": (lambda one: {"kind": None, "typical": (0.0, 1.0)}, FORM, TYPICAL),
@@ -156,7 +158,9 @@ def test_an_accuracy_contract_bounds_how_far_ends_are(
     read: tuple[Contents, list[StoredAnswer], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents, stored, _ = read
-    reaches = [(one.interval or (0, 0))[1] - one.count for one in stored]
+    reaches = [
+        max(high - one.count, one.count - low) for one in stored for low, high in [one.interval or (0, 0)]
+    ]
     limit = max(reaches) / 2
     monkeypatch.setattr(type(contents.contract.options), "bar_limit", property(lambda _: limit))
     first = next(number for number, reach in enumerate(reaches, start=1) if reach > limit)

@@ -1,0 +1,405 @@
+"""What is bounded: a question, ranges of attributes, or a sum of numbers; what it is on bins, and its parts.
+
+All are sums of w_i x_i over the cells of a scope, of one question or of many at once. On bins a sum lies
+between that of the least and that of the greatest weight in each bin. Over some of its attributes it has
+parts: the sum of the greatest weights that the other attributes leave, which is no smaller on any table, and
+that of the least, which is no greater.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import Coarsening
+from pmw.public.answer import Basis
+from pmw.public.evidence import BASES, Evidence
+from pmw.public.half_widths import AxisNoise
+from queries.boxes import Boxes
+from queries.factors import UNITS, Factor
+from queries.linear import LinearQuery
+
+Array: TypeAlias = NDArray[np.float64]
+Number: TypeAlias = float | Array  # of one sum, or of n
+Evidences: TypeAlias = Callable[[tuple[str, ...]], Sequence[Evidence]]  # those over a scope
+RELEASED = BASES.index(Basis.RELEASED)
+_CLOSE = 1e-12  # relative: what a product of weights may lose to rounding
+
+
+class Bound(NamedTuple):
+    """Values, how far the truth may be from them, in records, and places in ``BASES`` of what they rest on.
+
+    The half-width is infinite where nothing is known.
+    """
+
+    value: Number
+    half_width: Number
+    basis: Number
+
+
+NOTHING = Bound(0.0, math.inf, RELEASED)
+
+
+class Form(enum.Enum):
+    """How the weights w of a sum come from those of its parts, g_b, each over attributes of its own.
+
+    ``PRODUCT``: w = scale * prod g_b, each g_b in [0, 1].
+    ``UNION``: w = scale * (1 - prod (1 - g_b)), each g_b in [0, 1].
+    ``ANY``: neither; the parts are over one attribute each, and bound the sum from one side.
+    """
+
+    PRODUCT = "product"
+    UNION = "union"
+    ANY = "any"
+
+
+class Split(NamedTuple):
+    """The parts of a sum.
+
+    Args:
+        form: how they make the sum.
+        scale: of the weights; 1 where the form is ``ANY``.
+        below: the parts that bound it from below.
+        above: the parts that bound it from above; the same unless the form is ``ANY``.
+    """
+
+    form: Form
+    scale: float
+    below: Sequence[Bounded]
+    above: Sequence[Bounded]
+
+
+class Bounded(Protocol):
+    """One sum over a scope, or the counts of ranges that all cut bins, or of which none does."""
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Attribute names in declared order."""
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the greatest weight."""
+
+    def reduced(self, coarsening: Coarsening) -> tuple[Bounded, Bounded]:
+        """Return what bounds it below and above on bins; one object where it is the same."""
+
+    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
+        """Return the evidence with the smallest half-width, the first of equal ones.
+
+        Args:
+            evidences: what is known, over a scope that may be narrower where a bin was cut.
+            everybody: bounds one weight for everybody.
+        """
+
+    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
+        """Return what counts by the one attribute of the scope say, for all questions about it at once."""
+
+    def split(self) -> Split:
+        """Return the parts, over single attributes where that is possible."""
+
+    def onto(self, scope: tuple[str, ...]) -> tuple[Bounded, Bounded] | None:
+        """Return the sums of the least and of the greatest weights over some attributes.
+
+        One object where they are factors of a product: the greatest weights, whose least ones are not these.
+        None where the weights of one condition are about some of the attributes, and about others.
+        """
+
+    def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
+        """Return one number of each sum where it is chosen, and else the other."""
+
+
+class OneSum:
+    """A sum with real weights over a scope, each of records of one cell."""
+
+    __slots__ = ("_weights", "scope")
+
+    def __init__(self, scope: tuple[str, ...], weights: Array) -> None:
+        self.scope = scope
+        self._weights = weights
+
+    @classmethod
+    def of_varying(cls, scope: tuple[str, ...], weights: Array) -> OneSum:
+        """Return a sum over those of the attributes that its weights vary over."""
+        return cls(*_narrowed(scope, weights))
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the greatest weight."""
+        return float(self._weights.min()), float(self._weights.max())
+
+    def value(self, evidence: Evidence) -> float:
+        """Return the sum on the values of an evidence."""
+        return float(np.sum(self._weights * evidence.values))
+
+    def half_width(self, evidence: Evidence) -> float:
+        """Return how far the truth may be from that."""
+        return evidence.sum_half_width(self._weights)
+
+    def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
+        """Return the sums of the least and of the greatest weight in each bin; see ``Bounded``."""
+        least = coarsening.least(self.scope, self._weights)
+        greatest = coarsening.greatest(self.scope, self._weights)
+        low = OneSum.of_varying(self.scope, least)
+        return low, low if np.array_equal(least, greatest) else OneSum.of_varying(self.scope, greatest)
+
+    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
+        """Return the evidence with the smallest half-width; see ``Bounded``."""
+        if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
+            return everybody(self.reach[1])
+        least, found = math.inf, None
+        for evidence in evidences(self.scope):
+            width = self.half_width(evidence)
+            if width < least:
+                least, found = width, evidence
+        return NOTHING if found is None else Bound(self.value(found), least, found.basis)
+
+    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
+        """Return what counts by the one attribute say; see ``Bounded``."""
+        return Bound(self.value(evidence), noise.half_width(self._weights), evidence.basis)
+
+    def split(self) -> Split:
+        """Return the parts; see ``Bounded``."""
+        scope, weights = self.scope, self._weights
+        scale = float(weights.max())
+        if scale > 0 and weights.min() >= 0:
+            sides = _sides(weights / scale)
+            if _is_close(_product(sides) * scale, weights, scale):
+                blocks = [OneSum((name,), side) for name, side in zip(scope, sides, strict=True)]
+                return Split(Form.PRODUCT, scale, blocks, blocks)
+            sides = _sides(1 - weights / scale)
+            if _is_close((1 - _product(sides)) * scale, weights, scale):
+                blocks = [OneSum((name,), 1 - side) for name, side in zip(scope, sides, strict=True)]
+                return Split(Form.UNION, scale, blocks, blocks)
+        below, above = (
+            [OneSum((name,), side) for name, side in zip(scope, _sides(weights, end), strict=True)]
+            for end in (np.min, np.max)
+        )
+        return Split(Form.ANY, 1.0, below, above)
+
+    def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
+        """Return the sums of the least and of the greatest weights over some attributes; see ``Bounded``."""
+        axes = tuple(axis for axis, name in enumerate(self.scope) if name not in scope)
+        least, greatest = self._weights.min(axis=axes), self._weights.max(axis=axes)
+        return OneSum.of_varying(scope, least), OneSum.of_varying(scope, greatest)
+
+    def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
+        """Return one number if it is chosen, and else the other."""
+        return one if chosen else other
+
+
+class Run(OneSum):
+    """How many records lie in a run of cells of one attribute."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, factor: Factor) -> None:
+        super().__init__(factor.scope, factor.weights / UNITS)
+        (side,) = factor.box
+        self.first, self.last = side.start, side.stop - 1
+
+    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
+        """Return what counts by the attribute say; see ``Bounded``."""
+        value = evidence.box_sums.one((slice(self.first, self.last + 1),))
+        width = noise.half_widths(np.array([self.first]), np.array([self.last]))
+        return Bound(value, width.item(), evidence.basis)
+
+
+class Question(OneSum):
+    """A question."""
+
+    __slots__ = ("_query",)
+
+    def __init__(self, query: LinearQuery) -> None:
+        self.scope = query.scope
+        self._query = query
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the greatest weight."""
+        weight = self._query.constant / UNITS
+        least, greatest = weight, weight
+        for factor in self._query.factors:
+            least *= int(factor.weights.min()) / UNITS
+            greatest *= int(factor.weights.max()) / UNITS
+        return least, greatest
+
+    def value(self, evidence: Evidence) -> float:
+        """Return the answer on the values of an evidence."""
+        return evidence.value(self._query)
+
+    def half_width(self, evidence: Evidence) -> float:
+        """Return how far the truth may be from that."""
+        return evidence.half_width(self._query)
+
+    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
+        """Return what counts by the one attribute say; see ``Bounded``."""
+        return Bound(self.value(evidence), noise.half_width(self._query.weights() / UNITS), evidence.basis)
+
+    def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
+        """Return the inner and the outer query; see ``Bounded``."""
+        inner, outer = coarsening.bounds(self._query)
+        low = self if inner is self._query else Question(inner)
+        return low, low if inner is outer else Question(outer)
+
+    def split(self) -> Split:
+        """Return the parts, one for each factor; see ``Bounded``."""
+        query = self._query
+        if len(query.factors) == 1 and len(query.scope) > 1:
+            return OneSum(query.scope, query.weights() / UNITS).split()
+        blocks = [_factor_sum(factor) for factor in query.factors]
+        return Split(Form.PRODUCT, query.constant / UNITS, blocks, blocks)
+
+    def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
+        """Return the least and the greatest weights over some attributes; see ``Bounded``."""
+        inside = [factor for factor in self._query.factors if set(factor.scope) <= set(scope)]
+        if sum(len(factor.scope) for factor in inside) != len(scope):
+            return None
+        inside.append(Factor((), np.array(self._query.constant, dtype=np.int64)))
+        part = Question(LinearQuery(self._query.domain, tuple(inside)))
+        return part, part
+
+
+class Ranges:
+    """Counts of ranges of the same attributes.
+
+    Args:
+        boxes: the questions.
+        bins: their inner and their outer boxes of bins, one object where none cuts a bin; None for these.
+        cut: they are inner or outer boxes of others: some may be empty, or all bins of an attribute.
+    """
+
+    __slots__ = ("_bins", "_cut", "boxes")
+
+    def __init__(self, boxes: Boxes, bins: tuple[Boxes, Boxes] | None = None, *, cut: bool = False) -> None:
+        self.boxes = boxes
+        self._bins = bins
+        self._cut = cut
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Attribute names in declared order."""
+        return self.boxes.scope
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the greatest weight."""
+        return 0.0, 1.0
+
+    def reduced(self, coarsening: Coarsening) -> tuple[Ranges, Ranges]:
+        """Return the inner and the outer boxes; see ``Bounded``."""
+        del coarsening  # looked at already
+        if self._bins is None:
+            return self, self
+        inner, outer = self._bins
+        cut = inner is not outer
+        low = Ranges(inner, cut=cut)
+        return low, Ranges(outer, cut=cut) if cut else low
+
+    def groups(self, coarsening: Coarsening) -> list[tuple[NDArray[np.intp], Ranges]]:
+        """Return the places of those that cut bins and of those that cut none, each with the bins of both.
+
+        Raises:
+            NotAlikeError: bins are no runs of cells.
+        """
+        bins = coarsening.box_bounds(self.boxes)
+        if bins is None:
+            raise NotAlikeError
+        inner, outer = bins
+        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last), axis=1)
+        found = []
+        for cut in (False, True):
+            places = np.flatnonzero(cuts == cut)
+            if places.size:
+                low = inner.take(places)
+                both = low, outer.take(places) if cut else low
+                found.append((places, Ranges(self.boxes.take(places), both)))
+        return found
+
+    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
+        """Return for each the evidence with the smallest half-width; see ``Bounded``."""
+        if not self._cut:
+            return Bound(*_narrowest(self.boxes, evidences(self.scope)))
+        found = np.repeat([[0.0], [math.inf], [RELEASED]], len(self.boxes), axis=1)
+        empty = np.any(self.boxes.first > self.boxes.last, axis=1)
+        if empty.any():
+            found[:, empty] = np.array([everybody(0.0)]).T
+        rest = np.flatnonzero(~empty)
+        for places, part in self.boxes.take(rest).parts():
+            if part.scope:
+                found[:, rest[places]] = _narrowest(part, evidences(part.scope))
+            else:
+                found[:, rest[places]] = np.array([everybody(1.0)]).T
+        return Bound(*found)
+
+    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
+        """Return what counts by the one attribute say; see ``Bounded``."""
+        widths = noise.half_widths(self.boxes.first[:, 0], self.boxes.last[:, 0])
+        return Bound(evidence.box_sums.many(self.boxes), widths, evidence.basis)
+
+    def split(self) -> Split:
+        """Return the ranges of each attribute; see ``Bounded``."""
+        blocks = [Ranges(self.boxes.over((name,))) for name in self.scope]
+        return Split(Form.PRODUCT, 1.0, blocks, blocks)
+
+    def onto(self, scope: tuple[str, ...]) -> tuple[Ranges, Ranges] | None:
+        """Return the ranges of some attributes; see ``Bounded``."""
+        part = Ranges(self.boxes.over(scope))
+        return part, part
+
+    def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
+        """Return one number of each question where it is chosen, and else the other."""
+        return np.where(chosen, one, other)
+
+
+class NotAlikeError(Exception):
+    """Ranges have to be bounded one by one."""
+
+
+def _narrowest(boxes: Boxes, evidences: Sequence[Evidence]) -> Array:
+    """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
+    found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
+    for evidence in evidences:
+        widths = evidence.half_widths(boxes)
+        places = np.flatnonzero(widths < found[1])
+        found[0, places] = evidence.box_sums.many(boxes.take(places))
+        found[1, places] = widths[places]
+        found[2, places] = evidence.basis
+    return found
+
+
+def _factor_sum(factor: Factor) -> OneSum:
+    if len(factor.scope) == 1 and factor.is_box:
+        return Run(factor)
+    return OneSum(factor.scope, factor.weights / UNITS)
+
+
+def _narrowed(scope: tuple[str, ...], weights: Array) -> tuple[tuple[str, ...], Array]:
+    """Return the attributes that weights vary over, and the weights over these."""
+    kept = []
+    for axis, name in reversed(list(enumerate(scope))):
+        first = weights.take([0], axis=axis)
+        if np.all(weights == first):
+            weights = first.reshape([size for place, size in enumerate(weights.shape) if place != axis])
+        else:
+            kept.append(name)
+    return tuple(reversed(kept)), weights
+
+
+def _sides(weights: Array, end: Callable[..., Array] = np.max) -> list[Array]:
+    """Return for each axis the greatest weights over the others, or the least: float64, shape (cells,)."""
+    axes = range(weights.ndim)
+    return [end(weights, axis=tuple(other for other in axes if other != axis)) for axis in axes]
+
+
+def _product(sides: Sequence[Array]) -> Array:
+    return functools.reduce(np.multiply.outer, sides)
+
+
+def _is_close(one: Array, other: Array, scale: float) -> bool:
+    return bool(np.all(np.abs(one - other) <= _CLOSE * scale))
