@@ -123,14 +123,16 @@ def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
 def _legend(plan: SessionPlan) -> Iterator[str]:
     """Yield what the table's numbers mean."""
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
+    said = f"In records, of one attribute for the noisiest; {held}"
+    parts = any(order.parts_bound is not None for order in plan.orders)
+    even = "By parts: one cell, on average, were the table filled evenly." if parts else ""
     if all(order.promise != "tested" for order in plan.orders):
-        yield f"  In records, of one attribute for the noisiest; {held}."
-    else:
-        yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A"
-        yield "  tested answer is off by less than its bound."
-    if any(order.parts_bound is not None for order in plan.orders):
-        yield "  By parts: what the counts of single attributes leave, of one cell on average, were the table"
-        yield "  filled evenly. An answer has the narrower bar."
+        yield f"  {said}."
+        if parts:
+            yield f"  {even}"
+        return
+    yield f"  {said}, and while positives are left. A tested"
+    yield f"  answer is off by less than its bound. {even}".rstrip()
 
 
 def _widest(bounds: list[float | None]) -> float | None:
