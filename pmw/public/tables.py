@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
+from pmw.public.agreement import Asked, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
 from pmw.public.evidence import is_held
@@ -277,10 +278,11 @@ class Tabulation:
             pause: called with the work of each group, in questions that take as long.
         """
         statement = self._statement
-        found = {
+        found: Mapping[Asked, Answer] = {
             (id(leaf), group.places): answer
             for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
         }
+        found, moved = with_sums(state, statement, found)
         reader = _Rows(state, statement, found)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
@@ -301,7 +303,7 @@ class Tabulation:
             tuple(column.title for column in shown),
             tuple(row for _, row in rows[statement.offset : end]),
             state.contract.options.confidence,
-            statement.notes,
+            (*statement.notes, *moved),
             version,
             spent,
             state.contract.seeded,
@@ -336,9 +338,7 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 class _Rows:
     """Answers expressions, group by group."""
 
-    def __init__(
-        self, state: PublicState, statement: Statement, answers: Mapping[tuple[int, tuple[int, ...]], Answer]
-    ) -> None:
+    def __init__(self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer]) -> None:
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
         self._answers = answers

@@ -1,0 +1,144 @@
+"""Agreement: counts of groups add up to their totals, within their own intervals, or are left as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import pmw
+from pmw.public.agreement import ROUNDING, Asked, Counts, Wholes, agreed, largest_gap, with_sums
+from pmw.public.answer import Answer, Source
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.state import PublicState
+from queries.parsing import parse_sql
+from queries.statements import Statement
+from tests.worlds import WIDE
+
+BY_ONE = "SELECT a, COUNT(*) FROM wide WHERE b <= 2 GROUP BY a"
+BY_TWO = "SELECT a, c, COUNT(*) FROM wide WHERE b <= 2 GROUP BY a, c"
+
+
+@cache
+def state() -> PublicState:
+    return WIDE.state(seed=4)
+
+
+def told(statement: Statement) -> dict[Asked, Answer]:
+    """Return what the model says of each group."""
+    answers = ModelAnswers(state())
+    return {(id(leaf), group.places): answers.answer(query) for leaf, group, query in statement.questions()}
+
+
+def apart(answers: Mapping[Asked, Answer], seed: int) -> dict[Asked, Answer]:
+    """Return answers as another model may have given them: somewhere in the same intervals."""
+    generator, found = np.random.default_rng(seed), {}
+    for asked, one in answers.items():
+        assert one.interval is not None
+        count = generator.uniform(one.count, min(one.interval[1], one.count + 40))
+        found[asked] = replace(one, count=count, fraction=count / state().total.value)
+    return found
+
+
+def spread(values: NDArray[np.float64], generator: np.random.Generator) -> Counts:
+    """Return other counts than the true ones, with intervals that hold both."""
+    low, high = (values + sign * generator.exponential(30, values.shape) for sign in (-1, 1))
+    return Counts(generator.uniform(low, high), low, high)
+
+
+@given(st.integers(1, 6), st.integers(1, 7), st.integers(0, 2**32))
+def test_what_intervals_allow_is_found_inside_them(rows: int, columns: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    true = generator.exponential(50, (rows, columns))
+    row, column = (place.reshape(-1) for place in np.indices(true.shape))
+    groups, total = spread(true.reshape(-1), generator), np.array([true.sum()])
+    wholes = [
+        Wholes(Counts(total, total, total), np.zeros(true.size, dtype=np.int64)),
+        Wholes(spread(true.sum(axis=1), generator), row),
+        Wholes(spread(true.sum(axis=0), generator), column),
+    ]
+    found = agreed(groups, wholes)
+    assert found is not None
+    assert np.all((groups.low <= found.value) & (found.value <= groups.high))
+    assert abs(found.value.sum() - total[0]) <= ROUNDING
+    for one, axis in zip(wholes[1:], (1, 0), strict=True):
+        sums = found.value.reshape(true.shape).sum(axis=axis)
+        assert np.all(sums >= one.counts.low - ROUNDING)
+        assert np.all(sums <= one.counts.high + ROUNDING)
+
+
+def test_what_no_numbers_of_the_intervals_add_up_to_is_left() -> None:
+    groups, total = Counts(*np.array([[5.0, 5.0], [4.0, 4.0], [6.0, 6.0]])), np.array([20.0])
+    assert agreed(groups, [Wholes(Counts(total, total, total), np.zeros(2, dtype=np.int64))]) is None
+
+
+@pytest.mark.parametrize("text", [BY_ONE, BY_TWO])
+def test_groups_add_up_to_what_their_total_is_when_it_is_asked_for(text: str) -> None:
+    statement = parse_sql(text, WIDE.domain)
+    before = apart(told(statement), 3)
+    found, (note,) = with_sums(state(), statement, before)
+    total = ModelAnswers(state()).answer(statement.where)
+    assert abs(sum(one.count for one in before.values()) - total.count) > 10
+    assert sum(one.count for one in found.values()) == pytest.approx(total.count, abs=ROUNDING)
+    moved = [abs(found[asked].count - before[asked].count) for asked in before]
+    assert f"of {len(before)} counts were moved by at most {max(moved):,.1f} records" in note
+    for asked, one in found.items():
+        assert one.interval == before[asked].interval
+        assert one.interval is not None
+        assert one.interval[0] <= one.count <= one.interval[1]
+        assert one.fraction == pytest.approx(one.count / state().total.value)
+    if text == BY_TWO:
+        for a in range(4):
+            part = ModelAnswers(state()).answer(statement.where.within({"a": np.array([a])}))
+            assert part.interval is not None
+            of = sum(one.count for (_, places), one in found.items() if places[0] == a)
+            assert part.interval[0] - ROUNDING <= of <= part.interval[1] + ROUNDING
+
+
+@pytest.mark.parametrize(
+    "text", [BY_ONE, BY_TWO, "SELECT COUNT(*) FROM wide", "SELECT a, AVG(b) FROM wide GROUP BY a"]
+)
+def test_what_adds_up_stays_as_it_is(text: str) -> None:
+    statement = parse_sql(text, WIDE.domain)
+    answers = told(statement)
+    found, notes = with_sums(state(), statement, answers)
+    assert found == answers
+    assert notes == ()
+
+
+def test_what_cannot_add_up_is_told_and_left() -> None:
+    statement = parse_sql(BY_ONE, WIDE.domain)
+    answers = {asked: replace(one, count=0.0, interval=(0.0, 1.0)) for asked, one in told(statement).items()}
+    found, (note,) = with_sums(state(), statement, answers)
+    assert found == answers
+    assert note == "groups do not add up to their totals: their bars leave no numbers that do"
+
+
+def test_a_count_that_a_contract_refuses_leaves_all_as_they_are() -> None:
+    statement = parse_sql(BY_ONE, WIDE.domain)
+    answers = apart(told(statement), 3)
+    first = next(iter(answers))
+    answers[first] = replace(answers[first], count=float("nan"), interval=None, source=Source.REFUSED)
+    found, notes = with_sums(state(), statement, answers)
+    assert found is not None
+    assert [one.count for one in found.values()][1:] == [one.count for one in answers.values()][1:]
+    assert notes == ()
+
+
+def test_a_session_says_which_counts_of_a_table_were_moved() -> None:
+    """Of the groups one was answered before others were tested, by another model."""
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=2)
+    with pmw.open_session(WIDE.frame, WIDE.domain, epsilon=4, delta=1e-9, options=options) as session:
+        session.ask("a = 3 AND b <= 2")
+        table = session.sql(BY_ONE)
+        counts = [one.value for one in table.column(table.titles[0])]
+        assert any("so that groups add up" in note for note in table.notes)
+        total = ModelAnswers(session.state).answer(parse_sql(BY_ONE, WIDE.domain).where)
+        assert sum(filter(None, counts)) == pytest.approx(total.count, abs=ROUNDING)
+    assert largest_gap(Counts(*np.zeros((3, 0))), []) == 0
