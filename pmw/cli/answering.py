@@ -346,7 +346,7 @@ class _Printer:
         self._waiting = deque(parsed)
         self._table: Tabulation | None = None  # of the statement at the front
         self._answers: list[Answer] = []  # of it, so far
-        self._intervals: PopulationIntervals | None = None  # in the newest state that was asked for one
+        self._intervals: PopulationIntervals | None = None  # of the population, in the newest state
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
@@ -387,8 +387,7 @@ class _Printer:
         if not self._writer.tells_population:
             return None
         state = self._session.state
-        if self._intervals is None or self._intervals.state is not state:
-            self._intervals = PopulationIntervals(state)
+        self._intervals = (self._intervals or PopulationIntervals(state)).now(state)
         return population_of(self._intervals, query, answer)
 
     def refuse(self, error: QueryError) -> None:

@@ -67,6 +67,10 @@ class PopulationIntervals:
         value, width = float(number.value), float(number.half_width)
         self._everybody = max(0.0, value - width), value + width
 
+    def now(self, state: PublicState) -> PopulationIntervals:
+        """Return what gives them in a later state: the same where nothing came in."""
+        return self if state is self.state else PopulationIntervals(state)
+
     def of(self, query: LinearQuery) -> PopulationInterval | None:
         """Return the interval of a question; None where an accuracy contract refuses its count.
 

@@ -128,9 +128,12 @@ class Asking(ABC):
         Privacy: a function of public state and of the questions.
         """
         with self._asking():
-            queries = [self._request(question).query for question in self._listed(questions)]
-            found = PopulationIntervals(self.state)
-            return tuple(found.of(query) for query in queries)
+            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            for question in self._listed(questions):
+                intervals = intervals.now(self.state)
+                found.append(intervals.of(self._request(question).query))
+                self._pause(1)
+            return tuple(found)
 
     def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
