@@ -88,6 +88,8 @@ class Boxes(Questions):
 
     def take(self, places: NDArray[np.int64]) -> Boxes:
         """Return some of the questions."""
+        if len(places) == len(self) and np.array_equal(places, np.arange(len(self))):
+            return self
         return Boxes(self.domain, self.scope, self.first[places], self.last[places])
 
     def over(self, scope: tuple[str, ...]) -> Boxes:
@@ -159,7 +161,10 @@ class Boxes(Questions):
 
     def cells(self) -> NDArray[np.int64]:
         """Return how many cells each box has: int64, shape (n,)."""
-        return np.asarray(np.prod(self.last - self.first + 1, axis=1, dtype=np.int64))
+        found = np.ones(len(self), dtype=np.int64)
+        for axis in range(len(self.scope)):  # quicker than a product along a short axis
+            found *= self.last[:, axis] - self.first[:, axis] + 1
+        return found
 
 
 def _codes(asked: NDArray[np.bool_]) -> NDArray[np.int64]:

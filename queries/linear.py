@@ -121,6 +121,17 @@ class LinearQuery:
                 raise ScopeError("expected readings of whole cells, with weights of 0 and one record")
         return readings.least.scope + readings.most.scope
 
+    def over(self, scope: tuple[str, ...]) -> LinearQuery:
+        """Return the product of the constant and of the factors about some of the attributes.
+
+        Args:
+            scope: attribute names; each factor is about some of them alone, or about others.
+        """
+        factors = [factor for factor in self.factors if factor.scope[0] in scope]
+        if self._constant != UNITS:
+            factors.append(Factor((), np.array(self._constant, dtype=np.int64)))
+        return LinearQuery(self.domain, tuple(factors))
+
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
         """Return the query that counts every record."""

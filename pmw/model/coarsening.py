@@ -57,6 +57,9 @@ class Coarsening:
         shares: per attribute, the share of each cell in the records of its bin: float64, shape (cells,),
             summing to 1 inside each bin; None where the attribute is kept as it is.
 
+    Attributes:
+        is_identity: every attribute is kept as it is.
+
     Raises:
         ScopeError: the parts do not fit each other.
     """
@@ -65,6 +68,7 @@ class Coarsening:
     coarse: Domain
     bins: tuple[NDArray[np.int64] | None, ...]
     shares: tuple[NDArray[np.float64] | None, ...]
+    is_identity: bool = field(init=False, repr=False)
     _runs: tuple[_Runs | None, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +86,7 @@ class Coarsening:
             runs.append(None if bin_ is None else _Runs.of(bin_))
         for name, value in (("bins", bins), ("shares", shares), ("_runs", runs)):
             object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "is_identity", all(bin_ is None for bin_ in bins))
 
     def _checked(
         self, position: int, bin_: NDArray[np.int64] | None, share: NDArray[np.float64] | None
@@ -109,11 +114,6 @@ class Coarsening:
         """Return the coarsening that keeps every attribute as it is."""
         nothing = (None,) * len(domain)
         return cls(domain, domain, nothing, nothing)
-
-    @property
-    def is_identity(self) -> bool:
-        """Every attribute is kept as it is."""
-        return all(bin_ is None for bin_ in self.bins)
 
     def grid(self, scope: Sequence[str], cells: int) -> Domain:
         """Return the domain, declared or coarse, in which a scope has so many cells.
@@ -167,6 +167,9 @@ class Coarsening:
         Args:
             boxes: on declared cells.
         """
+        if all(self._runs[self.fine.index(name)] is None for name in boxes.scope):
+            same = Boxes(self.coarse, boxes.scope, boxes.first, boxes.last)
+            return same, same
         inner, outer = ((boxes.first.copy(), boxes.last.copy()) for _ in range(2))
         for axis, position in enumerate(map(self.fine.index, boxes.scope)):
             bin_, runs = self.bins[position], self._runs[position]

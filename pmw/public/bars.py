@@ -34,16 +34,16 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
+    Box,
     Form,
     NotAlikeError,
     Number,
     OneSum,
     Question,
     Ranges,
-    Run,
     Split,
 )
-from pmw.public.evidence import BASES, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
+from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Boxes
@@ -51,7 +51,9 @@ from queries.linear import LinearQuery
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
-_Pieces: TypeAlias = Sequence[tuple[Bounded, Sequence[KnownOfScope]]]  # what bounds which sum
+_Known: TypeAlias = tuple[KnownOfScope, ...]
+_Pieces: TypeAlias = Sequence[tuple[Bounded, _Known]]  # what bounds which sum
+_Way: TypeAlias = tuple[Rests, Bound, Bound]  # what ends rest on, a low one and a high one
 
 
 class Bar(NamedTuple):
@@ -70,6 +72,8 @@ class _Ends(NamedTuple):
 
     def within(self, other: _Ends) -> _Ends:
         """Return the greater low end and the lesser high end."""
+        if isinstance(self.low, float) and isinstance(other.low, float):  # quicker for single sums
+            return _Ends(max(self.low, other.low), min(self.high, other.high))
         return _Ends(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
 
 
@@ -90,10 +94,12 @@ class Bars:
         self.confidences = Confidences.in_state(state, events, beside)
         self._total_error = total_error_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
-        self._held: dict[tuple[KnownOfScope, tuple[str, ...], Shares], Evidence] = {}
+        self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}
+        self._shares: dict[tuple[Rests, int], Shares] = {}
         self._axes: dict[tuple[KnownOfScope, Shares], AxisNoise] = {}
         self._runs: dict[tuple[str, int, int, Shares], _Ends] = {}
         self._wider: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        self._alone: dict[tuple[str, ...], Rests] = {}
 
     # --- what is known --------------------------------------------------------------------------------------
 
@@ -104,12 +110,29 @@ class Bars:
             self._scopes[key] = ScopeKnowledge.of(self.state, *key)
         return self._scopes[key]
 
-    def evidence(self, known: KnownOfScope, scope: tuple[str, ...], shares: Shares) -> Evidence:
-        """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
+    def held(self, known: _Known, scope: tuple[str, ...], shares: Shares) -> Candidates:
+        """Return what something known bounds over a scope that it contains; see ``evidence_of``.
+
+        Args:
+            known: measurements and certificates; those that the shares rule out are left out.
+            scope: of sums.
+            shares: how surely each noise holds.
+        """
         key = known, scope, shares
-        if key not in self._held:
-            self._held[key] = evidence_of(self.state, known, scope, shares)
-        return self._held[key]
+        found = self._held.get(key)
+        if found is None:
+            allowed = [one for one in known if shares.rests in (Rests.MIXED, _rests_of(one))]
+            evidences = [evidence_of(self.state, one, scope, shares) for one in allowed]
+            found = self._held[key] = Candidates(evidences)
+        return found
+
+    def shares(self, rests: Rests, ends: int = 0) -> Shares:
+        """Return how surely each noise holds; of parts, by how many ends are looked at in all."""
+        key = rests, ends
+        if key not in self._shares:
+            alone = self.confidences.shares(rests)
+            self._shares[key] = self.confidences.of_parts(rests, ends) if ends else alone
+        return self._shares[key]
 
     def everybody(self, weight: float) -> Bound:
         """Return the sum of one weight for everybody, and its half-width."""
@@ -261,8 +284,9 @@ class Bars:
         known = self.known(scope)
         coarsening = None if known.opened or known.fine else self.state.coarsening
         found = [
-            SumBounds(scope, self.evidence(one, scope, self.confidences.shares(_rests_of(one))), coarsening)
+            SumBounds(scope, evidence, coarsening)
             for one in known.opened or known.fine or known.coarse
+            for evidence in self.held((one,), scope, self.shares(_rests_of(one))).evidences
         ]
         return min(found, key=lambda one: one.half_width(example), default=None)
 
@@ -276,33 +300,43 @@ class Bars:
             high: what is counted at most.
             asked: the attributes that are asked about.
         """
-        below, above = self._pieces(low, high, asked)
-        reach, found = self._in_reach(low, high), list[tuple[Number, ...]]()
-        for rests, least, most in self._main(below, above):
-            width = least.half_width + most.half_width
-            ends = _Ends(least.value - least.half_width, most.value + most.half_width)
-            ends = ends.within(reach).within(self._by_parts(low, high, rests))
-            basis = least.basis if least is most else _BINS
-            found.append((width, *ends, low.either(np.isinf(width), _PARTS, basis)))
-        best = found[0]
-        for one in found[1:]:
-            narrower = one[0] < best[0]
-            best = tuple(low.either(narrower, *both) for both in zip(one, best, strict=True))
-        return Bar(*best[1:])
+        ways = self._main(*self._pieces(low, high, asked))
+        if len(ways) == 1 or not isinstance(low, Ranges):
+            return self._of_way(low, high, ways[0])
+        chosen = np.argmin([least.half_width + most.half_width for _, least, most in ways], axis=0)
+        found = np.empty((3, chosen.size))
+        for number, (rests, *both) in enumerate(ways):
+            places = np.flatnonzero(chosen == number)
+            if places.size:
+                some = low.take(places)
+                least, most = (Bound(*(np.take(each, places) for each in end)) for end in both)
+                found[:, places] = self._of_way(
+                    some, some, (rests, least, least if both[0] is both[1] else most)
+                )
+        return Bar(*found)
 
-    def _main(self, below: _Pieces, above: _Pieces) -> list[tuple[Rests, Bound, Bound]]:
+    def _of_way(self, low: Bounded, high: Bounded, way: _Way) -> Bar:
+        """Return the intervals that one way to share what may fail gives; see ``_bar``."""
+        rests, least, most = way
+        width = least.half_width + most.half_width
+        ends = _Ends(least.value - least.half_width, most.value + most.half_width)
+        ends = ends.within(self._in_reach(low, high)).within(self._by_parts(low, high, rests))
+        basis = least.basis if least is most else _BINS
+        return Bar(*ends, low.either(np.isinf(width), _PARTS, basis))
+
+    def _main(self, below: _Pieces, above: _Pieces) -> list[_Way]:
         """Return what bounds sums by all of their attributes: what ends rest on, a low one and a high one.
 
         Of one sum it is the way with the smallest sum of half-widths, which depends on scales and thresholds
         alone; of several sums all ways, of which each takes its own.
         """
         held = {_rests_of(one) for pieces in (below, above) for _, known in pieces for one in known}
-        ways = [one for one in Rests if one in held] or [Rests.CERTIFIED]
+        ways = [one for one in Rests if one in held] or [self._without(below[0][0].scope)]
         if len(ways) > 1 and below is not above:
             ways.append(Rests.MIXED)
-        found = list[tuple[Rests, Bound, Bound]]()
+        found = list[_Way]()
         for rests in ways:
-            shares = self.confidences.shares(rests)
+            shares = self.shares(rests)
             low = self._bound(below, shares)
             found.append((rests, low, low if below is above else self._bound(above, shares)))
         if len(found) > 1 and isinstance(below[0][0], OneSum):
@@ -318,17 +352,15 @@ class Bars:
         """
         found = NOTHING
         for number, (sums, known) in enumerate(pieces):
-            allowed = [one for one in known if shares.rests in (Rests.MIXED, _rests_of(one))]
-
-            def over(scope: tuple[str, ...], allowed: Sequence[KnownOfScope] = allowed) -> list[Evidence]:
-                return [self.evidence(one, scope, shares) for one in allowed]
-
-            one = sums.bound(over, self.everybody)
+            one = sums.bound(functools.partial(self._over, known, shares), self.everybody)
             if number:
                 narrower = one.half_width < found.half_width
                 one = Bound(*(sums.either(narrower, *both) for both in zip(one, found, strict=True)))
             found = one
         return found
+
+    def _over(self, known: _Known, shares: Shares, scope: tuple[str, ...]) -> Candidates:
+        return self.held(known, scope, shares)
 
     def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
         """Return the sums of the least weight, and of the greatest, for everybody."""
@@ -336,6 +368,14 @@ class Bars:
         fewest, most = max(0.0, total - error), total + error
         least, greatest = low.reach[0], high.reach[1]
         return _Ends(least * (fewest if least > 0 else most), greatest * (most if greatest > 0 else fewest))
+
+    def _without(self, scope: tuple[str, ...]) -> Rests:
+        """Return what intervals over a scope rest on that nothing known holds."""
+        if scope not in self._alone:
+            inside = self._scopes_inside(scope)
+            certified = any({*one} <= {*other} for one in inside for other in self.state.certificates)
+            self._alone[scope] = Rests.CERTIFIED if certified else Rests.PARTS
+        return self._alone[scope]
 
     # --- parts ----------------------------------------------------------------------------------------------
 
@@ -352,17 +392,24 @@ class Bars:
         sums = (low,) if low is high else (low, high)
         if all(len(one.scope) < 2 or self.known(one.scope).opened for one in sums):
             return _UNKNOWN
-        ends = sum(self._part_ends(one.scope) for one in (low, high))
-        shares = self.confidences.of_parts(rests, ends)
-        below, above = (self._inside(one, shares) for one in (sums[0], sums[-1]))
-        return _Ends(below.low, above.high)
+        splits = [one.split() if len(one.scope) > 1 else None for one in sums]
+        ends = 0
+        for one, split, is_low in ((low, splits[0], True), (high, splits[-1], False)):
+            ends += 1 if split is None else self._part_ends(one.scope, split.below if is_low else split.above)
+        shares = self.shares(rests, ends)
+        found = [
+            self._along(one, shares) if split is None else self._inside(one, split, shares)
+            for one, split in zip(sums, splits, strict=True)
+        ]
+        return _Ends(found[0].low, found[-1].high)
 
-    def _part_ends(self, scope: tuple[str, ...]) -> int:
-        """Return how many ends of parts on one side are looked at, at most.
+    def _part_ends(self, scope: tuple[str, ...], blocks: Sequence[Bounded]) -> int:
+        """Return how many ends of parts on one side are looked at.
 
-        Those of each attribute, of conditions about several attributes, and of ``_scopes_inside``.
+        Those of each block, of one of several attributes also of each of these, and of ``_scopes_inside``.
         """
-        return len(scope) + len(scope) // 2 + len(self._scopes_inside(scope))
+        several = (len(one.scope) for one in blocks if len(one.scope) > 1)
+        return len(blocks) + sum(several) + len(self._scopes_inside(scope))
 
     def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Return the sets of at least two of some attributes, but not all, that something known is about.
@@ -379,11 +426,8 @@ class Bars:
             self._wider[scope] = found[:_MOST_PARTS]
         return self._wider[scope]
 
-    def _inside(self, sums: Bounded, shares: Shares) -> _Ends:
-        """Return the ends that the parts of a sum give; of one attribute, that its counts give."""
-        if len(sums.scope) < 2:
-            return self._along(sums, shares) if sums.scope else _UNKNOWN
-        split = sums.split()
+    def _inside(self, sums: Bounded, split: Split, shares: Shares) -> _Ends:
+        """Return the ends that the parts of a sum give."""
         lows, ends = self._of_blocks(split, shares)
         for scope in self._scopes_inside(sums.scope):
             part = sums.onto(scope)
@@ -428,11 +472,13 @@ class Bars:
         return self._direct(sums, sums, shares).within(ends)
 
     def _along(self, sums: Bounded, shares: Shares) -> _Ends:
-        """Return the ends of a sum over one attribute, whichever it is."""
+        """Return the ends of a sum over one attribute, whichever it is; of everybody, none."""
+        if not sums.scope:
+            return _UNKNOWN
         known = self.known(sums.scope)
         if not known.opened or self.confidences.together:
             return self._direct(sums, sums, shares)
-        key = (sums.scope[0], sums.first, sums.last, shares) if isinstance(sums, Run) else None
+        key = (sums.scope[0], sums.box[0].start, sums.box[0].stop, shares) if isinstance(sums, Box) else None
         if key is not None and key in self._runs:
             return self._runs[key]
         counts = known.opened[0]
@@ -441,7 +487,8 @@ class Bars:
         if (counts, shares) not in self._axes:
             self._axes[counts, shares] = AxisNoise(counts, shares.measured)
         noise = self._axes[counts, shares]
-        value, width, _ = sums.axis_bound(self.evidence(counts, sums.scope, shares), noise)
+        (evidence,) = self.held((counts,), sums.scope, shares).evidences
+        value, width, _ = sums.axis_bound(evidence, noise)
         ends = _Ends(value - width, value + width)
         if key is not None:
             self._runs[key] = ends

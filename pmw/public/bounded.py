@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from pmw.model import Coarsening
 from pmw.public.answer import Basis
-from pmw.public.evidence import BASES, Evidence
+from pmw.public.evidence import BASES, Candidates, Evidence
 from pmw.public.half_widths import AxisNoise
 from queries.boxes import Boxes
-from queries.factors import UNITS, Factor
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 
 Array: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Array  # of one sum, or of n
-Evidences: TypeAlias = Callable[[tuple[str, ...]], Sequence[Evidence]]  # those over a scope
+Held: TypeAlias = Callable[[tuple[str, ...]], Candidates]  # what is known over a scope
 RELEASED = BASES.index(Basis.RELEASED)
 _CLOSE = 1e-12  # relative: what a product of weights may lose to rounding
 
@@ -89,11 +89,11 @@ class Bounded(Protocol):
     def reduced(self, coarsening: Coarsening) -> tuple[Bounded, Bounded]:
         """Return what bounds it below and above on bins; one object where it is the same."""
 
-    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
-        """Return the evidence with the smallest half-width, the first of equal ones.
+    def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
+        """Return what the evidence with the smallest half-width says.
 
         Args:
-            evidences: what is known, over a scope that may be narrower where a bin was cut.
+            held: what is known, over a scope that may be narrower where a bin was cut.
             everybody: bounds one weight for everybody.
         """
 
@@ -129,43 +129,48 @@ class OneSum:
         return cls(*_narrowed(scope, weights))
 
     @property
+    def weights(self) -> Array:
+        """Of the cells: float64, one axis per attribute, records."""
+        return self._weights
+
+    @property
     def reach(self) -> tuple[float, float]:
         """The least and the greatest weight."""
-        return float(self._weights.min()), float(self._weights.max())
+        return float(self.weights.min()), float(self.weights.max())
 
     def value(self, evidence: Evidence) -> float:
         """Return the sum on the values of an evidence."""
-        return float(np.sum(self._weights * evidence.values))
+        return float(np.sum(self.weights * evidence.values))
 
-    def half_width(self, evidence: Evidence) -> float:
-        """Return how far the truth may be from that."""
-        return evidence.sum_half_width(self._weights)
+    def chosen(self, candidates: Candidates) -> tuple[int, float]:
+        """Return the place of the evidence that bounds it, and its half-width."""
+        return candidates.of_weights(self.weights)
 
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
         """Return the sums of the least and of the greatest weight in each bin; see ``Bounded``."""
-        least = coarsening.least(self.scope, self._weights)
-        greatest = coarsening.greatest(self.scope, self._weights)
+        least = coarsening.least(self.scope, self.weights)
+        greatest = coarsening.greatest(self.scope, self.weights)
         low = OneSum.of_varying(self.scope, least)
         return low, low if np.array_equal(least, greatest) else OneSum.of_varying(self.scope, greatest)
 
-    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
-        """Return the evidence with the smallest half-width; see ``Bounded``."""
+    def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
+        """Return what the evidence with the smallest half-width says; see ``Bounded``."""
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
             return everybody(self.reach[1])
-        least, found = math.inf, None
-        for evidence in evidences(self.scope):
-            width = self.half_width(evidence)
-            if width < least:
-                least, found = width, evidence
-        return NOTHING if found is None else Bound(self.value(found), least, found.basis)
+        candidates = held(self.scope)
+        place, width = self.chosen(candidates)
+        if place < 0:
+            return NOTHING
+        found = candidates.evidences[place]
+        return Bound(self.value(found), width, found.basis)
 
     def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
         """Return what counts by the one attribute say; see ``Bounded``."""
-        return Bound(self.value(evidence), noise.half_width(self._weights), evidence.basis)
+        return Bound(self.value(evidence), noise.half_width(self.weights), evidence.basis)
 
     def split(self) -> Split:
         """Return the parts; see ``Bounded``."""
-        scope, weights = self.scope, self._weights
+        scope, weights = self.scope, self.weights
         scale = float(weights.max())
         if scale > 0 and weights.min() >= 0:
             sides = _sides(weights / scale)
@@ -185,7 +190,7 @@ class OneSum:
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
         """Return the sums of the least and of the greatest weights over some attributes; see ``Bounded``."""
         axes = tuple(axis for axis, name in enumerate(self.scope) if name not in scope)
-        least, greatest = self._weights.min(axis=axes), self._weights.max(axis=axes)
+        least, greatest = self.weights.min(axis=axes), self.weights.max(axis=axes)
         return OneSum.of_varying(scope, least), OneSum.of_varying(scope, greatest)
 
     def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
@@ -193,21 +198,49 @@ class OneSum:
         return one if chosen else other
 
 
-class Run(OneSum):
-    """How many records lie in a run of cells of one attribute."""
+class Box(OneSum):
+    """How many records lie in a run of cells of each attribute, as a question says it of some attributes.
 
-    __slots__ = ("first", "last")
+    Args:
+        query: the question; each of its factors is about some of the attributes alone, or about others.
+        scope: the attributes, in declared order, whose weights are one record in the box and 0 outside.
+    """
 
-    def __init__(self, factor: Factor) -> None:
-        super().__init__(factor.scope, factor.weights / UNITS)
-        (side,) = factor.box
-        self.first, self.last = side.start, side.stop - 1
+    __slots__ = ("_query", "box")
+
+    def __init__(self, query: LinearQuery, scope: tuple[str, ...]) -> None:
+        self.scope, self._query = scope, query
+        self.box = tuple([query.box[query.scope.index(name)] for name in scope])
+
+    @property
+    def weights(self) -> Array:
+        """Of the cells: float64, one axis per attribute, records; seldom looked at."""
+        return self._query.over(self.scope).weights() / UNITS
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the greatest weight."""
+        return 0.0, 1.0
+
+    def value(self, evidence: Evidence) -> float:
+        """Return the count on the values of an evidence."""
+        return evidence.box_sums.one(self.box)
+
+    def chosen(self, candidates: Candidates) -> tuple[int, float]:
+        """Return the place of the evidence that bounds it, and its half-width."""
+        return candidates.of_box(self.box)
 
     def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
         """Return what counts by the attribute say; see ``Bounded``."""
-        value = evidence.box_sums.one((slice(self.first, self.last + 1),))
-        width = noise.half_widths(np.array([self.first]), np.array([self.last]))
-        return Bound(value, width.item(), evidence.basis)
+        (side,) = self.box
+        width = noise.half_widths(np.array([side.start]), np.array([side.stop - 1]))
+        return Bound(self.value(evidence), width.item(), evidence.basis)
+
+    def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
+        """Return the inner and the outer query; see ``Bounded``."""
+        if coarsening.is_identity:
+            return self, self
+        return Question(self._query.over(self.scope)).reduced(coarsening)
 
 
 class Question(OneSum):
@@ -222,6 +255,8 @@ class Question(OneSum):
     @property
     def reach(self) -> tuple[float, float]:
         """The least and the greatest weight."""
+        if self._query.is_box and self.scope:
+            return 0.0, 1.0
         weight = self._query.constant / UNITS
         least, greatest = weight, weight
         for factor in self._query.factors:
@@ -233,9 +268,9 @@ class Question(OneSum):
         """Return the answer on the values of an evidence."""
         return evidence.value(self._query)
 
-    def half_width(self, evidence: Evidence) -> float:
-        """Return how far the truth may be from that."""
-        return evidence.half_width(self._query)
+    def chosen(self, candidates: Candidates) -> tuple[int, float]:
+        """Return the place of the evidence that bounds it, and its half-width."""
+        return candidates.of_query(self._query)
 
     def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
         """Return what counts by the one attribute say; see ``Bounded``."""
@@ -252,16 +287,19 @@ class Question(OneSum):
         query = self._query
         if len(query.factors) == 1 and len(query.scope) > 1:
             return OneSum(query.scope, query.weights() / UNITS).split()
-        blocks = [_factor_sum(factor) for factor in query.factors]
+        blocks = [
+            Box(query, factor.scope) if factor.is_box else OneSum(factor.scope, factor.weights / UNITS)
+            for factor in query.factors
+        ]
         return Split(Form.PRODUCT, query.constant / UNITS, blocks, blocks)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
         """Return the least and the greatest weights over some attributes; see ``Bounded``."""
-        inside = [factor for factor in self._query.factors if set(factor.scope) <= set(scope)]
+        query = self._query
+        inside = [factor for factor in query.factors if set(factor.scope) <= set(scope)]
         if sum(len(factor.scope) for factor in inside) != len(scope):
             return None
-        inside.append(Factor((), np.array(self._query.constant, dtype=np.int64)))
-        part = Question(LinearQuery(self._query.domain, tuple(inside)))
+        part = Box(query, scope) if query.is_box else Question(query.over(scope))
         return part, part
 
 
@@ -311,8 +349,10 @@ class Ranges:
         if bins is None:
             raise NotAlikeError
         inner, outer = bins
-        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last), axis=1)
-        found = []
+        differ = (inner.first != outer.first) | (inner.last != outer.last)
+        if inner is outer or not differ.any():
+            return [(np.arange(len(self.boxes)), Ranges(self.boxes, (inner, inner)))]
+        cuts, found = np.any(differ, axis=1), list[tuple[NDArray[np.intp], Ranges]]()
         for cut in (False, True):
             places = np.flatnonzero(cuts == cut)
             if places.size:
@@ -321,10 +361,10 @@ class Ranges:
                 found.append((places, Ranges(self.boxes.take(places), both)))
         return found
 
-    def bound(self, evidences: Evidences, everybody: Callable[[float], Bound]) -> Bound:
-        """Return for each the evidence with the smallest half-width; see ``Bounded``."""
+    def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
+        """Return for each what the evidence with the smallest half-width says; see ``Bounded``."""
         if not self._cut:
-            return Bound(*_narrowest(self.boxes, evidences(self.scope)))
+            return Bound(*_narrowest(self.boxes, held(self.scope)))
         found = np.repeat([[0.0], [math.inf], [RELEASED]], len(self.boxes), axis=1)
         empty = np.any(self.boxes.first > self.boxes.last, axis=1)
         if empty.any():
@@ -332,7 +372,7 @@ class Ranges:
         rest = np.flatnonzero(~empty)
         for places, part in self.boxes.take(rest).parts():
             if part.scope:
-                found[:, rest[places]] = _narrowest(part, evidences(part.scope))
+                found[:, rest[places]] = _narrowest(part, held(part.scope))
             else:
                 found[:, rest[places]] = np.array([everybody(1.0)]).T
         return Bound(*found)
@@ -352,6 +392,10 @@ class Ranges:
         part = Ranges(self.boxes.over(scope))
         return part, part
 
+    def take(self, places: NDArray[np.intp]) -> Ranges:
+        """Return some of the questions, on declared cells."""
+        return Ranges(self.boxes.take(places))
+
     def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
         """Return one number of each question where it is chosen, and else the other."""
         return np.where(chosen, one, other)
@@ -361,22 +405,18 @@ class NotAlikeError(Exception):
     """Ranges have to be bounded one by one."""
 
 
-def _narrowest(boxes: Boxes, evidences: Sequence[Evidence]) -> Array:
+def _narrowest(boxes: Boxes, candidates: Candidates) -> Array:
     """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
     found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
-    for evidence in evidences:
-        widths = evidence.half_widths(boxes)
-        places = np.flatnonzero(widths < found[1])
-        found[0, places] = evidence.box_sums.many(boxes.take(places))
-        found[1, places] = widths[places]
-        found[2, places] = evidence.basis
+    if not candidates.evidences:
+        return found
+    chosen, found[1] = candidates.of_boxes(boxes)
+    for number, evidence in enumerate(candidates.evidences):
+        places = np.flatnonzero(chosen == number)
+        if places.size:
+            found[0, places] = evidence.box_sums.many(boxes.take(places))
+            found[2, places] = evidence.basis
     return found
-
-
-def _factor_sum(factor: Factor) -> OneSum:
-    if len(factor.scope) == 1 and factor.is_box:
-        return Run(factor)
-    return OneSum(factor.scope, factor.weights / UNITS)
 
 
 def _narrowed(scope: tuple[str, ...], weights: Array) -> tuple[tuple[str, ...], Array]:

@@ -88,17 +88,12 @@ class Evidence:
         sums = self.sums if query.is_box else None
         return query.evaluate(self.values) if sums is None else sums.one(query.box)
 
-    def half_width(self, query: LinearQuery) -> float:
-        """Return how far the truth may be from a question's answer on the values, in records."""
-        if query.is_box:
-            if self.by_stats is not None:
-                cells = math.prod([side.stop - side.start for side in query.box])
-                width = self._by_cells.get(cells)
-                return self._box_half_width(self.by_stats, cells) if width is None else width
-            if self._tree is not None:
-                (side,) = query.box
-                return self._tree.half_widths(np.array([side.start]), np.array([side.stop - 1])).item()
-        return self.sum_half_width(query.weights() / UNITS)
+    def box_half_width(self, box: Sequence[slice]) -> float:
+        """Return how far the truth may be from the count of the cells in a box, in records."""
+        if self._tree is None:
+            return self.of_cells(math.prod([side.stop - side.start for side in box]))
+        (side,) = box
+        return self._tree.half_widths(np.array([side.start]), np.array([side.stop - 1])).item()
 
     def sum_half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum with real weights on the values, in records.
@@ -119,14 +114,75 @@ class Evidence:
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(cells)).tolist():
-            widths[size] = self._box_half_width(self.by_stats, size)
+            widths[size] = self.of_cells(size)
         return widths[cells]
 
-    def _box_half_width(self, by_stats: Callable[[WeightStats], float], cells: int) -> float:
+    def of_cells(self, cells: int) -> float:
+        """Return how far the truth may be from the count of so many cells, in records; infinite for trees."""
+        if self.by_stats is None:
+            return math.inf
         width = self._by_cells.get(cells)
         if width is None:
-            width = self._by_cells[cells] = by_stats(WeightStats.of_cells(cells))
+            width = self._by_cells[cells] = self.by_stats(WeightStats.of_cells(cells))
         return width
+
+
+class Candidates:
+    """Evidence over one scope, of which the one with the smallest half-width bounds a sum.
+
+    Of equal ones it is the first; it does not depend on noise. The place -1 is none, infinitely wide.
+
+    Args:
+        evidences: over the scope.
+    """
+
+    def __init__(self, evidences: Sequence[Evidence]) -> None:
+        self.evidences = evidences
+        self._by_cells = dict[int, tuple[int, float]]()
+        self._by_stats = all(one.by_stats is not None for one in evidences)
+
+    def of_query(self, query: LinearQuery) -> tuple[int, float]:
+        """Return the place of the evidence that bounds a question, and its half-width in records."""
+        if query.is_box:
+            return self.of_box(query.box)
+        return _least([one.sum_half_width(query.weights() / UNITS) for one in self.evidences])
+
+    def of_box(self, box: Sequence[slice]) -> tuple[int, float]:
+        """Return the same of the count of the cells in a box."""
+        if self._by_stats:
+            return self._of_cells(math.prod([side.stop - side.start for side in box]))
+        return _least([one.box_half_width(box) for one in self.evidences])
+
+    def of_weights(self, weights: _Weights) -> tuple[int, float]:
+        """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
+        return _least([one.sum_half_width(weights) for one in self.evidences])
+
+    def of_boxes(self, boxes: Boxes) -> tuple[NDArray[np.intp], _Weights]:
+        """Return the same of many boxes: intp and float64, shape (n,)."""
+        if not self._by_stats:
+            widths = np.array([one.half_widths(boxes) for one in self.evidences])
+            return np.argmin(widths, axis=0), widths.min(axis=0)
+        cells = boxes.cells()
+        size = int(cells.max(initial=0)) + 1  # few: the marginal has a table of sums
+        places, least = np.zeros(size, dtype=np.intp), np.zeros(size)
+        for number in np.flatnonzero(np.bincount(cells)).tolist():
+            places[number], least[number] = self._of_cells(number)
+        return places[cells], least[cells]
+
+    def _of_cells(self, cells: int) -> tuple[int, float]:
+        found = self._by_cells.get(cells)
+        if found is None:
+            found = self._by_cells[cells] = _least([one.of_cells(cells) for one in self.evidences])
+        return found
+
+
+def _least(widths: Sequence[float]) -> tuple[int, float]:
+    """Return the place of the least of some numbers, the first of equal ones, and that number."""
+    place, least = -1, math.inf
+    for number, width in enumerate(widths):
+        if width < least:
+            place, least = number, width
+    return place, least
 
 
 def evidence_of(state: PublicState, known: KnownOfScope, scope: tuple[str, ...], shares: Shares) -> Evidence:
@@ -194,10 +250,10 @@ class ScopeKnowledge:
             whether it is on declared cells.
     """
 
-    opened: Sequence[KnownOfScope]
-    opened_bins: Sequence[KnownOfScope]
-    fine: Sequence[KnownOfScope]
-    coarse: Sequence[KnownOfScope]
+    opened: tuple[KnownOfScope, ...]
+    opened_bins: tuple[KnownOfScope, ...]
+    fine: tuple[KnownOfScope, ...]
+    coarse: tuple[KnownOfScope, ...]
     measured: Sequence[tuple[MarginalValues, bool, bool]]
 
     @classmethod
@@ -217,8 +273,9 @@ class ScopeKnowledge:
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)
-        opened = _opened_over(state, scope)
-        return cls(*opened, *_fine_and_coarse(state, (*known, *certificates)), measured[::-1])
+        opened, opened_bins = _opened_over(state, scope)
+        fine, coarse = _fine_and_coarse(state, (*known, *certificates))
+        return cls(tuple(opened), tuple(opened_bins), tuple(fine), tuple(coarse), measured[::-1])
 
 
 def _marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[MarginalValues]:

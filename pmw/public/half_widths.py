@@ -51,6 +51,7 @@ _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far 
 _EVERYBODY = 0.1  # of what may fail, for the number of records
 _LEAST_FAILURE = 1e-13  # that a confidence is told apart from 1 by
 _INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
+_FEW = 3  # cells, all subsets of which are two runs at most
 _BESIDE = 1e-9  # relative: below a power of 2
 
 
@@ -100,11 +101,15 @@ class Rests(enum.Enum):
     ``MEASURED``: measurements alone.
     ``CERTIFIED``: certificates; they are one event, whichever of them give the ends.
     ``MIXED``: a measurement at one end, a certificate at the other.
+    ``PARTS``: nothing by all attributes of the question, and no certificate by some of them.
     """
 
     MEASURED = (17, 0, 1)
     CERTIFIED = (0, 1, 1)
     MIXED = (6, 2, 1)
+    PARTS = (0, 0, 1)
+
+    __hash__ = object.__hash__  # by identity: quicker than by name, and asked for at every sum
 
 
 class Shares(NamedTuple):
@@ -194,9 +199,8 @@ class Confidences:
 
     def of_parts(self, rests: Rests, ends: int) -> Shares:
         """Return the same for the parts of a question, of which so many ends are looked at in all."""
-        shares = self.shares(rests)
-        if rests is Rests.CERTIFIED:
-            shares = shares._replace(rests=Rests.MIXED)
+        allowed = {Rests.CERTIFIED: Rests.MIXED, Rests.PARTS: Rests.MEASURED}
+        shares = self.shares(rests)._replace(rests=allowed.get(rests, rests))
         if self.together:
             return shares
         return shares._replace(measured=part_confidence(self._share(rests, 2), 2 / ends))
@@ -340,8 +344,8 @@ class AxisNoise:
 
     These counts are public before the first question, so a question about several attributes may be chosen
     by looking at them. So all runs of neighbouring cells hold together, each with as much that may fail. Any
-    weights are constant on some runs. Of cells that were measured by themselves half of what may fail is for
-    all weights at once: that is narrower where runs are many.
+    weights are constant on some runs. Of more than three cells that were measured by themselves half of what
+    may fail is for all weights at once: that is narrower where runs are many.
 
     Args:
         measured: the counts.
@@ -350,7 +354,7 @@ class AxisNoise:
 
     def __init__(self, measured: OneWayMeasurement | CombinedMarginal, confidence: float) -> None:
         cells, self._all = measured.values.size, math.inf
-        if isinstance(measured, MarginalMeasurement):
+        if isinstance(measured, MarginalMeasurement) and cells > _FEW:
             confidence = split_confidence(confidence, 2)
             self._all = simultaneous_half_width(measured.noise, cells, confidence)
         runs, self._runs = cells * (cells + 1) // 2, None

@@ -18,7 +18,7 @@ from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
 from pmw.public.bars import Bars
-from pmw.public.evidence import BASES, evidence_of, is_whole_table
+from pmw.public.evidence import BASES, Candidates, evidence_of, is_whole_table
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, WeightStats
 from pmw.public.state import Certificate, PublicState, Total
@@ -193,7 +193,7 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
     evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state).shares(Rests.MEASURED))
     box = LinearQuery.cells(SMALL, {"sex": (0, 1), "grade": (2, 5)})
     cells = LinearQuery.everything(SMALL).within({"sex": np.array([0, 3]), "grade": np.array([1, 3, 5, 6])})
-    widths = [evidence.half_width(one) for one in (box, cells)]
+    widths = [Candidates([evidence]).of_query(one)[1] for one in (box, cells)]
     assert (
         widths[0] == widths[1] == pytest.approx(evidence.sum_half_width(cells.weights() / UNITS), rel=1e-12)
     )

@@ -78,8 +78,7 @@ def axis_noise(state: PublicState, name: str, shares: Shares) -> AxisNoise:
 
 def part_shares(state: PublicState, attributes: int) -> Shares:
     """Return what the parts of a question have of what may fail where nothing is known of it itself."""
-    ends = 2 * (attributes + attributes // 2)
-    return Confidences.in_state(state).of_parts(Rests.CERTIFIED, ends)
+    return Confidences.in_state(state).of_parts(Rests.PARTS, 2 * attributes)
 
 
 def run(query: LinearQuery, name: str) -> NDArray[np.float64]:
@@ -309,6 +308,25 @@ def test_which_parts_are_looked_at_does_not_depend_on_noise(monkeypatch: pytest.
         seen.append(list(looked))
     assert seen[0] == seen[1] == seen[2]
     assert {scope for scope, _ in seen[0]} == {("a",), ("b",), ("c",)}
+
+
+def test_parts_that_a_certificate_is_about_leave_its_threshold_noise_half_of_what_may_fail() -> None:
+    state = opened("GDP")
+    units = np.rint(counts(("a", "b")) * UNITS).astype(np.int64)
+    state = replace(state, certificates={("a", "b"): Certificate(("a", "b"), 0, 10, units)})
+    for where, shares in (
+        ("a = 3 AND b = 2 AND c = 1", (Rests.MIXED, 0.5)),
+        ("c = 3 AND d = 2", (Rests.MEASURED, 0)),
+    ):
+        bars, seen = Bars(state), list[Shares]()
+        along = bars._along
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(
+                bars, "_along", lambda sums, of, seen=seen, along=along: seen.append(of) or along(sums, of)
+            )
+            bars.of_query(parse_where(where, DOMAIN))
+        assert {one.rests for one in seen} == {shares[0]}
+        assert {one.certificate for one in seen} == {1 - (1 - bars.confidences.rest) * shares[1]}
 
 
 def test_intervals_that_hold_for_all_questions_at_once_have_parts_too() -> None:

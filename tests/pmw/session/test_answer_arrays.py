@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pmw
 from pmw.errors import StoreError
 from pmw.public.answer import Answer, Basis, Source
 from pmw.public.answers import Answers
-from pmw.public.evidence import Evidence, is_whole_table
+from pmw.public.evidence import Evidence, evidence_of, is_whole_table
 from pmw.public.free_answers import FreeAnswers, ModelAnswers, answer_boxes
 from pmw.public.half_widths import Rests, Shares, WeightStats
 from pmw.public.options import Opening, TestKind
@@ -249,18 +249,17 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
         bars = ModelAnswers(session.state)
         known, names = bars.bars.known(("age", "sex")), ("age", "sex")
         (measured,) = known.coarse
-        plain = bars.bars.evidence
         shares = bars.bars.confidences.shares(Rests.MEASURED)
-        units = np.rint(plain(measured, names, shares).values * UNITS).astype(np.int64)
+        values = evidence_of(session.state, measured, names, shares).values
+        units = np.rint(values * UNITS).astype(np.int64)
         certificate = Certificate(names, 0, 10, units)
-        bars.bars._scopes[names, names] = replace(known, coarse=[measured, certificate])
+        bars.bars._scopes[names, names] = replace(known, coarse=(measured, certificate))
 
-        @cache
-        def evidence(one: Any, scope: tuple[str, ...], shares: Shares) -> Evidence:
-            values, mixed = plain(one, scope, shares).values, shares.rests is Rests.MIXED
+        def evidence(state: Any, one: Any, scope: tuple[str, ...], shares: Shares) -> Evidence:
+            values, mixed = evidence_of(state, one, scope, shares).values, shares.rests is Rests.MIXED
             return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), mixed))
 
-        monkeypatch.setattr(bars.bars, "evidence", evidence)
+        monkeypatch.setattr("pmw.public.bars.evidence_of", evidence)
         generator = np.random.default_rng(0)
         ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
         sex = generator.integers(0, 2, 200)
