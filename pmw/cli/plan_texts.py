@@ -94,14 +94,7 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     yield _ROW.format("question about", "cells", "records in one", "mean error", "bound")
     shown = _SHOWN_ORDERS if len(plan.orders) > _SHOWN_ORDERS + 1 else _SHOWN_ORDERS + 1
     for order in plan.orders[:shown]:
-        yield _order_row(order, plan)
-        yield from _typical_row(order, plan)
-        if order.cut_bound is not None:
-            yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
-        if order.order == 1 and plan.attributes:
-            widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
-            error, bound = number(widest.range_error), _bound(widest.range_bound, plan)
-            yield _ROW.format("  its lower half", "", "", error, bound)
+        yield from _order_rows(order, plan)
     if len(plan.orders) > shown:
         yield from _wider_rows(plan, shown)
     if plan.vector is not None:
@@ -110,14 +103,36 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     if plan.marginals is not None:
         error, bound = number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
+    yield from _legend(plan)
+
+
+def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
+    """Yield what questions about so many attributes get, in one row or more."""
+    yield _order_row(order, plan)
+    yield from _typical_row(order, plan)
+    if order.cut_bound is not None:
+        yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
+    if order.parts_bound is not None:
+        yield _ROW.format("  by parts, even table", "", "", "", _bound(order.parts_bound, plan))
+    if order.order == 1 and plan.attributes:
+        widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
+        error, bound = number(widest.range_error), _bound(widest.range_bound, plan)
+        yield _ROW.format("  its lower half", "", "", error, bound)
+
+
+def _legend(plan: SessionPlan) -> Iterator[str]:
+    """Yield what the table's numbers mean."""
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
-    narrower = "A bar is narrower where parts of the question say more."
+    said = f"In records, of one attribute for the noisiest; {held}"
+    parts = any(order.parts_bound is not None for order in plan.orders)
+    even = "By parts: one cell, on average, were the table filled evenly." if parts else ""
     if all(order.promise != "tested" for order in plan.orders):
-        yield f"  In records, of one attribute for the noisiest; {held}."
-        yield f"  {narrower}"
+        yield f"  {said}."
+        if parts:
+            yield f"  {even}"
         return
-    yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A tested"
-    yield f"  answer is off by less than its bound. {narrower}"
+    yield f"  {said}, and while positives are left. A tested"
+    yield f"  answer is off by less than its bound. {even}".rstrip()
 
 
 def _widest(bounds: list[float | None]) -> float | None:

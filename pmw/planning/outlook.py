@@ -1,8 +1,9 @@
 """The outlook: the bars of an imagined state, which has a uniform table and planned noise that came out as 0.
 
-Bars depend on no noise, so those of this state are those that answers will carry. The session calculates
-them (``pmw.public.bars``), as it does those of answers. Of a tested question only the bound can be known
-beforehand (``pmw.planning.tested_bounds``).
+Bars by all attributes of a question depend on no noise, so those of this state are those that answers will
+carry. The session calculates them (``pmw.public.bars``), as it does those of answers. What parts of a
+question make of them depends on the counts: here it is that of a table which is filled evenly. Of a tested
+question only the bound can be known beforehand (``pmw.planning.tested_bounds``).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from queries.domain import Attribute
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
+_MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
 
 
@@ -80,6 +82,9 @@ class OrderForecast:
             question that cuts no bin; None where nothing is promised.
         cut_bound: the same of questions that cut bins, whatever these hold; None where there are none, and
             where nothing is promised.
+        parts_bound: half-width of the interval of one cell by what opening says of its attributes, on average
+            over the marginals, were the table filled evenly; None where these say nothing more, and beyond
+            four attributes.
     """
 
     order: int
@@ -90,6 +95,7 @@ class OrderForecast:
     expected_error: float | None
     bound: float | None
     cut_bound: float | None = None
+    parts_bound: float | None = None
 
 
 def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, records: int) -> PublicState:
@@ -181,7 +187,24 @@ class Outlook:
             elif tested_bound is not None:
                 promise, bound = "tested", tested_bound
             mean = total.value * marginals / cells
-            yield OrderForecast(order, marginals, cells, mean, promise, expected, bound)
+            parts = self._by_parts(order) if promise != "covered" else None
+            yield OrderForecast(order, marginals, cells, mean, promise, expected, bound, None, parts)
+
+    def _by_parts(self, order: int) -> float | None:
+        """Return the mean half-width of one cell's interval by its parts, over all marginals of an order.
+
+        The attribute with the most cells has the fewest records in one, and decides: each is looked at beside
+        those that follow it, and counts for all marginals that it decides.
+        """
+        domain, limit = self.state.domain, self.state.contract.options.bar_limit
+        if not self.attributes or limit is not None or not 2 <= order <= _MOST_PARTS:
+            return None
+        names, total = sorted(domain.names, key=lambda name: -domain[name].size), 0.0
+        for place in range(len(names) - order + 1):
+            cells = dict.fromkeys(names[place : place + order], (0, 0))
+            low, high, _ = self._bars.of_query(LinearQuery.cells(domain, cells))
+            total += math.comb(len(names) - place - 1, order - 1) * float(high - low) / 2
+        return total / math.comb(len(names), order)
 
     def _smallest_marginal(self, order: int) -> tuple[float, float]:
         """Return the expected |noise| of one cell of a measured table's smallest marginal, and its bound.

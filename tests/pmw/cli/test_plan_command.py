@@ -20,7 +20,8 @@ def test_more_than_four_attributes_share_a_row(run: Run) -> None:
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 3) for name in "abcdef")), "six.toml")
     told = run.told("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in told.splitlines() if line.startswith("  ")]
-    assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
+    parts = "by parts, even table"
+    assert names[4:9] == ["2 attributes", parts, "3 attributes", parts, "4 or more attributes"]
     assert "With delta = 1e-09 instead, bounds would be: one cell " in told
 
 
@@ -51,6 +52,8 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: None, run: 
     assert rows["cell, measured marginal"][0] == f"{tests['cell_error']:,.0f}"
     typical = [line.split()[4:7] for line in output.splitlines() if "on a typical marginal" in line]
     assert typical[0] == ["100", "tested", f"{pairs['typical_bound']:,.0f}"]
+    parts = [line.split()[4] for line in output.splitlines() if "by parts, even table" in line]
+    assert parts == [f"{plan['orders'][order]['parts_bound']:,.0f}" for order in (2, 3)]
     assert len(typical) == 1 + (triples["tested"] > 0)
     assert f"({pairs['tested']} of 28 pairs, at most {triples['tested']} of 56 triples;" in output
     assert f"Up to {tests['update_limit']} of them are measured (noise sd" in output
@@ -58,7 +61,7 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: None, run: 
     assert f"Model: a tree of marginals of at most {DEFAULT_MAX_CELLS:,} cells together" in output
     assert f"[default: {DEFAULT_MAX_CELLS:,}]" in " ".join(run.told("plan", "--help").split())
     assert max(map(len, output.splitlines()[2:])) <= 120
-    assert len(output.splitlines()) <= 34
+    assert len(output.splitlines()) <= 36
 
 
 def test_the_tree_may_be_bounded_and_the_bars_widened(wide: None, run: Run) -> None:

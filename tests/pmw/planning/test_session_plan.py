@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -16,12 +17,14 @@ from pmw.errors import BudgetError
 from pmw.planning.plans import plan_accuracy
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from queries import (
     UNITS,
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
+    LinearQuery,
     all_marginals,
     random_conjunctions,
 )
@@ -81,6 +84,33 @@ def test_a_plan_makes_the_choices_of_the_session_that_knows_its_total(
     for attribute, marginal in zip(plan.attributes, state.opening, strict=True):
         assert (attribute.name,) == marginal.scope
         assert attribute.cell_deviation == pytest.approx(math.sqrt(marginal.variance))
+
+
+def test_bars_by_parts_are_foretold_as_an_evenly_filled_table_has_them() -> None:
+    sizes = {"a": 6, "b": 20, "c": 12, "d": 16}
+    domain = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in sizes.items()), "even")
+    cells = np.indices(list(sizes.values())).reshape(len(sizes), -1).T
+    frame = pd.DataFrame(cells, columns=list(sizes))
+    plan = pmw.plan_session(domain, records=len(frame), epsilon=1, delta=1e-9)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
+        answers = ModelAnswers(session.state)
+        for order in plan.orders[2:]:
+            widths = []
+            for names in itertools.combinations(sizes, order.order):
+                found = answers.answer(LinearQuery.cells(domain, dict.fromkeys(names, (0, 0)))).interval
+                assert found is not None
+                widths.append((found[1] - found[0]) / 2)
+            assert order.parts_bound == pytest.approx(np.mean(widths), abs=plan.attributes[0].cell_bound)
+            assert order.parts_bound is not None
+            assert order.parts_bound > len(frame) / 20 / 2
+    assert [order.parts_bound for order in plan.orders[:2]] == [None, None]
+
+
+@pytest.mark.parametrize("choices", [{"accuracy": 0.2, "records": 60_000}, {"opening": pmw.Opening.NONE}])
+def test_no_bars_by_parts_are_foretold_where_parts_say_nothing(choices: dict[str, Any]) -> None:
+    options = pmw.Options(**choices)
+    plan = pmw.plan_session(WIDE.domain, records=60_000, epsilon=4, delta=1e-9, options=options)
+    assert {order.parts_bound for order in plan.orders} == {None}
 
 
 @pytest.mark.parametrize(
