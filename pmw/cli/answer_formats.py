@@ -7,7 +7,6 @@ import io
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from queries.memory import Memory
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmw.public.population import PopulationInterval
     from pmw.public.tables import AnswerTable
 
 FORMATS = ("jsonl", "csv", "parquet")
@@ -30,6 +30,7 @@ _COLUMNS = {  # of rows, with their types in a Parquet file
     "typical_low": "DOUBLE", "typical_high": "DOUBLE", "confidence": "DOUBLE", "source": "VARCHAR",
     "aligned": "BOOLEAN", "version": "BIGINT", "share": "DOUBLE", "code": "VARCHAR", "message": "VARCHAR",
 }  # fmt: skip
+_OF_POPULATION = {"population_low": "DOUBLE", "population_high": "DOUBLE"}  # more of them, where it is told
 _ROWS = 2**14  # that are put together until the file is written
 
 
@@ -37,10 +38,18 @@ class AnswerWriter(ABC):
     """Writes what came of questions to standard output, in order.
 
     The head of each is what it is known by: its id, and where it is told, its line or the question.
+
+    Args:
+        tells_population: each answer comes with the interval of the population.
     """
 
+    def __init__(self, *, tells_population: bool = False) -> None:
+        self.tells_population = tells_population
+
     @abstractmethod
-    def answer(self, head: dict[str, Any], answer: Answer) -> None:
+    def answer(
+        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
+    ) -> None:
         """Take the answer to one question."""
 
     @abstractmethod
@@ -63,16 +72,22 @@ class AnswerWriter(ABC):
 class _JsonLines(AnswerWriter):
     """One object a line. An answer that is given often is written once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_population: bool = False) -> None:
+        super().__init__(tells_population=tells_population)
         self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED)  # by identity; kept with the answer
         self._lines: list[str] = []
 
-    def answer(self, head: dict[str, Any], answer: Answer) -> None:
+    def answer(
+        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
+    ) -> None:
         known = self._written.get(id(answer))
         if known is None or known[0] is not answer:
             known = answer, _answer_line(answer)
             self._written.keep(id(answer), known)
-        self._lines.append(f"{_head_line(head)[:-1]}, {known[1][1:]}\n")
+        line = f"{_head_line(head)[:-1]}, {known[1][1:]}"
+        if self.tells_population:
+            line = f"{line[:-1]}, {json_line(population_form(population))[1:]}"
+        self._lines.append(f"{line}\n")
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         self._line(head, table.to_dict())
@@ -93,11 +108,17 @@ class _JsonLines(AnswerWriter):
 class _Rows(AnswerWriter):
     """One row an answer, and one for each refused question."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_population: bool = False) -> None:
+        super().__init__(tells_population=tells_population)
+        self._columns = _COLUMNS | (_OF_POPULATION if tells_population else {})
         self._rows: list[tuple[Any, ...]] = []
 
-    def answer(self, head: dict[str, Any], answer: Answer) -> None:
-        self._row(head, _numbers(answer))
+    def answer(
+        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
+    ) -> None:
+        ends = {} if population is None else population.to_dict()
+        told = {f"population_{name}": ends.get(name) for name in ("low", "high")}
+        self._row(head, {**_numbers(answer), **told})
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         shared = {"confidence": table.confidence, "version": table.version, "share": table.spent.share}
@@ -113,15 +134,15 @@ class _Rows(AnswerWriter):
 
     def _row(self, head: dict[str, Any], values: dict[str, Any]) -> None:
         row = {**head, **values}
-        self._rows.append(tuple(row.get(name) for name in _COLUMNS))
+        self._rows.append(tuple(row.get(name) for name in self._columns))
 
 
 class _Csv(_Rows):
     """Rows of CSV under a header; what is missing is empty."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        sys.stdout.write(",".join(_COLUMNS) + "\n")
+    def __init__(self, *, tells_population: bool = False) -> None:
+        super().__init__(tells_population=tells_population)
+        sys.stdout.write(",".join(self._columns) + "\n")
 
     def flush(self) -> None:
         rows, self._rows = self._rows, []
@@ -134,8 +155,8 @@ class _Csv(_Rows):
 class _Parquet(_Rows):
     """A Parquet file, which is written at the end; until then rows are in memory."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, tells_population: bool = False) -> None:
+        super().__init__(tells_population=tells_population)
         self._parts: list[pd.DataFrame] = []
 
     def flush(self) -> None:
@@ -146,8 +167,8 @@ class _Parquet(_Rows):
         import pandas as pd
 
         rows, self._rows = self._rows, []
-        columns = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
-        frame = pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+        columns = zip(*rows, strict=True) if rows else ((),) * len(self._columns)
+        frame = pd.DataFrame(dict(zip(self._columns, columns, strict=True)))
         frame["id"] = [None if one is None else str(one) for one in frame["id"]]
         self._parts.append(frame)
 
@@ -161,19 +182,24 @@ class _Parquet(_Rows):
         whole = pd.concat([part.astype(object) for part in self._parts], ignore_index=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "answers.parquet"
-            write_typed(whole, list(_COLUMNS.values()), path)
+            write_typed(whole, list(self._columns.values()), path)
             sys.stdout.buffer.write(path.read_bytes())
             sys.stdout.buffer.flush()
 
 
-def writer_of(name: str) -> AnswerWriter:
-    """Return what writes answers in one of ``FORMATS``."""
-    writers: dict[str, Callable[[], AnswerWriter]] = {
+def writer_of(name: str, *, tells_population: bool = False) -> AnswerWriter:
+    """Return what writes answers in one of ``FORMATS``; see ``AnswerWriter``."""
+    writers: dict[str, type[_JsonLines | _Csv | _Parquet]] = {
         "jsonl": _JsonLines,
         "csv": _Csv,
         "parquet": _Parquet,
     }
-    return writers[name]()
+    return writers[name](tells_population=tells_population)
+
+
+def population_form(population: PopulationInterval | None) -> dict[str, Any]:
+    """Return what is added to the form of an answer: null where the answer is refused."""
+    return {"population": None if population is None else population.to_dict()}
 
 
 def _head_line(head: dict[str, Any]) -> str:

@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, TypeAlias
 
 import click
 
-from pmw.cli.answer_formats import AnswerWriter, writer_of
+from pmw.cli.answer_formats import AnswerWriter, population_form, writer_of
 from pmw.cli.texts import Progress, answer_text, json_line, table_text
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
+from pmw.public.population import PopulationInterval, PopulationIntervals, require_condition
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.asking import Asking
 from pmw.session.dialogue import Dialogue
@@ -54,12 +55,14 @@ class StreamOptions:
         strict: the exit code is 3 or 4 where no test could be paid for an answer, or a question was refused.
         strict_cells: refuse questions that cut cells.
         format: how answers are written, one of ``FORMATS``.
+        population: tell the interval of the population too; see ``pmw.public.population``.
     """
 
     fresh: bool = False
     strict: bool = False
     strict_cells: bool = False
     format: str = "jsonl"
+    population: bool = False
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
@@ -87,7 +90,7 @@ def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
         QueryError: the question is refused; nothing is spent.
         StoreError: the answer could not be made durable; nothing was released.
     """
-    _require_accepted(asked, options)
+    require_accepted(asked, options)
     if isinstance(asked, Statement):
         return session.tabulate(asked, fresh=options.fresh)
     return session.ask_all([asked], fresh=options.fresh)
@@ -101,6 +104,25 @@ def form_of(result: Result) -> dict[str, Any]:
 def text_of(result: Result) -> str:
     """Return an answer in words, or as a table."""
     return table_text(result) if isinstance(result, AnswerTable) else answer_text(result[0])
+
+
+def told(
+    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
+) -> str:
+    """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
+    population = (
+        population_of(PopulationIntervals(session.state), query, answer) if options.population else None
+    )
+    if not as_json:
+        return answer_text(answer, population)
+    return json_line({**answer.to_dict(), **(population_form(population) if options.population else {})})
+
+
+def population_of(
+    intervals: PopulationIntervals, query: LinearQuery, answer: Answer
+) -> PopulationInterval | None:
+    """Return the interval of the population beside an answer; None where that is refused."""
+    return None if answer.is_refused else intervals.of(query)
 
 
 def csv_of(result: Result) -> str:
@@ -176,8 +198,8 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
 
 def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
-    may_refuse = session.state.contract.options.bar_limit is not None
-    if workload.boxes is not None and isinstance(session, Dialogue) and not may_refuse:
+    one_by_one = options.population or session.state.contract.options.bar_limit is not None
+    if workload.boxes is not None and isinstance(session, Dialogue) and not one_by_one:
         writer = writer_of(options.format)
         steps = _answered_boxes(session, workload.boxes(), options, writer)
         return _answer_steps(session, steps, options, writer, len(workload))
@@ -193,7 +215,7 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
 def _answer_batches(
     session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
-    writer = writer_of(options.format)
+    writer = writer_of(options.format, tells_population=options.population)
     steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
     return _answer_steps(session, steps, options, writer, total)
 
@@ -324,6 +346,7 @@ class _Printer:
         self._waiting = deque(parsed)
         self._table: Tabulation | None = None  # of the statement at the front
         self._answers: list[Answer] = []  # of it, so far
+        self._intervals: PopulationIntervals | None = None  # of the population, in the newest state
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
@@ -350,7 +373,7 @@ class _Printer:
         if not isinstance(question.query, Statement):
             self.code = max(self.code, source_code(answer.source, strict=True))
             self.refused += answer.is_refused
-            self._writer.answer(head, answer)
+            self._writer.answer(head, answer, self._population(question.query, answer))
             self._next()
             return
         if self._table is None:
@@ -358,6 +381,14 @@ class _Printer:
         self._answers.append(answer)
         if len(self._answers) == len(self._table):
             self._write(self._table.table(self._session.state, self._answers))
+
+    def _population(self, query: LinearQuery, answer: Answer) -> PopulationInterval | None:
+        """Return the interval of the population beside an answer, where the writer tells it."""
+        if not self._writer.tells_population:
+            return None
+        state = self._session.state
+        self._intervals = (self._intervals or PopulationIntervals(state)).now(state)
+        return population_of(self._intervals, query, answer)
 
     def refuse(self, error: QueryError) -> None:
         """Print the lines that were refused before the next question, then that it is refused too."""
@@ -426,13 +457,28 @@ def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parse
 
 
 def _accepted(question: Question, options: StreamOptions) -> Question:
-    _require_accepted(question.query, options)
+    require_accepted(question.query, options)
     return question
 
 
-def _require_accepted(asked: Asked, options: StreamOptions) -> None:
+def require_accepted(asked: Asked, options: StreamOptions) -> None:
+    """Refuse a question that the options do not go with.
+
+    Raises:
+        QueryError: it cuts cells, and whole ones are wanted; or it is no condition, and an interval of the
+            population is.
+    """
     if options.strict_cells:
         require_aligned(asked.where if isinstance(asked, Statement) else asked)
+    if not options.population:
+        return
+    if isinstance(asked, Statement):
+        raise QueryError(
+            "an interval of the population is of a condition, not of a statement; ask the condition of each "
+            "group, or --workload marginals:… for the counts of a table",
+            code="unsupported",
+        )
+    require_condition(asked)
 
 
 def _batches(source: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

@@ -79,6 +79,12 @@ Workloads:
 )
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
 @click.option(
+    "--population",
+    is_flag=True,
+    help="Also tell an interval for the population that the table is a simple random sample of; conditions "
+    "only, free.",
+)
+@click.option(
     "--within",
     type=float,
     metavar="N",
@@ -101,6 +107,10 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
     lists every declared value. A question that was answered before gets the same answer, free, or a newer
     model's once its error bar is narrower by a tenth.
+
+    With --population a second interval is told: of the fraction of the population that the condition holds
+    for, where the table is a simple random sample of people. It holds for a question that was chosen without
+    looking at anything about the table.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
     is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
@@ -147,7 +157,11 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
     from pmw.session.store import is_model_file
 
     options = StreamOptions(
-        given["fresh"], given["strict"], given["strict_cells"], given["format"] or "jsonl"
+        given["fresh"],
+        given["strict"],
+        given["strict_cells"],
+        given["format"] or "jsonl",
+        given["population"],
     )
     with ExitStack() as held:
         if not is_model_file(session):
@@ -188,38 +202,44 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
         return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
-    return _ask_one(session, where, given["sql"], options, as_json=given["as_json"])
+    if given["sql"] is not None:
+        return _ask_statement(session, given["sql"], options, as_json=given["as_json"])
+    return _ask_condition(session, where or "", options, as_json=given["as_json"])
 
 
-def _ask_one(
-    session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
-) -> int:
-    """Print the answer to one question; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, text_of
+def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_json: bool) -> int:
+    """Print the answer to one condition; return the exit code."""
+    from pmw.cli.answering import read_condition, require_accepted, source_code, told
+
+    query = read_condition(where, session.domain)
+    require_accepted(query, options)
+    answer = session.ask_all([query], fresh=options.fresh)[0]
+    click.echo(told(session, query, answer, options, as_json=as_json))
+    return source_code(answer.source, strict=options.strict)
+
+
+def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
+    """Print the answer to one statement; return the exit code."""
+    from pmw.cli.answering import answered, exit_code_of, form_of, text_of
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
-    domain = session.domain
-    asked = read_condition(where or "", domain) if sql is None else parse_sql(sql, domain)
-    result = answered(session, asked, options)
+    result = answered(session, parse_sql(sql, session.domain), options)
     click.echo(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
-    from pmw.cli.answering import is_agreed, read_condition, source_code
-    from pmw.cli.texts import answer_text, json_line
-    from queries.parsing import require_aligned
+    from pmw.cli.answering import is_agreed, read_condition, require_accepted, source_code, told
 
     query, within = read_condition(where, session.domain), given["within"]
-    if options.strict_cells:
-        require_aligned(query)
+    require_accepted(query, options)
     quote = session.quote(query, within)
     if quote.needed and not is_agreed(quote.to_dict(), given):
         return 4
     answer = session.ask_within(query, within)
-    click.echo(json_line(answer.to_dict()) if given["as_json"] else answer_text(answer))
+    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 

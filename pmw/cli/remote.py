@@ -36,6 +36,10 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
     for option in ("workload", "format"):
         if given[option] is not None:
             raise click.UsageError(f"--{option} is for a session in a file; leave it out, or ask in a stream")
+    if given["population"]:
+        raise click.UsageError(
+            "--population is for a session or a model in a file; leave it out, or ask a model of the session"
+        )
     with connect(url, token=_token(given["token_file"])) as session:
         options = {"fresh": given["fresh"], "strict_cells": given["strict_cells"]}
         if given["stream"]:

@@ -26,6 +26,7 @@ from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
+from pmw.public.population import PopulationInterval
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
@@ -188,8 +189,8 @@ def _tests_text(plan: TestPlan) -> str:
     )
 
 
-def answer_text(answer: Answer) -> str:
-    """Return an answer as a sentence with its error bar, and where it comes from."""
+def answer_text(answer: Answer, population: PopulationInterval | None = None) -> str:
+    """Return an answer as a sentence with its error bar, that of the population, and where it comes from."""
     spent = answer.spent
     delta = f", delta {spent.delta:g}" if spent.delta else ""
     sentence = answer.sentence()
@@ -198,6 +199,9 @@ def answer_text(answer: Answer) -> str:
         f"({answer.source.value}: {_SOURCES[answer.source]}; model version {answer.version}; "
         f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})",
     ]
+    if population is not None:
+        words = population.sentence()
+        lines.insert(1, words[0].upper() + words[1:] + ".")
     if answer.seeded:
         lines.append(SEEDED_WARNING)
     return "\n".join(lines)

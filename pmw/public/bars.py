@@ -86,11 +86,12 @@ class Bars:
     Args:
         state: the state after the tests that questions asked for.
         events: how many intervals have to hold together, each with its part of what may fail.
+        beside: other events that have to hold with all of these, each with as much as all of these.
     """
 
-    def __init__(self, state: PublicState, events: int = 1) -> None:
+    def __init__(self, state: PublicState, events: int = 1, beside: int = 0) -> None:
         self.state = state
-        self.confidences = Confidences.in_state(state, events)
+        self.confidences = Confidences.in_state(state, events, beside)
         self._total_error = total_error_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}

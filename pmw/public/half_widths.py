@@ -171,18 +171,21 @@ class Confidences:
         return cls(part, part, together=True)
 
     @classmethod
-    def in_state(cls, state: PublicState, events: int = 1) -> Confidences:
+    def in_state(cls, state: PublicState, events: int = 1, beside: int = 0) -> Confidences:
         """Return the confidences of a session, by its public state.
 
         Args:
             state: the state.
             events: how many intervals have to hold together, each with its part of what may fail.
+            beside: other events that have to hold with all of these, each with as much as all of these.
         """
         options, private = state.contract.options, state.total.deviation > 0
         found = cls.of(options, len(state.opening), state.plan, private_total=private)
-        if events == 1 or options.simultaneous:
+        parts = (1 if options.simultaneous else events) * (1 + beside)
+        if parts == 1:
             return found
-        return cls(split_confidence(found.everybody, events), split_confidence(found.rest, events))
+        everybody, rest = (split_confidence(one, parts) for one in (found.everybody, found.rest))
+        return cls(everybody, rest, found.together)
 
     @property
     def alone(self) -> float:

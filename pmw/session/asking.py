@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
+from pmw.public.population import PopulationInterval, PopulationIntervals
 from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
@@ -105,6 +106,34 @@ class Asking(ABC):
                 if number % _READ == 0:
                     self._pause(_READ)
             return answer(Requests.of(requests), deliver)
+
+    def population_interval(self, question: Asked) -> PopulationInterval | None:
+        """Return the interval of one question for a population; see ``population_intervals``."""
+        return self.population_intervals([question])[0]
+
+    def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
+        """Return intervals for the population that the table is a simple random sample of; free.
+
+        Each holds the fraction of the population that the condition holds for, with the session's confidence,
+        for a question that was chosen without looking at anything about the sample. It rests on what is known
+        now: ask the question first. It is None where an accuracy contract refuses the count.
+
+        Args:
+            questions: conditions, as of ``ask_all``.
+
+        Raises:
+            OSError: a file of questions cannot be read.
+            QueryError: a question is refused, or has other weights than 0 and 1.
+
+        Privacy: a function of public state and of the questions.
+        """
+        with self._asking():
+            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            for question in self._listed(questions):
+                intervals = intervals.now(self.state)
+                found.append(intervals.of(self._request(question).query))
+                self._pause(1)
+            return tuple(found)
 
     def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from pmw.privacy.proportions import proportion_high, proportion_low
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import NoisyComparison, NoisyThreshold, Sides
 
@@ -176,8 +177,7 @@ class StatisticalFinding:
 
 def clopper_pearson(count: int, runs: int, alpha: float) -> tuple[float, float]:
     """Return exact lower and upper bounds on a probability, each wrong with probability at most alpha."""
-    low, up = _bounds(np.array([count]), np.array([count]), runs, alpha)
-    return float(low[0]), float(up[0])
+    return float(proportion_low(count, runs, alpha)), float(proportion_high(count, runs, alpha))
 
 
 def certified_epsilon(first: int, second: int, runs: int, *, alpha: float, delta: float = 0.0) -> float:
@@ -251,18 +251,6 @@ def certify(
 def _certified(
     first: NDArray[np.int64], second: NDArray[np.int64], runs: int, alpha: float, delta: float
 ) -> NDArray[np.float64]:
-    low, up = _bounds(first, second, runs, alpha)
+    low, up = proportion_low(first, runs, alpha), proportion_high(second, runs, alpha)
     ratio: NDArray[np.float64] = np.maximum(low - delta, 0.0) / up
     return np.log(np.maximum(ratio, 1.0))
-
-
-def _bounds(
-    first: NDArray[np.int64], second: NDArray[np.int64], runs: int, alpha: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lower bound at the first counts and the upper bound at the second."""
-    from scipy.special import betainccinv, betaincinv
-
-    some, all_runs = np.maximum(first, 1), np.minimum(second, runs - 1)
-    low = np.where(first > 0, betaincinv(some, runs - some + 1.0, alpha), 0.0)
-    up = np.where(second < runs, betainccinv(all_runs + 1.0, runs - all_runs, alpha), 1.0)
-    return low, up

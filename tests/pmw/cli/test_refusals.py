@@ -208,6 +208,10 @@ REFUSED: list[tuple[Any, ...]] = [
     ((*SERVICE, "--stream", "--format", "csv", "--token-file", "t"), "--format is for a session in a"),
     ((*SERVICE, "--workload", "marginals:1", "--token-file", "t"), "--workload is for a"),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
+    (
+        (*SERVICE, "age >= 30", "--population", "--token-file", "t"),
+        "--population is for a session or a model",
+    ),
     (("ask", "study.pmw", "SELECT COUNT(*) FROM people"), "expected a condition, got a statement", 4),
     *each(
         (("ask", "study.pmw", "--workload"),),
