@@ -2,12 +2,16 @@
 
     python -m benchmarks.coverage --data-dir DIR [--table adult-small] [--seeds 20] [--adaptive-queries 2000]
 
-prints one JSON line per table, kind of analyst and source:
+prints one JSON line per table, kind of analyst and class of answers: their source, how many attributes they
+are about, and whether these cut bins. ``--records N`` keeps the first N records of each table.
 
 * ``fixed``: the table's stream, whose questions were there before any noise: what the intervals promise for;
 * ``adaptive``: an analyst who looks at the noise. After each batch the next questions go to the attribute
   where released marginals and the model disagree most, and to the cells where they do. Nothing is promised
-  there (``docs/analyst.md``), and the figures show what that costs.
+  there (``docs/analyst.md``), and the figures show what that costs;
+* ``lowest``: an analyst who picks the worst part. Before the first question the one-way counts are public;
+  each question is about the run of cells of some attribute that was released with the fewest records, so
+  that its noise is likely to be far below 0, and about ranges of one or two other attributes.
 
 Beside sources there is a line for each kind of questions whose errors a session looks at.
 ``typical_coverage`` is of the answers that say what is typical; ``narrower_half_width`` takes the narrower of
@@ -26,7 +30,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +49,10 @@ from queries import UNITS, CodedRecords, LinearQuery
 _ENOUGH = 100  # answers, for a share of them
 _BATCH = 25  # questions between two looks at the released numbers
 
-Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whether the question cuts bins
+_RUNS = 5  # of an attribute, of the fewest released records
+
+Pairs = list[tuple[Answer, float, list[str]]]  # an answer, the truth in records, and its classes
+Chooses = Callable[[PublicState, np.random.Generator], list[LinearQuery]]
 
 
 def main() -> None:
@@ -58,7 +65,7 @@ def main() -> None:
             except TableAbsentError as reason:
                 print(f"skipped {table}: {reason}", file=sys.stderr)
             continue
-        for kind in ("fixed", "adaptive"):
+        for kind in arguments.analyst or ["fixed", *CHOOSES]:
             found: Pairs = []
             records = 1
             for seed in range(arguments.seeds):
@@ -75,6 +82,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     made = parser(__doc__, tables=TABLES, stream=True, budget=True)
     made.add_argument("--seeds", type=int, default=20)
+    made.add_argument("--analyst", action="append", choices=["fixed", *CHOOSES])
+    made.add_argument("--records", type=int, metavar="N")
     made.add_argument("--adaptive-queries", type=int, default=2000)
     made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
     return made.parse_args()
@@ -83,6 +92,8 @@ def _arguments() -> argparse.Namespace:
 def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
     choice = StreamChoice(arguments.stream, arguments.stream_seed, arguments.queries)
     case = TABLES[table](arguments.data_dir, choice)
+    columns = tuple(column[: arguments.records] for column in case.records.columns)
+    case = replace(case, records=CodedRecords(case.domain, columns))
     options = pmw.Options(seed=seed)
     with pmw.open_session(
         case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
@@ -90,22 +101,54 @@ def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -
         if kind == "fixed":
             truth = true_counts(case)
             answers = session.ask_all(case.queries)
-            cut = [_is_cut(session.state, query) for query in case.queries]
-            return case.size, list(zip(answers, truth.tolist(), cut, strict=True))
-        return case.size, _adaptive(session, case, arguments.adaptive_queries, seed)
+            classes = [_classes(session.state, query) for query in case.queries]
+            return case.size, list(zip(answers, truth.tolist(), classes, strict=True))
+        return case.size, _adaptive(session, case, arguments.adaptive_queries, seed, CHOOSES[kind])
 
 
-def _adaptive(session: pmw.Session, case: Case, size: int, seed: int) -> Pairs:
+def _adaptive(session: pmw.Session, case: Case, size: int, seed: int, chooses: Chooses) -> Pairs:
     generator = np.random.default_rng(seed)
     source = case.source()
     pairs: Pairs = []
     while len(pairs) < size:
-        worst = _disagreements(session.state)
-        questions = [_question(session.state, worst, generator) for _ in range(_BATCH)]
+        questions = chooses(session.state, generator)
         for query, answer in zip(questions, session.ask_all(questions, fresh=True), strict=True):
             truth = query.answer(source.counts(query.scope)) / UNITS
-            pairs.append((answer, truth, _is_cut(session.state, query)))
+            pairs.append((answer, truth, _classes(session.state, query)))
     return pairs
+
+
+def _classes(state: PublicState, query: LinearQuery) -> list[str]:
+    """Return what classes a question is of, beside those of its answer."""
+    cut = "bins cut" if _is_cut(state, query) else "no bin cut"
+    return [cut, counted(len(query.scope), "attribute")]
+
+
+def _where_the_model_is_off(state: PublicState, generator: np.random.Generator) -> list[LinearQuery]:
+    worst = _disagreements(state)
+    return [_question(state, worst, generator) for _ in range(_BATCH)]
+
+
+def _of_the_lowest_counts(state: PublicState, generator: np.random.Generator) -> list[LinearQuery]:
+    """Return questions about runs of cells that opening released with the fewest records."""
+    questions = []
+    for _ in range(_BATCH):
+        measured = state.opening[int(generator.integers(len(state.opening)))]
+        (name,) = measured.scope
+        sums = np.concatenate([[0.0], np.cumsum(measured.values)])
+        first, stop = np.triu_indices(sums.size, 1)
+        order = np.argsort(sums[stop] - sums[first], kind="stable")
+        place = int(order[int(generator.integers(min(_RUNS, order.size)))])
+        ranges = {name: (int(first[place]), int(stop[place]) - 1)}
+        others = [other for other in state.domain.names if other != name]
+        for other in generator.choice(others, size=int(generator.integers(1, 3)), replace=False).tolist():
+            low, high = sorted(generator.integers(state.domain[other].size, size=2).tolist())
+            ranges[other] = (low, high)
+        questions.append(LinearQuery.cells(state.domain, ranges))
+    return questions
+
+
+CHOOSES: dict[str, Chooses] = {"adaptive": _where_the_model_is_off, "lowest": _of_the_lowest_counts}
 
 
 def _is_cut(state: PublicState, query: LinearQuery) -> bool:
@@ -219,7 +262,7 @@ def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
     for pair in pairs:
         source = pair[0].source.value
         kind = [] if pair[0].kind is None else [pair[0].kind.describe()]
-        for name in ("all", source, f"{source}, {'bins cut' if pair[2] else 'no bin cut'}", *kind):
+        for name in ("all", source, *pair[2], *kind):
             by_source[name].append(pair)
     results: list[dict[str, object]] = []
     for source, some in by_source.items():
