@@ -48,7 +48,7 @@ class Answers(Sequence[Answer]):
     Args:
         count: float64, shape (n,), records; NaN where a question is refused.
         interval: float64, shape (n, 2), the ends in records, holding the true count with at least
-            ``confidence``; NaN where nothing is promised.
+            ``confidence``; NaN where a question is refused.
         typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
         source: uint8, shape (n,): places in ``sources``.
         version: int64, shape (n,), of the model that answered.
@@ -175,7 +175,7 @@ class Answers(Sequence[Answer]):
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per answer: question, count, low, high, fraction, source, aligned, version.
 
-        ``low`` and ``high`` are the ends of the interval in records, NaN where nothing is promised. The
+        ``low`` and ``high`` are the ends of the interval in records, NaN where a question is refused. The
         confidence, which records are kept, and whether the noise was seeded, stand in the table's ``attrs``.
         """
         import pandas as pd

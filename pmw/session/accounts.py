@@ -163,7 +163,7 @@ class Activity:
         query: the question's canonical text, JSON.
         source: what the answer rests on.
         count: the answer, in records.
-        interval: its interval, in records; None where nothing is promised.
+        interval: its interval, in records; None where it is refused.
         share: of the cap that the session had spent.
     """
 

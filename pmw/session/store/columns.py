@@ -71,7 +71,7 @@ class AnswerColumns:
     Args:
         texts: of the questions.
         count: float64, shape (n,), records; 0 where a question is refused.
-        interval: float64, shape (n, 2), the ends in records; NaN where nothing is promised.
+        interval: float64, shape (n, 2), the ends in records; NaN where a question is refused.
         typical: float64, shape (n, 2), the same of typical errors.
         source: uint8, shape (n,), what the answers rest on: places in ``SOURCES``.
         kind: uint8, shape (n,), of the questions: places in ``KINDS``.
