@@ -22,11 +22,12 @@ from queries.cell_values import (
     union_scope,
 )
 from queries.comparisons import meaning_of, resolve_attribute
+from queries.date_parts import part_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
-from queries.sql_tree import COMPARISONS, PARTS, error_at, position_of, refuse
+from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of, refuse
 from queries.where_text import convert_condition
 
 _Numbers: TypeAlias = NDArray[np.float64]
@@ -155,16 +156,15 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
 
 
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
-    """Return a part of a date as a number, such as YEAR(hired)."""
-    if not isinstance(node.this, exp.Column):
-        refuse(node, "a function of anything but an attribute")
-    attribute = domain[_name(node.this, domain)]
-    part = PARTS[type(node)]
-    meaning_of(attribute).require_part(part, position_of(node))
-    numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
-    for value, cells in meaning_of(attribute).part_groups(part):
-        numbers[cells], present[cells] = float(value), True
-    return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
+    """Return a part of a date: a number such as YEAR(hired), or a text."""
+    name, part = part_of(node, domain)
+    size, is_number = domain[name].size, part.kind == "number"
+    numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
+    for value, cells in meaning_of(domain[name]).part_groups(part, position_of(node)):
+        present[cells], labels[cells] = True, value
+        if is_number:
+            numbers[cells] = float(value)
+    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels, is_number)
 
 
 def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
@@ -250,7 +250,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Round: _round,
     exp.Abs: _absolute,
     exp.Cast: _cast,
-    **dict.fromkeys(PARTS, _part),
+    **dict.fromkeys(PART_NODES, _part),
     exp.Nullif: _nullif,
     exp.Coalesce: _coalesce,
     **dict.fromkeys((exp.Case, exp.If), _case),
@@ -290,7 +290,7 @@ def is_computed(node: exp.Expr) -> bool:
     return any(
         isinstance(part, _COMPUTED)
         or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
-        for part in node.walk()
+        for part in node.walk(prune=lambda one: isinstance(one, PART_NODES))
     )
 
 

@@ -15,7 +15,8 @@ from sqlglot import exp
 from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
-from queries.comparisons import CALENDAR, meaning_of, resolve_operand
+from queries.comparisons import resolve_operand
+from queries.date_parts import canonical_parts, part_of, part_title
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -38,7 +39,7 @@ from queries.segments import count_where
 from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
-    PARTS,
+    PART_NODES,
     error_at,
     parse_tree,
     position_of,
@@ -58,7 +59,6 @@ from queries.statement_grammar import (
 from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.where_text import convert_condition
 
-_PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _ROUNDINGS: dict[type[exp.Expr], str] = {
@@ -112,6 +112,7 @@ def _statement(text: str, domain: Domain) -> Statement:
     tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
+    canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
         if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
@@ -199,8 +200,8 @@ class _Reader:
             return node.alias, node.this
         if isinstance(node, exp.Column):
             return node.name, node
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return self._part(node)[1].removeprefix(CALENDAR), node
+        if isinstance(node, PART_NODES):
+            return part_title(node, self._domain), node
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
             return "count", node
         title = node.sql().replace('"', "").lower()
@@ -253,8 +254,8 @@ class _Reader:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
             return attribute_grouping(*self._named(node), self._domain)
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return attribute_grouping(*self._part(node), self._domain)
+        if isinstance(node, PART_NODES):
+            return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
         values = row_value(node, self._domain)
         return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
 
@@ -262,14 +263,6 @@ class _Reader:
         """Return the attribute that a column names, and the level of it, if it names one."""
         any_case = not node.this.args.get("quoted")
         return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
-
-    def _part(self, node: exp.Expr) -> tuple[str, str]:
-        """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
-        name, _ = self._named(node.this)
-        truncates = isinstance(node, exp.DateTrunc)
-        part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
-        meaning_of(self._domain[name]).require_part(part, position_of(node))
-        return name, part
 
     def _node(self, node: exp.Expr) -> Node:
         """Return an expression of answers."""
