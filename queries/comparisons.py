@@ -353,8 +353,9 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
     def _moved_intervals(self, comparison: Comparison, part: DatePart) -> Intervals:
         """Return the intervals of ``d + INTERVAL …`` compared with values: of ``d`` with earlier values."""
         position, back = comparison.position, Step(seconds=-part.offset)
+        seconds = [self._second(value, position) for value in comparison.values]
         try:
-            moved = [time_text(back.apply(self._second(value, position))) for value in comparison.values]
+            moved = [time_text(back.apply(second)) for second in seconds]
         except ValueError:
             raise self._past_end(part, position) from None
         return self.intervals(replace(comparison, values=tuple(moved), part=None))

@@ -31,7 +31,8 @@ from queries.calendar import (
 from queries.cells import nearest
 from queries.comparisons import meaning_of, resolve_operand
 from queries.domain import Domain
-from queries.sql_tree import error_at, position_of, refuse
+from queries.errors import QueryError
+from queries.sql_tree import position_of, refuse
 
 _MOMENT = "MOMENT"  # the unit of a time that is moved and not cut off
 
@@ -98,15 +99,31 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     else:
         part = DatePart("moment", "", tuple(steps))
     if not isinstance(column, exp.Column):
-        refuse(column, f"{part.shown('…')} of anything but an attribute")
+        raise _no_attribute(column, part, domain)
     if column.table:
         refuse(column, f"a name with a dot such as {'.'.join(one.name for one in column.parts)}")
     any_case = not column.this.args.get("quoted")
     name, level = resolve_operand(column.name, domain, position_of(column), any_case=any_case)
     if level is not None:
-        raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
+        raise _error(column, f"{level!r} is a level of {name!r}; expected an attribute")
     meaning_of(domain[name]).require_part(part, position_of(node))
     return name, part
+
+
+def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryError:
+    written = operand.sql()
+    name = written.replace(" ", "")  # a chain of minus signs between names
+    hint = f'; a name with a hyphen stands in double quotes: "{name}"' if name in domain else ""
+    message = f"{part.shown('d')} takes an attribute of dates as d, got {written[:40]}{hint}"
+    return _error(operand, message)
+
+
+def _error(node: exp.Expr, message: str, code: str = "wrong_kind") -> QueryError:
+    """Return the error of a node, or of the nearest around it that has a place in the text."""
+    around: exp.Expr | None = node
+    while around is not None and position_of(around) is None:
+        around = around.parent
+    return QueryError(message, code=code, position=None if around is None else position_of(around))
 
 
 def part_title(node: exp.Expr, domain: Domain) -> str:
@@ -131,11 +148,10 @@ def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
         column, steps = _steps(node.this)
         step = _interval(node.expression, back=isinstance(node, exp.Sub))
         if step.months and not any(one.period for one in steps):
-            raise error_at(
+            raise _error(
                 node,
-                "unsupported",
-                "months differ in length, so INTERVAL of months is added to constants alone; write the "
-                "constant that is compared with, such as DATE '2023-03-31' - INTERVAL 1 MONTH, or days",
+                "months differ in length: INTERVAL of months is added to constants and to starts of "
+                "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
             )
         return column, [*steps, step]
     return _steps(node.this) if isinstance(node, exp.Paren) else (node, [])
@@ -148,20 +164,17 @@ def _interval(node: exp.Interval, *, back: bool) -> Step:
     """Return what an INTERVAL adds, or takes away."""
     amount, unit = node.this, node.args.get("unit")
     negative = isinstance(amount, exp.Neg)
-    inner = (amount.this if negative else amount) if isinstance(amount, exp.Expr) else node
-    text = (
-        f"{inner.unnest().name if isinstance(inner.unnest(), exp.Literal) else '?'} {unit or ''}".casefold()
-    )
+    inner = amount.this if negative else amount
+    number = inner.unnest() if isinstance(inner, exp.Expr) else None
+    text = f"{number.name if isinstance(number, exp.Literal) else '?'} {unit or ''}".casefold()
     if not re.fullmatch(r"\s*(?:[+-]?[0-9]{1,9}\s*[a-z]+\s*)+", text):
-        raise error_at(
-            node, "syntax", "INTERVAL takes whole numbers and periods, such as INTERVAL '1 month 2 days'"
-        )
+        raise _error(node, "INTERVAL takes whole numbers and periods, such as INTERVAL '1 month 2 days'")
     months = seconds = 0
     for digits, word in re.findall(r"([+-]?[0-9]+)\s*([a-z]+)", text):
         period = word.removesuffix("s")
         if period not in _UNITS and period not in _MONTHS:
             hint = nearest(period, (*_UNITS, *_MONTHS))
-            raise error_at(node, "syntax", f"INTERVAL knows no {word!r}{hint}; write INTERVAL 7 DAY")
+            raise _error(node, f"INTERVAL knows no {word!r}{hint}; write INTERVAL 7 DAY")
         months += int(digits) * _MONTHS.get(period, 0)
         seconds += int(digits) * _UNITS.get(period, 0)
     sign = -1 if back != negative else 1
@@ -195,12 +208,15 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(right, exp.Interval):
         return _days_later(node)
     second = _constant_second(left)
+    if second is None and isinstance(left, exp.Cast) and isinstance(left.this, exp.Literal):
+        raise _error(left, f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}")
     if second is None:
         return _truncation(_MOMENT, type(node)(this=left, expression=right))
+    step = _interval(right, back=isinstance(node, exp.Sub))
     try:
-        return _constant(_interval(right, back=isinstance(node, exp.Sub)).apply(second), node)
+        return _constant(step.apply(second), node)
     except (ValueError, OverflowError):
-        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999") from None
+        raise _error(node, "the date lies outside of the calendar, years 1 to 9999") from None
 
 
 def _days_later(node: exp.Expr) -> exp.Expr | None:
@@ -224,19 +240,18 @@ def _function_moved(node: exp.Expr) -> exp.Expr | None:
 
 def _lone_interval(node: exp.Expr) -> None:
     if not isinstance(node.parent, exp.Add | exp.Sub | exp.DateAdd | exp.DateSub):
-        raise error_at(
+        raise _error(
             node,
-            "unsupported",
-            "INTERVAL here is not supported; it is added to a date, as in DATE '2023-03-31' + INTERVAL 1 MONTH",
+            "INTERVAL here is not supported; it is added to a date: DATE '2023-03-31' + INTERVAL 1 MONTH",
+            code="unsupported",
         )
 
 
 def _today(node: exp.Expr) -> None:
-    raise error_at(
+    raise _error(
         node,
-        "unsupported",
-        "the date of today is not supported, for an answer must not change by itself; write it as "
-        "DATE '2023-03-31'",
+        "today's date is not supported, for an answer must not change by itself; write DATE '2023-12-31'",
+        code="unsupported",
     )
 
 
@@ -268,15 +283,14 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
     if name.removesuffix("s") in (*names, *_CLOCK):
         name = name.removesuffix("s")
     if name in _CLOCK:
-        raise error_at(
+        raise _error(
             node,
-            "unsupported",
             f"{name.upper()} of a time is not supported, for no cells are shorter than an hour; ask for HOUR",
         )
     if name not in names:
         listed = ", ".join(name.upper() for name in names)
         hint = nearest(name, names)
-        raise error_at(node, "unsupported", f"expected a part of dates: {listed}; got {word[:40]!r}{hint}")
+        raise _error(node, f"expected a part of dates: {listed}; got {word[:40]!r}{hint}")
     return name
 
 
@@ -299,9 +313,8 @@ def _truncated(node: exp.Expr) -> exp.Expr:
         return node
     if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
         listed = ", ".join(f"'{period}'" for period in reversed(PERIODS))
-        raise error_at(
+        raise _error(
             node,
-            "unsupported",
             f"DATE_TRUNC takes a period in quotes first, one of {listed}; got {unit[:40].casefold()!r}",
         )
     return _start(_known(unit, PERIODS, node), node.this)
@@ -344,9 +357,8 @@ def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     try:
         format_texts(format)
     except ValueError as reason:
-        raise error_at(
+        raise _error(
             node,
-            "unsupported",
             f"the format has {str(reason)!r}, which no cells decide or which is unknown; known are %Y, %m, "
             "%d, %H, %B, %b, %A, %a, %j, %V, %G, as in strftime(d, '%Y-%m')",
         ) from None
@@ -364,10 +376,10 @@ def _given_text(node: exp.Expr) -> exp.Expr:
         pieces = re.findall(rf'({pattern})|"([^"]*)"|([^A-Za-z"%]+)|(.)', format)
         wrong = next((last for *_, last in pieces if last), None)
         if wrong is not None:
-            raise error_at(
+            raise _error(
                 node,
-                "unsupported",
-                f"TO_CHAR knows {', '.join(_POSTGRES)}, and text in double quotes; got {format[:40]!r}",
+                f"TO_CHAR knows {', '.join(_POSTGRES)}, and text in double quotes; got {format[:40]!r}; "
+                "write FMMonth for Month, which pads with blanks",
             )
         format = "".join(
             _POSTGRES.get(known) or (quoted or plain).replace("%", "%%") for known, quoted, plain, _ in pieces

@@ -177,7 +177,10 @@ def test_what_groups_cannot_be_is_refused() -> None:
         ),
         ("HOUR(e)", "attribute 'e' holds dates, which have no hours"),
         ("DATE_TRUNC('hour', e)", "attribute 'e' holds dates, which have no hours"),
-        ("DATE_TRUNC('minute', e)", "MINUTE of a time is not supported, for no cells are shorter than an hour"),
+        (
+            "DATE_TRUNC('minute', e)",
+            "MINUTE of a time is not supported, for no cells are shorter than an hour",
+        ),
     ):
         statement = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
         assert refusal(parse_sql, statement, domain).message.startswith(message)
