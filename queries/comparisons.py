@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY, DatePart, Step, time_text
+from queries.calendar import DAY, time_text
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
+from queries.date_parts import DatePart, Step, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
@@ -419,13 +420,25 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
     def _cuts(self, part: DatePart, position: Position) -> QueryError:
         """Return the error of a part that has several values in one cell; it names the width that decides."""
         attribute, name = self.attribute, quoted_name(self.attribute.name)
-        width = attribute.deciding_width(part)
+        width = self._deciding_width(part)
         way = f"declare {attribute.name!r} with width = {width!r}, or " if width else ""
         message = (
             f"{self._shown(part)} cuts cells: those of {attribute.name!r} are of one {attribute.width} each; "
             f"{way}GROUP BY {name}, which counts each {attribute.width}"
         )
         return QueryError(message, code="unaligned", position=position)
+
+    def _deciding_width(self, part: DatePart) -> str | None:
+        """Return the width of cells, inside those of today, that hold one value of a part; None for none."""
+        fitting = [
+            width
+            for width in self.attribute.widths
+            if part.period and begins_in(width, part.period) and begins_in(width, self.attribute.width)
+        ]
+        if part.offset:
+            lengths = {"hour": 3600, "day": DAY}
+            fitting = [width for width in fitting if width in lengths and part.offset % lengths[width] == 0]
+        return fitting[-1] if fitting else None
 
     def _past_end(self, part: DatePart, position: Position) -> QueryError:
         message = f"leaves the calendar, which ends with the year 9999, at {self._shown(part)}"

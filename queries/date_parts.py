@@ -1,437 +1,206 @@
-"""Parts of dates in SQL: every spelling of one becomes one node, which readers of conditions and keys know.
+"""Parts of dates and times: numbers such as the month, starts of periods, texts by a format.
 
-``MONTH(d)``, ``EXTRACT(month FROM d)`` and ``date_part('month', d)`` are one number, ``d::date`` and
-``DATE_TRUNC('day', d)`` one moment, and ``strftime``, ``TO_CHAR`` and ``DATE_FORMAT`` write one text. What is
-made of constants alone, such as ``DATE '2023-03-31' + INTERVAL 1 MONTH``, becomes a constant.
-
-They mean what DuckDB means: weeks begin on Monday and are those of ISO 8601, ``dow`` and ``DAYOFWEEK`` count
-from Sunday as 0, ``isodow`` from Monday as 1. TO_CHAR has the patterns of PostgreSQL, DATE_FORMAT those of
-MySQL.
+A part is one value in every period of one kind, so it is known where the cells lie inside such periods.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
+from calendar import monthrange
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
-from sqlglot import exp
+from queries.calendar import DAY, day_starts, time_text
 
-from queries.calendar import (
-    DAY,
-    NUMBERS,
-    PERIODS,
-    DatePart,
-    Step,
-    begins_in,
-    format_texts,
-    read_days,
-    read_seconds,
-    time_text,
+PERIODS = ("hour", "day", "week", "month", "quarter", "year")  # the shortest first
+_LAST_DAY = datetime.date.max.toordinal()
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
-from queries.cells import nearest
-from queries.comparisons import meaning_of, resolve_operand
-from queries.domain import Domain
-from queries.errors import QueryError
-from queries.sql_tree import position_of, refuse
-
-_MOMENT = "MOMENT"  # the unit of a time that is moved and not cut off
-
-_NUMBER_FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Year: "year", exp.Quarter: "quarter", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day",
-    exp.Hour: "hour", exp.Minute: "minute", exp.Second: "second", exp.DayOfWeek: "dow",
-    exp.DayOfWeekIso: "isodow", exp.DayOfYear: "doy", exp.Week: "week", exp.WeekOfYear: "week",
-}  # fmt: skip
-_NAMED_NUMBERS = (
-    "dow",
-    "doy",
-    "isoyear",
-    "weekday",
-    "yearweek",
-)  # as functions that the parser does not know
-_ALIASES = {
-    "y": "year", "yr": "year", "mon": "month", "d": "day", "dayofmonth": "day", "h": "hour", "hr": "hour",
-    "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "weekofyear": "week", "w": "week",
-    "m": "minute", "min": "minute", "s": "second", "sec": "second",
-}  # fmt: skip
-_CLOCK = ("minute", "second")
-_POSTGRES = {
-    "YYYY": "%Y", "YY": "%y", "MM": "%m", "Mon": "%b", "DDD": "%j", "DD": "%d", "Dy": "%a", "HH24": "%H",
-    "FMMM": "%-m", "FMMonth": "%B", "FMDDD": "%-j", "FMDD": "%-d", "FMDay": "%A", "FMHH24": "%-H",
-    "IYYY": "%G", "IW": "%V", "ID": "%u", "Q": "%q",
-}  # fmt: skip
-_MYSQL = {"%M": "%B", "%W": "%A", "%c": "%-m", "%e": "%-d", "%k": "%-H", "%v": "%V", "%x": "%G", "%i": "%M"}
-_SHARED_WITH_MYSQL = ("%Y", "%y", "%m", "%d", "%H", "%b", "%a", "%j", "%w", "%%")
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": DAY, "week": 7 * DAY}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentTime, exp.Localtimestamp)
-_TIMES = (exp.DType.TIMESTAMP, exp.DType.DATETIME)
-
-
-def canonical_parts(tree: exp.Expr) -> exp.Expr:
-    """Return a tree in which parts of dates stand as PART_NODES alone, and constants as constants.
-
-    Raises:
-        QueryError: a part, a format or an interval is unknown.
-    """
-    root = exp.Paren(this=tree)
-    for node in reversed(list(tree.walk())):  # what stands inside comes first
-        convert = _CONVERTERS.get(type(node))
-        found = None if convert is None else convert(node)
-        if found is not None and found is not node:
-            node.replace(found)
-    tree = root.this
-    tree.pop()
-    return tree
-
-
-def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
-    """Return the attribute of one of the PART_NODES, and the part.
-
-    Raises:
-        QueryError: it is of anything but a declared attribute, or that has no such part.
-    """
-    operand = node.expression if isinstance(node, exp.Extract) else node.this
-    column, steps = _steps(node if isinstance(node, exp.DateTrunc) else operand)
-    if isinstance(node, exp.Extract):
-        part = DatePart("number", node.this.name.casefold(), tuple(steps))
-    elif isinstance(node, exp.TimeToStr):
-        part = DatePart("text", node.args["format"].name, tuple(steps))
-    else:
-        part = DatePart("moment", "", tuple(steps))
-    if not isinstance(column, exp.Column):
-        raise _no_attribute(column, part, domain)
-    if column.table:
-        refuse(column, f"a name with a dot such as {'.'.join(one.name for one in column.parts)}")
-    any_case = not column.this.args.get("quoted")
-    name, level = resolve_operand(column.name, domain, position_of(column), any_case=any_case)
-    if level is not None:
-        raise _error(column, f"{level!r} is a level of {name!r}; expected an attribute")
-    meaning_of(domain[name]).require_part(part, position_of(node))
-    return name, part
-
-
-def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryError:
-    written = operand.sql()
-    name = written.replace(" ", "")  # a chain of minus signs between names
-    hint = f'; a name with a hyphen stands in double quotes: "{name}"' if name in domain else ""
-    message = f"{part.shown('d')} takes an attribute of dates as d, got {written[:40]}{hint}"
-    return _error(operand, message)
-
-
-def _error(node: exp.Expr, message: str, code: str = "wrong_kind") -> QueryError:
-    """Return the error of a node, or of the nearest around it that has a place in the text."""
-    around: exp.Expr | None = node
-    while around is not None and position_of(around) is None:
-        around = around.parent
-    return QueryError(message, code=code, position=None if around is None else position_of(around))
-
-
-def part_title(node: exp.Expr, domain: Domain) -> str:
-    """Return what a column of a part is called: ``month``, or for a text as SQL writes it."""
-    name, part = part_of(node, domain)
-    texts = {"%A": "dayname", "%B": "monthname"}
-    titles = {
-        "number": part.what,
-        "text": texts.get(part.what, part.shown(name)),
-        "moment": next((step.period for step in reversed(part.steps) if step.period), name),
-    }
-    return titles[part.kind]
-
-
-def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
-    """Return what a chain of truncations and intervals is of, and its steps, the innermost first."""
-    if isinstance(node, exp.DateTrunc):
-        column, steps = _steps(node.this)
-        unit = node.args["unit"].name
-        return column, steps if unit == _MOMENT else [*steps, Step(unit.casefold())]
-    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
-        column, steps = _steps(node.this)
-        step = _interval(node.expression, back=isinstance(node, exp.Sub))
-        if step.months and not any(one.period for one in steps):
-            raise _error(
-                node,
-                "months differ in length: INTERVAL of months is added to constants and to starts of "
-                "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
-            )
-        return column, [*steps, step]
-    return _steps(node.this) if isinstance(node, exp.Paren) else (node, [])
-
-
-# --- intervals and constants --------------------------------------------------------------------------------
-
-
-def _interval(node: exp.Interval, *, back: bool) -> Step:
-    """Return what an INTERVAL adds, or takes away."""
-    amount, unit = node.this, node.args.get("unit")
-    negative = isinstance(amount, exp.Neg)
-    inner = amount.this if negative else amount
-    number = inner.unnest() if isinstance(inner, exp.Expr) else None
-    text = f"{number.name if isinstance(number, exp.Literal) else '?'} {unit or ''}".casefold()
-    if not re.fullmatch(r"\s*(?:[+-]?[0-9]{1,9}\s*[a-z]+\s*)+", text):
-        raise _error(node, "INTERVAL takes whole numbers and periods, such as INTERVAL '1 month 2 days'")
-    months = seconds = 0
-    for digits, word in re.findall(r"([+-]?[0-9]+)\s*([a-z]+)", text):
-        period = word.removesuffix("s")
-        if period not in _UNITS and period not in _MONTHS:
-            hint = nearest(period, (*_UNITS, *_MONTHS))
-            raise _error(node, f"INTERVAL knows no {word!r}{hint}; write INTERVAL 7 DAY")
-        months += int(digits) * _MONTHS.get(period, 0)
-        seconds += int(digits) * _UNITS.get(period, 0)
-    sign = -1 if back != negative else 1
-    return Step(months=sign * months, seconds=sign * seconds)
-
-
-def _constant_second(node: exp.Expr) -> int | None:
-    """Return the second of a constant date or time, or None where a node is none."""
-    node = node.unnest()
-    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
-        return None
-    kind = node.args["to"]
-    if kind.expressions or kind.this not in (exp.DType.DATE, *_TIMES) or read_days(node.this.name) is None:
-        return None
-    second = read_seconds(node.this.name, "UTC")
-    return None if second is None else second - (second % DAY if kind.this is exp.DType.DATE else 0)
-
-
-def _constant(second: int, place: exp.Expr, *, dated: bool = False) -> exp.Expr:
-    """Return the constant of a second, which stands where another node did."""
-    literal = exp.Literal.string(time_text(second))
-    literal.meta.update({"start": position} if (position := position_of(place)) is not None else {})
-    return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.DATE if dated else exp.DType.TIMESTAMP))
-
-
-def _moved(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant that an INTERVAL is added to; of anything else the time that is moved."""
-    left, right = node.this, node.expression
-    if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
-        left, right = right, left
-    if not isinstance(right, exp.Interval):
-        return _days_later(node)
-    second = _constant_second(left)
-    if second is None and isinstance(left, exp.Cast) and isinstance(left.this, exp.Literal):
-        raise _error(left, f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}")
-    if second is None:
-        return _truncation(_MOMENT, type(node)(this=left, expression=right))
-    step = _interval(right, back=isinstance(node, exp.Sub))
-    try:
-        return _constant(step.apply(second), node)
-    except (ValueError, OverflowError):
-        raise _error(node, "the date lies outside of the calendar, years 1 to 9999") from None
-
-
-def _days_later(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant date that a whole number of days is added to."""
-    second, days = _constant_second(node.this), node.expression
-    if second is None or not isinstance(days, exp.Literal) or days.is_string or not days.name.isdigit():
-        return None
-    interval = exp.Interval(this=exp.Literal.string(days.name), unit=exp.Var(this="DAY"))
-    found = _moved(type(node)(this=node.this, expression=interval))
-    moved = None if found is None else _constant_second(found)
-    return None if moved is None else _constant(moved, node, dated=True)
-
-
-def _function_moved(node: exp.Expr) -> exp.Expr | None:
-    """Return ``DATE_ADD(d, INTERVAL 1 DAY)`` as ``d + INTERVAL 1 DAY``."""
-    kind = exp.Add if isinstance(node, exp.DateAdd) else exp.Sub
-    if not isinstance(node.expression, exp.Interval):
-        refuse(node, "DATE_ADD or DATE_SUB of anything but an INTERVAL")
-    return _moved(kind(this=node.this, expression=node.expression))
-
-
-def _lone_interval(node: exp.Expr) -> None:
-    if not isinstance(node.parent, exp.Add | exp.Sub | exp.DateAdd | exp.DateSub):
-        raise _error(
-            node,
-            "INTERVAL here is not supported; it is added to a date: DATE '2023-03-31' + INTERVAL 1 MONTH",
-            code="unsupported",
-        )
-
-
-def _today(node: exp.Expr) -> None:
-    raise _error(
-        node,
-        "today's date is not supported, for an answer must not change by itself; write DATE '2023-12-31'",
-        code="unsupported",
-    )
-
-
-# --- spellings ----------------------------------------------------------------------------------------------
-
-
-def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
-    """Return a node, or what it is where its operand is a constant."""
-    second = _constant_second(operand)
-    if second is None:
-        return node
-    value = DatePart(part.kind, part.what, (*part.steps, Step(part.period))).value(second)
-    if part.kind == "moment":
-        return _constant(int(value), operand)
-    return exp.Literal.number(value) if part.kind == "number" else exp.Literal.string(str(value))
-
-
-def _number(word: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return a part that is a number, by one of its names."""
-    part = _known(word, tuple(NUMBERS), node)
-    made = exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
-    return _folded(made, DatePart("number", part), operand)
-
-
-def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
-    """Return a part or period by one of its names."""
-    name = word.casefold()
-    name = _ALIASES.get(name, name)
-    if name.removesuffix("s") in (*names, *_CLOCK):
-        name = name.removesuffix("s")
-    if name in _CLOCK:
-        raise _error(
-            node,
-            f"{name.upper()} of a time is not supported, for no cells are shorter than an hour; ask for HOUR",
-        )
-    if name not in names:
-        listed = ", ".join(name.upper() for name in names)
-        hint = nearest(name, names)
-        raise _error(node, f"expected a part of dates: {listed}; got {word[:40]!r}{hint}")
-    return name
-
-
-def _number_function(node: exp.Expr) -> exp.Expr:
-    given = [key for key, value in node.args.items() if value is not None and key != "this"]
-    if given:
-        refuse(node, f"{type(node).__name__.upper()} with a second argument")
-    return _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)
-
-
-def _extract(node: exp.Expr) -> exp.Expr:
-    return _number(node.this.name, node.expression, node)
-
-
-def _truncated(node: exp.Expr) -> exp.Expr:
-    if node.args.get("zone"):
-        refuse(node, "DATE_TRUNC with a time zone")
-    unit = node.args["unit"].name
-    if unit == _MOMENT and isinstance(node.this, exp.Add | exp.Sub):
-        return node
-    if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
-        listed = ", ".join(f"'{period}'" for period in reversed(PERIODS))
-        raise _error(
-            node,
-            f"DATE_TRUNC takes a period in quotes first, one of {listed}; got {unit[:40].casefold()!r}",
-        )
-    return _start(_known(unit, PERIODS, node), node.this)
-
-
-def _start(period: str, operand: exp.Expr) -> exp.Expr:
-    """Return where a period begins; what begins there anyway stays as it is."""
-    inner = operand.unnest()
-    unit = inner.args["unit"].name.casefold() if isinstance(inner, exp.DateTrunc) else ""
-    if unit in PERIODS and begins_in(period, unit):
-        return inner
-    return _folded(_truncation(period.upper(), operand), DatePart("moment", "", (Step(period),)), operand)
-
-
-def _truncation(unit: str, operand: exp.Expr) -> exp.DateTrunc:
-    return exp.DateTrunc(this=operand, unit=exp.Literal.string(unit))  # type: ignore[no-untyped-call]
-
-
-def _cast(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast of an attribute to a date as the start of its day, and one to a time as what it is."""
-    kind = None if isinstance(node, exp.Date) else node.args["to"]
-    to = exp.DType.DATE if kind is None else kind.this
-    second, inner = _constant_second(node), node.this
-    if second is not None and to in (exp.DType.DATE, *_TIMES):
-        return _constant(second, node, dated=to is exp.DType.DATE)
-    if isinstance(node, exp.Date) and isinstance(inner, exp.Literal):
-        return _cast(exp.Cast(this=inner, to=exp.DataType(this=exp.DType.DATE)))
-    dated = isinstance(inner, exp.Expr) and isinstance(inner.unnest(), exp.Column | exp.DateTrunc)
-    if dated and to is exp.DType.DATE:
-        return _start("day", inner)
-    constant = None if inner is None else _constant_second(inner)
-    if constant is not None and to in (exp.DType.DATE, *_TIMES):
-        dated = to is exp.DType.DATE
-        return _constant(constant - (constant % DAY if dated else 0), node, dated=dated)
-    return inner if dated and to in _TIMES else None
-
-
-def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return the text of a date in a format of strftime."""
-    try:
-        format_texts(format)
-    except ValueError as reason:
-        raise _error(
-            node,
-            f"the format has {str(reason)!r}, which no cells decide or which is unknown; known are %Y, %m, "
-            "%d, %H, %B, %b, %A, %a, %j, %V, %G, as in strftime(d, '%Y-%m')",
-        ) from None
-    made = exp.TimeToStr(this=operand, format=exp.Literal.string(format))
-    return _folded(made, DatePart("text", format), operand)
-
-
-def _given_text(node: exp.Expr) -> exp.Expr:
-    given = node.args.get("format")
-    if not isinstance(given, exp.Literal):
-        refuse(node, "a format that is no constant")
-    format = given.name
-    if isinstance(node, exp.ToChar):
-        pattern = "|".join(sorted(_POSTGRES, key=len, reverse=True))
-        pieces = re.findall(rf'({pattern})|"([^"]*)"|([^A-Za-z"%]+)|(.)', format)
-        wrong = next((last for *_, last in pieces if last), None)
-        if wrong is not None:
-            raise _error(
-                node,
-                f"TO_CHAR knows {', '.join(_POSTGRES)}, and text in double quotes; got {format[:40]!r}; "
-                "write FMMonth for Month, which pads with blanks",
-            )
-        format = "".join(
-            _POSTGRES.get(known) or (quoted or plain).replace("%", "%%") for known, quoted, plain, _ in pieces
-        )
-    return _text(format, node.this, node)
-
-
-def _name_text(node: exp.Expr) -> exp.Expr:
-    return _text("%A" if isinstance(node, exp.Dayname) else "%B", node.this, node)
-
-
-def _function(node: exp.Expr) -> exp.Expr | None:
-    """Return a function that the parser does not know."""
-    name, given = str(node.this).casefold(), node.expressions
-    if name in _NAMED_NUMBERS and len(given) == 1:
-        return _number(name, given[0], node)
-    if name in ("now", "today"):
-        _today(node)
-    if len(given) != 2:
-        return None
-    first, second = given
-    if name in ("date_part", "datepart"):
-        if not isinstance(first, exp.Literal | exp.Column):
-            refuse(node, f"{name.upper()} of a part that is no constant")
-        return _number(first.name, second, node)
-    if name == "strftime" and isinstance(first, exp.Literal):
-        first, second = second, first
-    if name in ("strftime", "date_format") and isinstance(second, exp.Literal):
-        return _text(_of_mysql(second.name) if name == "date_format" else second.name, first, node)
-    return None
-
-
-def _of_mysql(format: str) -> str:
-    """Return a format of MySQL as one of strftime; what has no equal there stays unknown."""
-
-    def known(match: re.Match[str]) -> str:
-        piece = match[0]
-        return _MYSQL.get(piece) or (piece if piece in _SHARED_WITH_MYSQL else f"%?{piece[1:]}")
-
-    return re.sub("%.", known, format)
-
-
-_CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]] = {
-    **dict.fromkeys(_NUMBER_FUNCTIONS, _number_function),
-    exp.Extract: _extract,
-    **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
-    **dict.fromkeys((exp.Cast, exp.Date), _cast),
-    **dict.fromkeys((exp.TimeToStr, exp.ToChar), _given_text),
-    **dict.fromkeys((exp.Dayname, exp.Monthname), _name_text),
-    exp.Anonymous: _function,
-    **dict.fromkeys((exp.Add, exp.Sub), _moved),
-    **dict.fromkeys((exp.DateAdd, exp.DateSub), _function_moved),
-    exp.Interval: _lone_interval,
-    **dict.fromkeys(_NOW, _today),
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+_Reading = Callable[[datetime.datetime], str]
+
+NUMBERS: dict[str, tuple[str, Callable[[datetime.datetime], int]]] = {
+    "year": ("year", lambda time: time.year),
+    "quarter": ("quarter", lambda time: (time.month + 2) // 3),
+    "month": ("month", lambda time: time.month),
+    "day": ("day", lambda time: time.day),
+    "hour": ("hour", lambda time: time.hour),
+    "dow": ("day", lambda time: time.isoweekday() % 7),
+    "isodow": ("day", lambda time: time.isoweekday()),
+    "doy": ("day", lambda time: time.timetuple().tm_yday),
+    "week": ("week", lambda time: time.isocalendar().week),
+    "isoyear": ("week", lambda time: time.isocalendar().year),
+    "yearweek": ("week", lambda time: time.isocalendar().year * 100 + time.isocalendar().week),
+}  # parts that are numbers: the period in which each is one number, and that number
+
+_DIRECTIVE_TEXTS: dict[str, tuple[str, _Reading]] = {
+    "%Y": ("year", lambda time: f"{time.year:04}"),
+    "%y": ("year", lambda time: f"{time.year % 100:02}"),
+    "%q": ("quarter", lambda time: str((time.month + 2) // 3)),
+    "%m": ("month", lambda time: f"{time.month:02}"),
+    "%-m": ("month", lambda time: str(time.month)),
+    "%B": ("month", lambda time: _MONTHS[time.month - 1]),
+    "%b": ("month", lambda time: _MONTHS[time.month - 1][:3]),
+    "%d": ("day", lambda time: f"{time.day:02}"),
+    "%-d": ("day", lambda time: str(time.day)),
+    "%j": ("day", lambda time: f"{time.timetuple().tm_yday:03}"),
+    "%-j": ("day", lambda time: str(time.timetuple().tm_yday)),
+    "%A": ("day", lambda time: _DAYS[time.weekday()]),
+    "%a": ("day", lambda time: _DAYS[time.weekday()][:3]),
+    "%u": ("day", lambda time: str(time.isoweekday())),
+    "%w": ("day", lambda time: str(time.isoweekday() % 7)),
+    "%H": ("hour", lambda time: f"{time.hour:02}"),
+    "%-H": ("hour", lambda time: str(time.hour)),
+    "%G": ("week", lambda time: f"{time.isocalendar().year:04}"),
+    "%V": ("week", lambda time: f"{time.isocalendar().week:02}"),
 }
+_TEXT_PIECES = re.compile(r"%-?.|[^%]+|%", re.DOTALL)
+
+
+def begins_in(shorter: str, longer: str) -> bool:
+    """Tell whether every period of one kind lies inside one of another kind, as days do in weeks."""
+    weeks = shorter == "week" and longer != "week"  # may begin in one month and end in the next
+    return PERIODS.index(shorter) <= PERIODS.index(longer) and not weeks
+
+
+def period_start(second: int, period: str) -> int:
+    """Return the second on which the period begins that a second lies in."""
+    if period == "hour":
+        return second - second % 3600
+    return next(day_starts(second // DAY, second // DAY, period)) * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done to a time before a part of it is taken: it goes back to a period's start, then forward.
+
+    Args:
+        period: to whose start it goes back; empty for nowhere.
+        months: added then; the last day of a month stands for days that the month does not have.
+        seconds: added last.
+    """
+
+    period: str = ""
+    months: int = 0
+    seconds: int = 0
+
+    def apply(self, second: int) -> int:
+        """Return what becomes of a second.
+
+        Raises:
+            ValueError: it lies outside of the calendar.
+        """
+        if self.period:
+            second = period_start(second, self.period)
+        if self.months:
+            day, rest = divmod(second, DAY)
+            date = datetime.date.fromordinal(day)
+            year, month = divmod(date.year * 12 + date.month - 1 + self.months, 12)
+            if not datetime.MINYEAR <= year <= datetime.MAXYEAR:
+                raise ValueError(f"year {year}")
+            last = min(date.day, monthrange(year, month + 1)[1])
+            second = datetime.date(year, month + 1, last).toordinal() * DAY + rest
+        second += self.seconds
+        if not DAY <= second < (_LAST_DAY + 1) * DAY:
+            raise ValueError(f"second {second}")
+        return second
+
+
+@dataclass(frozen=True, slots=True)
+class DatePart:
+    """What of a date or time is asked for, such as its month, or the day on which its month begins.
+
+    Args:
+        kind: a ``number``, a ``text``, or a ``moment``: a date or time itself.
+        what: the number's name, or the text's format (``format_texts``); empty for a moment.
+        steps: what is done before; months are added behind the first period's start alone.
+    """
+
+    kind: Literal["number", "text", "moment"]
+    what: str = ""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def period(self) -> str:
+        """The longest period in which it is one value, if ``offset`` is added first; empty for none."""
+        found = [step.period for step in self.steps if step.period]
+        if found or self.kind == "moment":
+            return found[0] if found else ""
+        if self.kind == "number":
+            return NUMBERS[self.what][0]
+        return _common_period([period for period, _ in format_texts(self.what)])
+
+    @property
+    def offset(self) -> int:
+        """Seconds that are added before a period begins."""
+        return sum(step.seconds for step in self.steps[: self._first])
+
+    @property
+    def _first(self) -> int:
+        """The place of the first step that goes back to a period's start."""
+        return next((place for place, step in enumerate(self.steps) if step.period), len(self.steps))
+
+    def value(self, start: int) -> int | str:
+        """Return it in the period that begins on a second; a moment is a second.
+
+        Raises:
+            ValueError: a step leaves the calendar.
+        """
+        for step in self.steps[self._first :]:
+            start = step.apply(start)
+        if self.kind == "moment":
+            return start
+        time = datetime.datetime.fromordinal(start // DAY)
+        if start % DAY:
+            time += datetime.timedelta(seconds=start % DAY)
+        if self.kind == "number":
+            return NUMBERS[self.what][1](time)
+        return "".join(text(time) for _, text in format_texts(self.what))
+
+    def label(self, value: int | str) -> int | str:
+        """Return how a group shows a value: a moment as ISO writes it."""
+        return time_text(int(value)) if self.kind == "moment" else value
+
+    def shown(self, name: str) -> str:
+        """Return how SQL writes it, of an attribute of some name."""
+        if self.kind == "number":
+            return f"{self.what.upper()}({name})"
+        if self.kind == "text":
+            return f"strftime({name}, '{self.what}')"
+        periods = [step.period for step in self.steps if step.period]
+        return f"DATE_TRUNC('{periods[-1]}', {name})" if periods else f"{name} + INTERVAL"
+
+
+@lru_cache(maxsize=256)
+def format_texts(format: str) -> tuple[tuple[str, _Reading], ...]:
+    """Return the texts that a format is made of, each with the period in which it is the same.
+
+    Its directives are those of the C library's strftime, in English; %q is the quarter.
+
+    Raises:
+        ValueError: names a directive that no cells can decide, or that is unknown.
+    """
+    found: list[tuple[str, _Reading]] = []
+    for piece in _TEXT_PIECES.findall(format.replace("%F", "%Y-%m-%d")):
+        known = _DIRECTIVE_TEXTS.get(piece)
+        if known is None and piece.startswith("%") and piece != "%%":
+            raise ValueError(piece)
+        found.append(known or ("year", _constant_text("%" if piece == "%%" else piece)))
+    return tuple(found)
+
+
+def _constant_text(text: str) -> _Reading:
+    return lambda _: text
+
+
+def _common_period(periods: Sequence[str]) -> str:
+    """Return the longest period that lies inside one of each kind."""
+    return next(
+        period for period in reversed(PERIODS) if all(begins_in(period, longer) for longer in periods)
+    )

@@ -11,8 +11,6 @@ from typing import ClassVar
 
 from queries.calendar import (
     DAY,
-    DatePart,
-    begins_in,
     date_text,
     day_starts,
     format_pattern,
@@ -100,18 +98,6 @@ class Periods(OrderedCells):
     @abstractmethod
     def read_second(self, value: object) -> int | None:
         """Return the second that a value is, or None where it is no date or time."""
-
-    def deciding_width(self, part: DatePart) -> str | None:
-        """Return the width of cells inside today's that hold one value of a part each; None for no width."""
-        fitting = [
-            width
-            for width in self.widths
-            if part.period and begins_in(width, part.period) and begins_in(width, self.width)
-        ]
-        if part.offset:
-            lengths = {"hour": 3600, "day": DAY}
-            fitting = [width for width in fitting if width in lengths and part.offset % lengths[width] == 0]
-        return fitting[-1] if fitting else None
 
     def _own_label(self, code: int) -> str:
         """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""

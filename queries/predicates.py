@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DatePart
 from queries.cells import canonical_text, number_text
+from queries.date_parts import DatePart
 
 Position: TypeAlias = int | str | None
 Scalar: TypeAlias = str | int | float | bool

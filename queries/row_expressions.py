@@ -22,11 +22,11 @@ from queries.cell_values import (
     union_scope,
 )
 from queries.comparisons import meaning_of, resolve_attribute
-from queries.date_parts import part_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
+from queries.sql_dates import part_of
 from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of, refuse
 from queries.where_text import convert_condition
 

@@ -16,7 +16,6 @@ from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
 from queries.comparisons import resolve_operand
-from queries.date_parts import canonical_parts, part_of, part_title
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -36,6 +35,7 @@ from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
+from queries.sql_dates import canonical_parts, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
     COUNTS,

@@ -37,7 +37,7 @@ COMPARISONS: dict[type[exp.Expr], Order] = {
 }
 
 
-# Parts of dates, as ``queries.date_parts`` writes them: a number, the start of a period, a text.
+# Parts of dates, as ``queries.sql_dates`` writes them: a number, the start of a period, a text.
 PART_NODES = (exp.Extract, exp.DateTrunc, exp.TimeToStr)
 
 

@@ -9,10 +9,10 @@ from typing import NoReturn
 from sqlglot import exp
 
 from queries.comparisons import resolve_operand
-from queries.date_parts import canonical_parts, part_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import Comparison, Junction, Not, Order, Part, Predicate, Scalar
+from queries.sql_dates import canonical_parts, part_of
 from queries.sql_tree import (
     COMPARISONS,
     PART_NODES,

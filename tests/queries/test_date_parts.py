@@ -20,7 +20,7 @@ from queries import (
     parse_sql,
     parse_where,
 )
-from queries.calendar import DatePart, Step, format_texts, period_start
+from queries.date_parts import DatePart, Step, format_texts, period_start
 from queries.values import values_of
 from tests.queries.meaning import full_weights, refusal
 
