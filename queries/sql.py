@@ -35,7 +35,7 @@ from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
-from queries.sql_dates import canonical_parts, part_of, part_title
+from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
@@ -256,8 +256,11 @@ class _Reader:
             return attribute_grouping(*self._named(node), self._domain)
         if isinstance(node, PART_NODES):
             return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
-        values = row_value(node, self._domain)
-        return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        try:
+            values = row_value(node, self._domain)
+            return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        except QueryError as refusal:
+            raise cut_part(node, self._domain, refusal) from None
 
     def _named(self, node: exp.Column) -> tuple[str, str | None]:
         """Return the attribute that a column names, and the level of it, if it names one."""

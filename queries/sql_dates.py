@@ -22,7 +22,7 @@ from queries.comparisons import meaning_of, resolve_operand
 from queries.date_parts import NUMBERS, PERIODS, DatePart, Step, begins_in, format_texts
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import position_of, refuse
+from queries.sql_tree import PART_NODES, position_of, refuse
 
 _MOMENT = "MOMENT"  # the unit of a time that is moved and not cut off
 
@@ -114,6 +114,17 @@ def _error(node: exp.Expr, message: str, code: str = "wrong_kind") -> QueryError
     while around is not None and position_of(around) is None:
         around = around.parent
     return QueryError(message, code=code, position=None if around is None else position_of(around))
+
+
+def cut_part(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
+    """Return a refusal, or where it is of cut cells, that of the part of a date in a key that cuts them."""
+    for part in node.find_all(*PART_NODES) if refusal.code == "unaligned" else ():
+        name, asked = part_of(part, domain)
+        try:
+            meaning_of(domain[name]).part_groups(asked, position_of(part))
+        except QueryError as cut:
+            return cut
+    return refusal
 
 
 def part_title(node: exp.Expr, domain: Domain) -> str:

@@ -87,7 +87,7 @@ def _range(node: exp.Expr, domain: Domain) -> Predicate:
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
         refuse(node, "IS with anything but NULL")
-    return Comparison(_named(node.this, domain)[0], "missing", position=position_of(node))
+    return Comparison(_operand(node.this, domain)[0], "missing", position=position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:

@@ -262,8 +262,11 @@ def test_empty_and_undeclared_dates_have_no_part() -> None:
         "DATE_TRUNC('month', d) >= '2000-01-01'",
         "d + INTERVAL 1 DAY > '2000-01-01'",
     ):
-        least, _, most = (full_weights(one)[-2:].tolist() for one in 3 * (parse_where(text, domain),))
-        assert least == most == [0, 0]
+        query = parse_where(text, domain)
+        assert query.aligned
+        assert full_weights(query).tolist() == [2**20] * len(DAYS) + [0, 0]
+    missing = full_weights(parse_where("MONTH(d) IS NULL", domain))
+    assert missing.tolist() == full_weights(parse_where("d IS NULL", domain)).tolist()
     found = grouped("strftime(d, '%Y')", domain)
     assert (found[len(DAYS)], found[len(DAYS) + 1]) == (None, "(other)")
 
@@ -288,6 +291,7 @@ def test_parts_stand_inside_of_aggregates_and_arithmetic() -> None:
         ("quarter", "strftime(d, '%Y-%m')", "month"), ("year", "MONTHNAME(d)", "month"),
         ("month", "DATE_TRUNC('month', d + INTERVAL 1 DAY)", "day"), ("week", "DAYOFWEEK(d)", "day"),
         ("month", "CAST(d AS DATE)", "day"), ("week", "strftime(d, '%m %V')", "day"),
+        ("week", "MONTH(d) / 3", "day"), ("week", "CASE WHEN MONTH(d) = 3 THEN 'in' ELSE 'out' END", "day"),
     ],
 )  # fmt: skip
 def test_a_key_that_cuts_cells_names_the_width_that_does_not(width: str, text: str, declared: str) -> None:
