@@ -174,7 +174,8 @@ class DatePart:
         if self.kind == "text":
             return f"strftime({name}, '{self.what}')"
         periods = [step.period for step in self.steps if step.period]
-        return f"DATE_TRUNC('{periods[-1]}', {name})" if periods else f"{name} + INTERVAL"
+        moved = f"{name} + INTERVAL" if self.offset else name
+        return f"DATE_TRUNC('{periods[-1]}', {name})" if periods else moved
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ from queries.comparisons import meaning_of, resolve_operand
 from queries.date_parts import NUMBERS, PERIODS, DatePart, Step, begins_in, format_texts
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import PART_NODES, position_of, refuse
+from queries.sql_tree import CONDITIONS, PART_NODES, Grammar, check_node, position_of, refuse
 
 _MOMENT = "MOMENT"  # the unit of a time that is moved and not cut off
 
@@ -31,13 +31,7 @@ _NUMBER_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Hour: "hour", exp.Minute: "minute", exp.Second: "second", exp.DayOfWeek: "dow",
     exp.DayOfWeekIso: "isodow", exp.DayOfYear: "doy", exp.Week: "week", exp.WeekOfYear: "week",
 }  # fmt: skip
-_NAMED_NUMBERS = (
-    "dow",
-    "doy",
-    "isoyear",
-    "weekday",
-    "yearweek",
-)  # as functions that the parser does not know
+_NAMED_NUMBERS = ("dow", "doy", "isoyear", "weekday", "yearweek")  # functions unknown to the parser
 _ALIASES = {
     "y": "year", "yr": "year", "mon": "month", "d": "day", "dayofmonth": "day", "h": "hour", "hr": "hour",
     "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "weekofyear": "week", "w": "week",
@@ -54,7 +48,19 @@ _SHARED_WITH_MYSQL = ("%Y", "%y", "%m", "%d", "%H", "%b", "%a", "%j", "%w", "%%"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentTime, exp.Localtimestamp)
-_TIMES = (exp.DType.TIMESTAMP, exp.DType.DATETIME)
+_DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
+_SPELLINGS = Grammar.of(
+    {
+        "this": (*_NUMBER_FUNCTIONS, *_NOW, exp.Dayname, exp.Monthname, exp.Date),
+        "this expression": (exp.Extract, exp.Add, exp.Sub, exp.DateAdd, exp.DateSub),
+        "this expressions": (exp.Anonymous,),
+        "this unit input_type_preserved": (exp.DateTrunc, exp.TimestampTrunc),
+        "this unit fraction_in_string": (exp.Interval,),
+        "this format": (exp.TimeToStr, exp.ToChar),
+        "this to _type": (exp.Cast,),
+    },
+    CONDITIONS.advice,
+)
 
 
 def canonical_parts(tree: exp.Expr) -> exp.Expr:
@@ -66,7 +72,10 @@ def canonical_parts(tree: exp.Expr) -> exp.Expr:
     root = exp.Paren(this=tree)
     for node in reversed(list(tree.walk())):  # what stands inside comes first
         convert = _CONVERTERS.get(type(node))
-        found = None if convert is None else convert(node)
+        if convert is None:
+            continue
+        check_node(node, _SPELLINGS)
+        found = convert(node)
         if found is not None and found is not node:
             node.replace(found)
     tree = root.this
@@ -188,27 +197,30 @@ def _constant_second(node: exp.Expr) -> int | None:
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
         return None
     kind = node.args["to"]
-    if kind.expressions or kind.this not in (exp.DType.DATE, *_TIMES) or read_days(node.this.name) is None:
+    if kind.expressions or kind.this not in _DATED or read_days(node.this.name) is None:
         return None
     second = read_seconds(node.this.name, "UTC")
-    return None if second is None else second - (second % DAY if kind.this is exp.DType.DATE else 0)
+    return second if second is None or kind.this is not exp.DType.DATE else second - second % DAY
 
 
-def _constant(second: int, place: exp.Expr, *, dated: bool = False) -> exp.Expr:
+def _constant(second: int, place: exp.Expr) -> exp.Expr:
     """Return the constant of a second, which stands where another node did."""
     literal = exp.Literal.string(time_text(second))
-    literal.meta.update({"start": position} if (position := position_of(place)) is not None else {})
-    return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.DATE if dated else exp.DType.TIMESTAMP))
+    position = position_of(place)
+    literal.meta.update({} if position is None else {"start": position})
+    return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.TIMESTAMP))
 
 
 def _moved(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant that an INTERVAL is added to; of anything else the time that is moved."""
+    """Return a constant that an INTERVAL, or days, are added to; of anything else the time that is moved."""
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
-    if not isinstance(right, exp.Interval):
-        return _days_later(node)
     second = _constant_second(left)
+    if second is not None and isinstance(right, exp.Literal) and right.name.isdigit():
+        right = exp.Interval(this=exp.Literal.string(right.name), unit=exp.Var(this="DAY"))
+    if not isinstance(right, exp.Interval):
+        return None
     if second is None and isinstance(left, exp.Cast) and isinstance(left.this, exp.Literal):
         raise _error(left, f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}")
     if second is None:
@@ -218,17 +230,6 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
         return _constant(step.apply(second), node)
     except (ValueError, OverflowError):
         raise _error(node, "the date lies outside of the calendar, years 1 to 9999") from None
-
-
-def _days_later(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant date that a whole number of days is added to."""
-    second, days = _constant_second(node.this), node.expression
-    if second is None or not isinstance(days, exp.Literal) or days.is_string or not days.name.isdigit():
-        return None
-    interval = exp.Interval(this=exp.Literal.string(days.name), unit=exp.Var(this="DAY"))
-    found = _moved(type(node)(this=node.this, expression=interval))
-    moved = None if found is None else _constant_second(found)
-    return None if moved is None else _constant(moved, node, dated=True)
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
@@ -264,7 +265,7 @@ def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
     second = _constant_second(operand)
     if second is None:
         return node
-    value = DatePart(part.kind, part.what, (*part.steps, Step(part.period))).value(second)
+    value = part.value(second)
     if part.kind == "moment":
         return _constant(int(value), operand)
     return exp.Literal.number(value) if part.kind == "number" else exp.Literal.string(str(value))
@@ -296,9 +297,6 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
 
 
 def _number_function(node: exp.Expr) -> exp.Expr:
-    given = [key for key, value in node.args.items() if value is not None and key != "this"]
-    if given:
-        refuse(node, f"{type(node).__name__.upper()} with a second argument")
     return _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)
 
 
@@ -307,11 +305,7 @@ def _extract(node: exp.Expr) -> exp.Expr:
 
 
 def _truncated(node: exp.Expr) -> exp.Expr:
-    if node.args.get("zone"):
-        refuse(node, "DATE_TRUNC with a time zone")
     unit = node.args["unit"].name
-    if unit == _MOMENT and isinstance(node.this, exp.Add | exp.Sub):
-        return node
     if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
         listed = ", ".join(f"'{period}'" for period in reversed(PERIODS))
         raise _error(
@@ -335,22 +329,17 @@ def _truncation(unit: str, operand: exp.Expr) -> exp.DateTrunc:
 
 
 def _cast(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast of an attribute to a date as the start of its day, and one to a time as what it is."""
-    kind = None if isinstance(node, exp.Date) else node.args["to"]
-    to = exp.DType.DATE if kind is None else kind.this
-    second, inner = _constant_second(node), node.this
-    if second is not None and to in (exp.DType.DATE, *_TIMES):
-        return _constant(second, node, dated=to is exp.DType.DATE)
-    if isinstance(node, exp.Date) and isinstance(inner, exp.Literal):
-        return _cast(exp.Cast(this=inner, to=exp.DataType(this=exp.DType.DATE)))
-    dated = isinstance(inner, exp.Expr) and isinstance(inner.unnest(), exp.Column | exp.DateTrunc)
-    if dated and to is exp.DType.DATE:
-        return _start("day", inner)
-    constant = None if inner is None else _constant_second(inner)
-    if constant is not None and to in (exp.DType.DATE, *_TIMES):
-        dated = to is exp.DType.DATE
-        return _constant(constant - (constant % DAY if dated else 0), node, dated=dated)
-    return inner if dated and to in _TIMES else None
+    """Return a cast to a date as the start of its day, and one to a time as what it is."""
+    inner, to = node.this, exp.DType.DATE if isinstance(node, exp.Date) else node.args["to"].this
+    if to not in _DATED or not isinstance(inner, exp.Expr):
+        return None
+    literal = isinstance(inner, exp.Literal)
+    second = _constant_second(exp.Cast(this=inner.copy(), to=exp.DataType(this=to)) if literal else inner)
+    if second is not None:
+        return _constant(second - (second % DAY if to is exp.DType.DATE else 0), node)
+    if not isinstance(inner.unnest(), exp.Column | exp.DateTrunc):
+        return None
+    return _start("day", inner) if to is exp.DType.DATE else _truncation(_MOMENT, inner)
 
 
 def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:

@@ -33,7 +33,7 @@ GRAMMAR = Grammar(
                     *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
                     *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
                     *(exp.Abs, exp.Floor),
-                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.TableAlias),
+                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.TableAlias, exp.Var),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
                 "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
@@ -51,7 +51,6 @@ GRAMMAR = Grammar(
                 "this true false": (exp.If,),
                 "this over": (exp.Window,),
                 "this unit": (exp.Interval,),
-                "this ": (exp.Var,),
                 "this desc nulls_first": (exp.Ordered,),
                 "expression": (exp.Limit, exp.Offset),
                 "expressions": (exp.Group, exp.Order, exp.With),
