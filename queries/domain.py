@@ -15,6 +15,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
+from queries.lookups import Lookup, check_lookups
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
@@ -31,6 +32,7 @@ class Domain:
         attributes: at least one, with different names.
         name: the table's name, used in ``FROM`` and in reports.
         person: the column that says whose a record is; None where nothing does. No part of equality.
+        lookups: what values are called, for statements that join them. No part of equality.
 
     Attributes:
         names: attribute names in declared order.
@@ -40,6 +42,7 @@ class Domain:
     attributes: tuple[Attribute, ...]
     name: str = "records"
     person: Person | None = field(default=None, compare=False)
+    lookups: tuple[Lookup, ...] = field(default=(), compare=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -53,6 +56,7 @@ class Domain:
         object.__setattr__(self, "shape", tuple(attribute.size for attribute in attributes))
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
         object.__setattr__(self, "_levels", {})
+        object.__setattr__(self, "lookups", tuple(self.lookups))
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute, got none")
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
@@ -66,6 +70,7 @@ class Domain:
                     raise attribute.wrong(f"another attribute or level is called {level!r}")
                 self._levels[level] = attribute.name
         check_person(self.person, names)
+        check_lookups(self.lookups, attributes, self.name)
 
     @property
     def size(self) -> int:

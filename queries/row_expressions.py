@@ -24,6 +24,7 @@ from queries.cell_values import (
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.joins import LookupCells, single_column
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
 from queries.sql_tree import COMPARISONS, PARTS, error_at, position_of, refuse
@@ -53,6 +54,10 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
     return attribute_values(domain[_name(node, domain)])
+
+
+def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
+    return LookupCells.of(node, domain).values(node, domain)
 
 
 def _name(node: exp.Expr, domain: Domain) -> str:
@@ -243,6 +248,7 @@ def _labels(values: CellValues) -> NDArray[Any]:
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Column: _column,
+    exp.Dot: _lookup_column,
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _constant),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     exp.Neg: _negative,
@@ -257,7 +263,18 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     **dict.fromkeys(COMPARISONS, _truth),
 }
 _COMPUTED = (
-    *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
+    *(
+        *_ARITHMETIC,
+        exp.Dot,
+        exp.Case,
+        exp.If,
+        exp.Coalesce,
+        exp.Nullif,
+        exp.Round,
+        exp.Abs,
+        exp.Floor,
+        exp.Ceil,
+    ),
 )
 
 
@@ -295,6 +312,10 @@ def is_computed(node: exp.Expr) -> bool:
 
 
 def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    single = single_column(node, domain)
+    if single is not None:
+        cells, inner = single
+        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if type(node) in COMPARISONS:
         sign = COMPARISONS[type(node)]
         return _compared(node.this, _NEGATED[sign] if negated else sign, node.expression, domain)
