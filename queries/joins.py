@@ -1,9 +1,9 @@
 """Joins: the lookups that a statement joins, and what their columns say of each cell.
 
-A lookup is joined by its keys alone, so that each record has one row of it or none. A column is then a function
-of the record's value: it stands in the tree as ``exp.Dot``, which no text can hold at that place. Of undeclared
-values it is not known which one a record holds. What a condition says of them is open wherever the lookup has
-keys among them: its least reading leaves them out, and its most counts them.
+A lookup is joined by its keys alone, so that each record has one row of it or none. A column is then a
+function of the record's value: it stands in the tree as ``exp.Dot``, which no text can hold at that place. Of
+undeclared values it is not known which one a record holds. What a condition says of them is open wherever the
+lookup has keys among them: its least reading leaves them out, and its most counts them.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def join_refusal(place: exp.Expr, what: str, domain: Domain, lookup: Lookup | No
     """Return the error of a join that is none of a lookup by its key, with a statement that runs."""
     table = quoted_name(domain.name)
     if not domain.lookups:
-        message = f"the schema declares no lookup, and {_PRIVATE}; write SELECT COUNT(*) FROM {table}"
+        message = f"the schema declares no lookup, and {_PRIVATE}"
+        message = f"{message}; write SELECT COUNT(*) FROM {table}"  # noqa: S608 - a message
         return error_at(place, "unsupported", f"{what} is not supported: {message}")
     lookup = lookup or domain.lookups[0]
     names = ", ".join(one.name for one in domain.lookups[:12])
@@ -328,8 +329,8 @@ class LookupCells:
             raise error_at(
                 node,
                 "unaligned",
-                f"{self.title} is not known of records whose {self.attribute.name!r} is not declared; compare "
-                f"it with a text: {self._example(self.known[0], domain)}",
+                f"{self.title} is not known of records whose {self.attribute.name!r} is not declared; "
+                f"compare it with a text: {self._example(self.known[0], domain)}",
             )
         labels = np.array(self.texts, dtype=object)
         zeros = np.zeros(len(labels))
@@ -352,8 +353,8 @@ class LookupCells:
             raise error_at(
                 node,
                 "unaligned",
-                f"GROUP BY {self.title} cuts a cell: values that {self.attribute.name!r} does not declare may "
-                f"be called {name} too; count one text at a time: {self._example(shared[0], domain)}",
+                f"GROUP BY {self.title} cuts a cell: values that {self.attribute.name!r} does not declare "
+                f"may be called {name} too; count one text at a time: {self._example(shared[0], domain)}",
             )
         groups = sorted(found.items(), key=lambda group: group[0] is None)
         other = [(OTHER_LABEL, [self.attribute.size - 1])] if self.open else []

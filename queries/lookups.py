@@ -1,7 +1,7 @@
 """Lookups: what the values of an attribute are called, such as the names of airlines by their codes.
 
-A lookup is part of the schema and as public: a statement joins it as a table, and what it says of a record is a
-function of the record's value alone. It makes no cells: levels do that (``queries.categories``).
+A lookup is part of the schema and as public: a statement joins it as a table, and what it says of a record is
+a function of the record's value alone. It makes no cells: levels do that (``queries.categories``).
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def check_lookups(lookups: Sequence[object], attributes: Sequence[Cells], table:
     """Refuse lookups that do not fit a table.
 
     Raises:
-        DomainError: one is no ``Lookup``, is called like another, an attribute, a level or the table, or is of
-            an attribute that is not declared, has wide cells, or has none of the keys.
+        DomainError: one is no ``Lookup``, is called like another, an attribute, a level or the table, or is
+            of an attribute that is not declared, has wide cells, or has none of the keys.
     """
     taken = {table.casefold(): "the table"}
     for attribute in attributes:

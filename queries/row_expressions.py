@@ -263,18 +263,8 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     **dict.fromkeys(COMPARISONS, _truth),
 }
 _COMPUTED = (
-    *(
-        *_ARITHMETIC,
-        exp.Dot,
-        exp.Case,
-        exp.If,
-        exp.Coalesce,
-        exp.Nullif,
-        exp.Round,
-        exp.Abs,
-        exp.Floor,
-        exp.Ceil,
-    ),
+    *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
+    exp.Dot,
 )
 
 

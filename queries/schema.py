@@ -1,8 +1,8 @@
 """Schema files: a TOML text that declares a domain, read and written, and the files of values beside it.
 
 A file of values holds one value a line. A file of parents is CSV: its first line names the levels, its first
-column holds the values, and each further column the parent of that value in one level. The file of a lookup is
-CSV too: the column of the keys, then what they are called.
+column holds the values, and each further column the parent of that value in one level. The file of a lookup
+is CSV too: the column of the keys, then what they are called.
 """
 
 from __future__ import annotations
@@ -385,6 +385,11 @@ def _lookup(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
         raise SchemaError(f"{called} needs one of the keys 'values' and 'file'")
     if "file" not in entry:
         return Lookup(name, entry["attribute"], entry["values"], entry.get("key", ""))
+    return _lookup_of_file(name, entry, folder)
+
+
+def _lookup_of_file(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
+    called = f"lookup {name!r}"
     if not isinstance(entry["file"], str) or not entry["file"]:
         raise SchemaError(f"{called}: file must be the name of a file, got {entry['file']!r}")
     if "key" in entry:
