@@ -9,16 +9,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
-from queries.lookups import Lookup, check_lookups
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
+
+if TYPE_CHECKING:
+    from queries.lookups import Lookup
 
 OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute | DateAttribute | DatetimeAttribute
 Attribute: TypeAlias = OrderedAttribute | CategoricalAttribute
@@ -70,7 +72,10 @@ class Domain:
                     raise attribute.wrong(f"another attribute or level is called {level!r}")
                 self._levels[level] = attribute.name
         check_person(self.person, names)
-        check_lookups(self.lookups, attributes, self.name)
+        if self.lookups:
+            from queries.lookups import check_lookups  # late: nothing but statements rests on them
+
+            check_lookups(self.lookups, attributes, self.name)
 
     @property
     def size(self) -> int:

@@ -162,12 +162,12 @@ def join_refusal(place: exp.Expr, what: str, domain: Domain, lookup: Lookup | No
     if not domain.lookups:
         message = f"the schema declares no lookup, and {_PRIVATE}"
         message = f"{message}; write SELECT COUNT(*) FROM {table}"  # noqa: S608 - a message
-        return error_at(place, "unsupported", f"{what} is not supported: {message}")
+        return error_at(place, "unsupported", f"{what} is not supported; {message}")
     lookup = lookup or domain.lookups[0]
     names = ", ".join(one.name for one in domain.lookups[:12])
     message = f"lookups of the schema ({names}) are joined by their keys, and {_PRIVATE}"
     return error_at(
-        place, "unsupported", f"{what} is not supported: {message}; write {_example(lookup, table)}"
+        place, "unsupported", f"{what} is not supported; {message}; write {_example(lookup, table)}"
     )
 
 
@@ -265,7 +265,8 @@ class LookupCells:
         known: every text of the column, each once.
         texts: the text of each cell; None for NULL.
         kept: whether the join keeps the records of each cell; of the cell that is open it keeps some.
-        open: what the records of undeclared values may be called; empty where nothing is said of them.
+        open: what the records of undeclared values may be called, once for each key; empty where nothing is
+            said of them.
     """
 
     lookup: Lookup
@@ -296,7 +297,7 @@ class LookupCells:
             tuple(dict.fromkeys(text for text in texts.values() if text is not None)),
             tuple(lookup.cells(attribute, node.name)),
             tuple(kept),
-            tuple(dict.fromkeys([*(texts[key] for key in undeclared), *unlisted])),
+            (*(texts[key] for key in undeclared), *unlisted),
         )
 
     @property

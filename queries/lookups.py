@@ -30,6 +30,7 @@ class Lookup:
         key: the column of the keys; the attribute's name if it is empty.
 
     Attributes:
+        rows: for each key its texts by their columns.
         columns: the columns other than the keys', in the order in which they come first.
 
     Raises:
@@ -38,8 +39,9 @@ class Lookup:
 
     name: str
     attribute: str
-    values: Mapping[str, Mapping[str, str]] = field(hash=False)
+    values: Mapping[str, str | Mapping[str, str]] = field(compare=False)
     key: str = ""
+    rows: dict[str, dict[str, str]] = field(init=False, repr=False, hash=False)
     columns: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,8 +53,8 @@ class Lookup:
             raise self.wrong('values must give each key a text, such as { UA = "United" }')
         if len(self.values) > MOST_CELLS:
             raise self.wrong(f"at most {MOST_CELLS:,} keys, got {len(self.values):,}")
-        object.__setattr__(self, "values", {key: self._row(key, given) for key, given in self.values.items()})
-        columns = tuple(dict.fromkeys(column for row in self.values.values() for column in row))
+        object.__setattr__(self, "rows", {key: self._row(key, given) for key, given in self.values.items()})
+        columns = tuple(dict.fromkeys(column for row in self.rows.values() for column in row))
         object.__setattr__(self, "columns", columns)
         self._check_columns()
 
@@ -88,13 +90,13 @@ class Lookup:
     def texts(self, column: str) -> dict[str, str | None]:
         """Return what each key is called in a column; None where the column is left out."""
         if column == self.key:
-            return {key: key for key in self.values}
-        return {key: row.get(column) for key, row in self.values.items()}
+            return {key: key for key in self.rows}
+        return {key: row.get(column) for key, row in self.rows.items()}
 
     def undeclared(self, attribute: Cells) -> list[str]:
         """Return the keys that are no declared value of the attribute."""
         declared = set(_declared(attribute))
-        return [key for key in self.values if key not in declared]
+        return [key for key in self.rows if key not in declared]
 
     def cells(self, attribute: Cells, column: str) -> list[str | None]:
         """Return what each cell is called; None where nothing is said of it, as of all undeclared values."""
@@ -135,8 +137,8 @@ def _check_keys(lookup: Lookup, attributes: Sequence[Cells]) -> None:
         raise lookup.wrong(
             f"attribute {attribute.name!r} must be categorical, or of kind 'integer' with a width of 1"
         )
-    if len(lookup.undeclared(attribute)) == len(lookup.values):
-        key = next(iter(lookup.values))
+    if len(lookup.undeclared(attribute)) == len(lookup.rows):
+        key = next(iter(lookup.rows))
         raise lookup.wrong(f"no key is a declared value of {attribute.name!r}; the first one is {key[:60]!r}")
 
 
