@@ -98,6 +98,10 @@ class Lookup:
         declared = set(_declared(attribute))
         return [key for key in self.rows if key not in declared]
 
+    def unnamed(self, attribute: Cells) -> list[str]:
+        """Return the declared values of the attribute that are no key."""
+        return [value for value in _declared(attribute) if value not in self.rows]
+
     def cells(self, attribute: Cells, column: str) -> list[str | None]:
         """Return what each cell is called; None where nothing is said of it, as of all undeclared values."""
         texts = self.texts(column)
