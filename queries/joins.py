@@ -9,7 +9,8 @@ lookup has keys among them: its least reading leaves them out, and its most coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,6 @@ def _is_column(node: exp.Expr, name: str, tables: set[str]) -> bool:
     """Tell whether a node is a column of some table; of an empty name, one that stands without a table's."""
     return (
         isinstance(node, exp.Column)
-        and node.args.get("db") is None
         and node.table.casefold() in tables
         and _is_called(node.name, name, not node.this.args.get("quoted"))
     )
@@ -166,22 +166,9 @@ def join_refusal(place: exp.Expr, what: str, domain: Domain, lookup: Lookup | No
     lookup = lookup or domain.lookups[0]
     names = ", ".join(one.name for one in domain.lookups[:12])
     message = f"lookups of the schema ({names}) are joined by their keys, and {_PRIVATE}"
-    return error_at(
-        place, "unsupported", f"{what} is not supported; {message}; write {_example(lookup, table)}"
-    )
-
-
-def _example(lookup: Lookup, table: str, condition: str = "") -> str:
-    """Return a statement that counts the records of each text, or those where a condition holds."""
-    name, column = quoted_name(lookup.name), f"{quoted_name(lookup.name)}.{quoted_name(lookup.columns[0])}"
-    by = (
-        f"USING ({quoted_name(lookup.key)})"
-        if lookup.key == lookup.attribute
-        else f"ON {table}.{quoted_name(lookup.attribute)} = {name}.{quoted_name(lookup.key)}"
-    )
-    if condition:
-        return f"SELECT COUNT(*) FROM {table} JOIN {name} {by} WHERE {condition}"  # noqa: S608 - a message
-    return f"SELECT {column}, COUNT(*) FROM {table} JOIN {name} {by} GROUP BY {column}"  # noqa: S608
+    node = JoinedLookup(lookup, lookup.name, outer=False).node(lookup.columns[0])
+    example = LookupCells.of(node, domain).example(domain)
+    return error_at(place, "unsupported", f"{what} is not supported; {message}; write {example}")
 
 
 def place_columns(tree: exp.Select, domain: Domain, joined: Sequence[JoinedLookup]) -> None:
@@ -253,7 +240,7 @@ def join_conditions(joined: Sequence[JoinedLookup], domain: Domain) -> Iterator[
 # --- the cells ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LookupCells:
     """What the records of each cell are called in one column of a lookup.
 
@@ -262,63 +249,55 @@ class LookupCells:
         attribute: whose values are the keys.
         column: of the lookup.
         title: how the statement calls it.
-        known: every text of the column, each once.
         texts: the text of each cell; None for NULL.
         kept: whether the join keeps the records of each cell; of the cell that is open it keeps some.
         open: what the records of undeclared values may be called, once for each key; empty where nothing is
             said of them.
+
+    Attributes:
+        domain: one attribute, whose values are the texts of the column, and NULL.
     """
 
     lookup: Lookup
     attribute: Attribute
     column: str
     title: str
-    known: tuple[str, ...]
     texts: tuple[str | None, ...]
     kept: tuple[bool, ...]
     open: tuple[str | None, ...]
+    domain: Domain = field(init=False)
+    _codes: NDArray[np.int64] = field(init=False)
+    _open_codes: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        texts = self.lookup.texts(self.column).values()
+        known = tuple(dict.fromkeys(text for text in texts if text is not None))
+        places: dict[str | None, int] = {text: place for place, text in enumerate(known)}
+        places[None] = len(known)
+        object.__setattr__(self, "domain", Domain((CategoricalAttribute(self.title, known, missing=True),)))
+        object.__setattr__(self, "_codes", np.array([places[text] for text in self.texts]))
+        object.__setattr__(
+            self, "_open_codes", np.array([places[text] for text in self.open], dtype=np.int64)
+        )
 
     @classmethod
     def of(cls, node: exp.Expr, domain: Domain) -> LookupCells:
         """Return the cells of a column that stands in a tree."""
         lookup = next(one for one in domain.lookups if one.name == node.args["lookup"])
-        attribute, outer = domain[lookup.attribute], bool(node.args["outer"])
-        texts = lookup.texts(node.name)
-        kept = [outer or key is not None for key in lookup.cells(attribute, lookup.key)]
-        undeclared = lookup.undeclared(attribute) if attribute.other else []
-        unlisted = [None] if undeclared and outer else []
-        if undeclared:
-            kept[-1] = True  # the cell of undeclared values comes last
-        return cls(
-            lookup,
-            attribute,
-            node.name,
-            f"{node.this.name}.{node.name}",
-            tuple(dict.fromkeys(text for text in texts.values() if text is not None)),
-            tuple(lookup.cells(attribute, node.name)),
-            tuple(kept),
-            (*(texts[key] for key in undeclared), *unlisted),
-        )
-
-    @property
-    def domain(self) -> Domain:
-        """One attribute, whose values are the texts."""
-        return Domain((CategoricalAttribute(self.title, self.known, missing=True),))
+        title = f"{node.this.name}.{node.name}"
+        return _cells_of(lookup, domain[lookup.attribute], node.name, title, bool(node.args["outer"]))
 
     def spread(self, condition: CellCondition) -> CellCondition:
         """Return a condition on the texts as one on the cells."""
-        places = {text: place for place, text in enumerate(self.known)}
-        codes = np.array([places.get(text or "", len(places)) for text in self.texts])
-        parts = condition.least, condition.weights, condition.most
-        least, share, most = (np.broadcast_to(part, (len(places) + 1,))[codes] for part in parts)
+        shape, codes, open_codes = self.domain.shape, self._codes, self._open_codes
+        least, most = (np.broadcast_to(part, shape) for part in (condition.least, condition.most))
+        share = np.broadcast_to(condition.weights, shape)
+        cells = CellCondition((self.attribute.name,), least[codes], share[codes], most[codes])
         if self.open:
-            may_be = np.array([places.get(text or "", len(places)) for text in self.open])
-            least[-1], share[-1], most[-1] = (
-                condition.least[may_be].all(),
-                condition.weights[may_be].mean(),
-                condition.most[may_be].any(),
-            )
-        return CellCondition((self.attribute.name,), least, share, most)
+            cells.least[-1] = least[open_codes].all()
+            cells.share[-1] = share[open_codes].mean()
+            cells.most[-1] = most[open_codes].any()
+        return cells
 
     def values(self, node: exp.Expr, domain: Domain) -> CellValues:
         """Return the text of each cell.
@@ -331,7 +310,7 @@ class LookupCells:
                 node,
                 "unaligned",
                 f"{self.title} is not known of records whose {self.attribute.name!r} is not declared; "
-                f"compare it with a text: {self._example(self.known[0], domain)}",
+                f"group by it, or compare it with a text: write {self.example(domain)}",
             )
         labels = np.array(self.texts, dtype=object)
         zeros = np.zeros(len(labels))
@@ -344,27 +323,60 @@ class LookupCells:
         Raises:
             QueryError: undeclared values may be called like declared ones.
         """
-        found: dict[str | None, list[int]] = {}
-        for code, (text, kept) in enumerate(zip(self.texts, self.kept, strict=True)):
-            if kept and not (self.open and code == self.attribute.other_code):
-                found.setdefault(text, []).append(code)
-        shared = [text for text in self.open if text in found]
+        found, shared = self._declared(), self.shared
         if shared:
             name = "NULL" if shared[0] is None else repr(shared[0])
             raise error_at(
                 node,
                 "unaligned",
                 f"GROUP BY {self.title} cuts a cell: values that {self.attribute.name!r} does not declare "
-                f"may be called {name} too; count one text at a time: {self._example(shared[0], domain)}",
+                f"may be called {name} too; count one text at a time: write {self.example(domain)}",
             )
         groups = sorted(found.items(), key=lambda group: group[0] is None)
         other = [(OTHER_LABEL, [self.attribute.size - 1])] if self.open else []
         return tuple((text, np.array(cells)) for text, cells in [*groups, *other])
 
-    def _example(self, text: str | None, domain: Domain) -> str:
-        test = "IS NULL" if text is None else "= '" + text.replace("'", "''") + "'"
-        name = f"{quoted_name(self.lookup.name)}.{quoted_name(self.column)}"
-        return f"write {_example(self.lookup, quoted_name(domain.name), f'{name} {test}')}"
+    @property
+    def shared(self) -> list[str | None]:
+        """What both declared values and undeclared ones may be called."""
+        declared = self._declared() if self.open else {}
+        return list(dict.fromkeys(text for text in self.open if text in declared))
+
+    def _declared(self) -> dict[str | None, list[int]]:
+        """Return the cells of declared and of empty values that the join keeps, by what they are called."""
+        found: dict[str | None, list[int]] = {}
+        for code, (text, kept) in enumerate(zip(self.texts, self.kept, strict=True)):
+            if kept and not (self.open and code == self.attribute.other_code):
+                found.setdefault(text, []).append(code)
+        return found
+
+    def example(self, domain: Domain) -> str:
+        """Return a statement that runs: that counts the records of each text, or else of one."""
+        table, lookup = quoted_name(domain.name), self.lookup
+        name, shared = quoted_name(lookup.name), self.shared
+        column = f"{name}.{quoted_name(self.column)}"
+        by = (
+            f"USING ({quoted_name(lookup.key)})"
+            if lookup.key == lookup.attribute
+            else f"ON {table}.{quoted_name(lookup.attribute)} = {name}.{quoted_name(lookup.key)}"
+        )
+        if not shared:
+            return f"SELECT {column}, COUNT(*) FROM {table} JOIN {name} {by} GROUP BY {column}"  # noqa: S608
+        text = next((one for one in shared if one is not None), self.domain.attributes[0].label(0))
+        value = "'" + text.replace("'", "''") + "'"
+        return f"SELECT COUNT(*) FROM {table} JOIN {name} {by} WHERE {column} = {value}"  # noqa: S608 - a message
+
+
+@lru_cache(maxsize=64)
+def _cells_of(lookup: Lookup, attribute: Attribute, column: str, title: str, outer: bool) -> LookupCells:
+    texts = lookup.texts(column)
+    kept = [outer or key is not None for key in lookup.cells(attribute, lookup.key)]
+    undeclared = lookup.undeclared(attribute) if attribute.other else []
+    open_ = [*(texts[key] for key in undeclared), *([None] if undeclared and outer else [])]
+    if undeclared:
+        kept[-1] = True  # the cell of undeclared values comes last
+    named = lookup.cells(attribute, column)
+    return LookupCells(lookup, attribute, column, title, tuple(named), tuple(kept), tuple(open_))
 
 
 def single_column(node: exp.Expr, domain: Domain) -> tuple[LookupCells, exp.Expr] | None:

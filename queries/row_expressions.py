@@ -286,6 +286,10 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+    single = single_column(node, domain)
+    if single is not None:
+        cells, inner = single
+        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
         one, two = (row_condition(side, domain, negated=negated) for side in (node.this, node.expression))
         return one.both(two, domain) if isinstance(node, exp.And) != negated else one.either(two, domain)
@@ -302,10 +306,6 @@ def is_computed(node: exp.Expr) -> bool:
 
 
 def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    single = single_column(node, domain)
-    if single is not None:
-        cells, inner = single
-        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if type(node) in COMPARISONS:
         sign = COMPARISONS[type(node)]
         return _compared(node.this, _NEGATED[sign] if negated else sign, node.expression, domain)

@@ -301,6 +301,15 @@ def test_any_other_join_is_refused_with_a_statement_that_runs(text: str) -> None
     parse_sql(error.message.partition("; write ")[2], DOMAIN)
 
 
+def test_the_statement_of_a_refusal_runs_where_its_groups_would_not() -> None:
+    lookup = Lookup("ports", "dest", {"LAX": {"state": "C'A"}, "SAN": {"state": "C'A"}})
+    domain = Domain(DOMAIN.attributes, "flights", lookups=(lookup,))
+    error = refusal(parse_sql, "SELECT COUNT(*) FROM flights CROSS JOIN ports", domain)
+    example = error.message.partition("; write ")[2]
+    assert example == "SELECT COUNT(*) FROM flights JOIN ports USING (dest) WHERE ports.state = 'C''A'"
+    assert parse_sql(example, domain).where.readings is not None
+
+
 def test_a_sub_query_goes_before_a_lookup_of_its_name() -> None:
     text = "WITH airlines AS (SELECT * FROM flights) SELECT 1 FROM flights JOIN airlines USING (carrier)"
     error = refusal(parse_sql, text, DOMAIN)
