@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from queries.categories import CategoricalAttribute
-from queries.cells import MISSING_LABEL, MOST_CELLS, OTHER_LABEL, Cells, nearest
+from queries.cells import MISSING_LABEL, OTHER_LABEL, Cells, nearest
 from queries.errors import DomainError
 from queries.numbers import IntegerAttribute
 from queries.plain_values import is_encodable, shown_text, type_name
 
+MOST_KEYS = 100_000
 PLAIN_COLUMN = "name"  # what the only column is called where a value has one text and no more
 
 
@@ -51,8 +52,8 @@ class Lookup:
         object.__setattr__(self, "key", self.attribute if self.key == "" else self.key)
         if not isinstance(self.values, Mapping) or not self.values:
             raise self.wrong('values must give each key a text, such as { UA = "United" }')
-        if len(self.values) > MOST_CELLS:
-            raise self.wrong(f"at most {MOST_CELLS:,} keys, got {len(self.values):,}")
+        if len(self.values) > MOST_KEYS:
+            raise self.wrong(f"at most {MOST_KEYS:,} keys, got {len(self.values):,}")
         object.__setattr__(self, "rows", {key: self._row(key, given) for key, given in self.values.items()})
         columns = tuple(dict.fromkeys(column for row in self.rows.values() for column in row))
         object.__setattr__(self, "columns", columns)

@@ -206,6 +206,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_lookup_is_refused_in_python() -> None:
+    with pytest.raises(DomainError, match="lookup 'l': at most 100,000 keys, got 100,001"):
+        Lookup("l", "n", {f"{key}": "x" for key in range(100_001)})
     with pytest.raises(DomainError, match="expected a Lookup, got a str"):
         Domain((CARRIER,), lookups=("airlines",))  # type: ignore[arg-type]
     with pytest.raises(DomainError, match="or of kind 'integer' with a width of 1"):
