@@ -24,6 +24,7 @@ from queries.cell_values import (
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.joins import LookupCells, single_column
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
 from queries.sql_dates import part_of
@@ -54,6 +55,10 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
     return attribute_values(domain[_name(node, domain)])
+
+
+def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
+    return LookupCells.of(node, domain).values(node, domain)
 
 
 def _name(node: exp.Expr, domain: Domain) -> str:
@@ -243,6 +248,7 @@ def _labels(values: CellValues) -> NDArray[Any]:
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Column: _column,
+    exp.Dot: _lookup_column,
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _constant),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     exp.Neg: _negative,
@@ -258,6 +264,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
 }
 _COMPUTED = (
     *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
+    exp.Dot,
 )
 
 
@@ -279,6 +286,10 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+    single = single_column(node, domain)
+    if single is not None:
+        cells, inner = single
+        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
         one, two = (row_condition(side, domain, negated=negated) for side in (node.this, node.expression))
         return one.both(two, domain) if isinstance(node, exp.And) != negated else one.either(two, domain)

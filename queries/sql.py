@@ -31,6 +31,7 @@ from queries.expressions import (
     Test,
     joined_nodes,
 )
+from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
@@ -256,6 +257,9 @@ class _Reader:
             return attribute_grouping(*self._named(node), self._domain)
         if isinstance(node, PART_NODES):
             return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
+        if isinstance(node, exp.Dot):
+            cells = LookupCells.of(node, self._domain)
+            return Grouping((cells.attribute.name,), cells.groups(node, self._domain), in_order=False)
         try:
             values = row_value(node, self._domain)
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
@@ -294,7 +298,7 @@ class _Reader:
             return self._with_null(node)
         if type(node) in _ROUNDINGS:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column | exp.Dot):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
             raise error_at(

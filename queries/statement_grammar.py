@@ -19,6 +19,7 @@ from queries.cells import nearest, quoted_name
 from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.joins import join_conditions, join_refusal, place_columns, take_joins
 from queries.sql_tree import CONDITIONS, Grammar, check_node, error_at, position_of, refuse
 
 SYNTHETIC = "synthetic records, which pmw export writes"
@@ -52,9 +53,10 @@ GRAMMAR = Grammar(
                 "this over": (exp.Window,),
                 "this unit": (exp.Interval,),
                 "this desc nulls_first": (exp.Ordered,),
+                "this on using side kind method": (exp.Join,),  # each is looked at when the source is
                 "expression": (exp.Limit, exp.Offset),
                 "expressions": (exp.Group, exp.Order, exp.With),
-                "expressions from_ where group having order limit offset distinct with_": (exp.Select,),
+                "expressions from_ joins where group having order limit offset distinct with_": (exp.Select,),
             },
             "",
         ).arguments,
@@ -68,7 +70,6 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (
         isinstance(node, exp.Distinct) and bool(node.expressions)
     ),
-    "a join": lambda node, _: isinstance(node, exp.Select) and bool(node.args.get("joins")),
     "a window other than SUM(COUNT(*)) OVER ()": lambda node, _: (
         isinstance(node, exp.Window) and not (is_plain_sum(node) and isinstance(node.this.this, exp.AggFunc))
     ),
@@ -94,12 +95,15 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
                 instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
                 way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
                 raise error_at(node, "unsupported", f"{what} is not supported; {way}")
+        if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
+            raise join_refusal(node, "a sub-query in IN", domain)
         check_node(node, GRAMMAR)
 
 
 def _values(distinct: exp.Distinct, domain: Domain) -> str | None:
     """Return a statement that lists the different values of attributes; None for those of anything else."""
-    if not all(isinstance(one, exp.Column) for one in distinct.expressions):
+    joins = any(select.args.get("joins") for select in distinct.root().find_all(exp.Select))
+    if joins or not all(isinstance(one, exp.Column) for one in distinct.expressions):
         return None
     names = [
         resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
@@ -148,9 +152,11 @@ def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) ->
             _check_table(table, domain)
     tree.set("from_", None)
     found = [] if inner is None else _inner(inner, domain, known)
+    joined = take_joins(tree, domain, names, tuple(known))
+    place_columns(tree, domain, joined)
     _spell(tree, domain, names)
     where = tree.args.get("where")
-    return [*found, *([] if where is None else [where.this])]
+    return [*found, *join_conditions(joined, domain), *([] if where is None else [where.this])]
 
 
 def _inner(tree: exp.Expr, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
