@@ -292,12 +292,11 @@ class LookupCells:
         shape, codes, open_codes = self.domain.shape, self._codes, self._open_codes
         least, most = (np.broadcast_to(part, shape) for part in (condition.least, condition.most))
         share = np.broadcast_to(condition.weights, shape)
-        cells = CellCondition((self.attribute.name,), least[codes], share[codes], most[codes])
+        lowest, middle, highest = least[codes], share[codes], most[codes]
         if self.open:
-            cells.least[-1] = least[open_codes].all()
-            cells.share[-1] = share[open_codes].mean()
-            cells.most[-1] = most[open_codes].any()
-        return cells
+            lowest[-1], middle[-1] = least[open_codes].all(), share[open_codes].mean()
+            highest[-1] = most[open_codes].any()
+        return CellCondition((self.attribute.name,), lowest, middle, highest)
 
     def values(self, node: exp.Expr, domain: Domain) -> CellValues:
         """Return the text of each cell.
