@@ -40,6 +40,7 @@ from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
     PARTS,
+    SYNTHETIC,
     error_at,
     parse_tree,
     position_of,
@@ -49,7 +50,6 @@ from queries.sql_tree import (
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
-    SYNTHETIC,
     check_statement,
     counted_by,
     folded_source,
