@@ -23,8 +23,9 @@ from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.lookups import Lookup
-from queries.sql_tree import error_at
+from queries.sql_tree import SYNTHETIC, error_at
 
+_OTHERWISE = f"run the statement on {SYNTHETIC}"
 _PRIVATE = "private tables are joined in a view that the session is opened over"
 
 
@@ -162,13 +163,14 @@ def join_refusal(place: exp.Expr, what: str, domain: Domain, lookup: Lookup | No
     if not domain.lookups:
         message = f"the schema declares no lookup, and {_PRIVATE}"
         message = f"{message}; write SELECT COUNT(*) FROM {table}"  # noqa: S608 - a message
-        return error_at(place, "unsupported", f"{what} is not supported; {message}")
+        return error_at(place, "unsupported", f"{what} is not supported; {message}, or {_OTHERWISE}")
     lookup = lookup or domain.lookups[0]
     names = ", ".join(one.name for one in domain.lookups[:12])
-    message = f"lookups of the schema ({names}) are joined by their keys, and {_PRIVATE}"
+    message = f"{what} is not supported; lookups of the schema ({names}) are joined by their keys"
     node = JoinedLookup(lookup, lookup.name, outer=False).node(lookup.columns[0])
     example = LookupCells.of(node, domain).example(domain)
-    return error_at(place, "unsupported", f"{what} is not supported; {message}; write {example}")
+    way = f"write {example}, or {_OTHERWISE}"
+    return error_at(place, "unsupported", f"{message}, and {_PRIVATE}; {way}")
 
 
 def place_columns(tree: exp.Select, domain: Domain, joined: Sequence[JoinedLookup]) -> None:

@@ -41,6 +41,7 @@ from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
     PART_NODES,
+    SYNTHETIC,
     error_at,
     parse_tree,
     position_of,
@@ -50,7 +51,6 @@ from queries.sql_tree import (
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
-    SYNTHETIC,
     check_statement,
     counted_by,
     folded_source,

@@ -27,6 +27,7 @@ from queries.errors import QueryError
 from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
+SYNTHETIC = "synthetic records, which pmw export writes"
 COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",

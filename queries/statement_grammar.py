@@ -20,9 +20,7 @@ from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
-from queries.sql_tree import CONDITIONS, Grammar, check_node, error_at, position_of, refuse
-
-SYNTHETIC = "synthetic records, which pmw export writes"
+from queries.sql_tree import CONDITIONS, SYNTHETIC, Grammar, check_node, error_at, position_of, refuse
 
 GRAMMAR = Grammar(
     {

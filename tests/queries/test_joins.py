@@ -12,8 +12,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, Person, Statement, parse_sql
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    Lookup,
+    Person,
+    QueryError,
+    Statement,
+    parse_sql,
+)
 from queries.factors import UNITS
+from queries.sql_tree import SYNTHETIC
 from tests.queries.meaning import refusal
 
 AIRLINES = Lookup(
@@ -89,6 +99,11 @@ def _least_and_most(statement: Statement) -> dict[Any, tuple[int, int]]:
             ends.append(int((reading.weights().reshape(shape) * _counts()).sum()) // UNITS)
         found[group.labels] = (ends[0], ends[1])
     return found
+
+
+def _instead(error: QueryError) -> str:
+    """Return the statement that a refusal names."""
+    return error.message.partition("; write ")[2].removesuffix(f", or run the statement on {SYNTHETIC}")
 
 
 CONDITIONS = [
@@ -298,14 +313,14 @@ def test_any_other_join_is_refused_with_a_statement_that_runs(text: str) -> None
     assert REFUSED[text] in error.message
     assert isinstance(error.position, int)
     assert error.position > len("SELECT COUNT(*) FROM ")
-    parse_sql(error.message.partition("; write ")[2], DOMAIN)
+    parse_sql(_instead(error), DOMAIN)
 
 
 def test_the_statement_of_a_refusal_runs_where_its_groups_would_not() -> None:
     lookup = Lookup("ports", "dest", {"LAX": {"state": "C'A"}, "SAN": {"state": "C'A"}})
     domain = Domain(DOMAIN.attributes, "flights", lookups=(lookup,))
     error = refusal(parse_sql, "SELECT COUNT(*) FROM flights CROSS JOIN ports", domain)
-    example = error.message.partition("; write ")[2]
+    example = _instead(error)
     assert example == "SELECT COUNT(*) FROM flights JOIN ports USING (dest) WHERE ports.state = 'C''A'"
     assert parse_sql(example, domain).where.readings is not None
 
@@ -321,7 +336,7 @@ def test_where_no_lookup_is_declared_the_refusal_says_what_views_are_for() -> No
     domain = Domain(DOMAIN.attributes, "flights")
     error = refusal(parse_sql, "SELECT COUNT(*) FROM flights JOIN airlines USING (carrier)", domain)
     assert "private tables are joined in a view that the session is opened over" in error.message
-    parse_sql(error.message.partition("; write ")[2], domain)
+    parse_sql(_instead(error), domain)
 
 
 @pytest.mark.parametrize(
