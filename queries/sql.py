@@ -375,7 +375,7 @@ def _digits(node: exp.Expr) -> int:
 
 
 def _divisor(node: exp.Expr) -> exp.Expr:
-    """Return a divisor without NULLIF(…, 0): a division by what may be 0 is undefined anyway."""
+    """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
 

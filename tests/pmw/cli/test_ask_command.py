@@ -238,10 +238,12 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
     assert len(capsys.readouterr().out.splitlines()) == kept == 8
 
 
-def test_what_may_be_divided_by_nobody_is_undefined(study: Path, run: Run) -> None:
+def test_what_is_divided_by_nobody_stays_empty_and_says_why(study: Path, run: Run) -> None:
     statement = "SELECT COUNT(*) / COUNT(*) FILTER (WHERE sex = 'Female' AND sex = 'Male') AS r FROM people"
     shown = run.told("ask", "study.pmw", "--sql", statement).splitlines()
-    assert shown[1].split() == ["undefined", "-", "-", "synthetic"]
+    assert shown[1].split() == ["-", "-", "-", "exhausted"]
+    assert "There is no number where no record can be by the declaration." in shown
+    assert run("ask", "study.pmw", "--sql", statement, "--strict").exit_code == 3
     assert run.told("ask", "study.pmw", "--sql", f"{statement} LIMIT 0").startswith("no rows")
 
 
