@@ -117,7 +117,7 @@ def _require_select(text: str, domain: Domain) -> None:
     if word is None or word.upper() not in ("SELECT", "WITH"):
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; write {Example.of(domain).counts()}",
+            f"expected a statement that begins with SELECT, got {came}; write {Example.of(domain).counting()}",
             code="unsupported" if word else "syntax",
             position=0 if found is None or word is None else found.start(1),
         )
@@ -125,7 +125,7 @@ def _require_select(text: str, domain: Domain) -> None:
 
 def _statement(text: str, domain: Domain) -> Statement:
     _require_select(text, domain)
-    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counts()}", domain)
+    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it

@@ -50,7 +50,7 @@ class Example:
             next(gaps, None),
         )
 
-    def counts(self, keys: int = 1) -> str:
+    def counting(self, keys: int = 1) -> str:
         """Return the statement that counts the records of each value of a key, or of two."""
         return counted_by(self.keys[:keys], self.table)
 
@@ -77,7 +77,7 @@ class Example:
 
     def mean(self) -> str:
         """Return the statement that asks a mean; a count where nothing holds numbers."""
-        return self.counts() if self.number is None else f"SELECT AVG({self.number}) FROM {self.table}"  # noqa: S608
+        return self.counting() if self.number is None else f"SELECT AVG({self.number}) FROM {self.table}"  # noqa: S608
 
     def values(self) -> str:
         """Return the statement that lists declared values."""
@@ -104,11 +104,11 @@ class Example:
 
     def first(self, rows: int = 5) -> str:
         """Return the statement that asks for the largest groups."""
-        return f"{self.counts()} ORDER BY COUNT(*) DESC LIMIT {rows}"
+        return f"{self.counting()} ORDER BY COUNT(*) DESC LIMIT {rows}"
 
     def having(self) -> str:
         """Return the statement that leaves groups out."""
-        return f"{self.counts()} HAVING COUNT(*) >= 10"
+        return f"{self.counting()} HAVING COUNT(*) >= 10"
 
 
 def _plainness(attribute: Cells) -> tuple[bool, bool, bool, int]:
@@ -133,11 +133,11 @@ def _condition(attribute: Cells) -> str:
     return half or f"{name} >= {attribute.literal(attribute.boundaries[0])}"
 
 
-_COUNTS: Callable[[Example], str] = Example.counts
+_COUNTS: Callable[[Example], str] = Example.counting
 
 
 def _counts_of_two(example: Example) -> str:
-    return example.counts(2)
+    return example.counting(2)
 
 
 def _either(example: Example) -> str:
