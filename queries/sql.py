@@ -115,9 +115,9 @@ def _require_select(text: str, domain: Domain) -> None:
     found = _FIRST_WORD.match(text)
     word = found[1] if found else None
     if word is None or word.upper() not in ("SELECT", "WITH"):
-        came = "nothing" if word is None else word.upper()[:40]
+        came, way = "nothing" if word is None else word.upper()[:40], Example.of(domain).counting()
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; write {Example.of(domain).counting()}",
+            f"expected a statement that begins with SELECT, got {came}; write {way}",
             code="unsupported" if word else "syntax",
             position=0 if found is None or word is None else found.start(1),
         )

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NoReturn
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
@@ -173,22 +172,32 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
         ) from None
     if not trees:
         raise QueryError(f"expected {expected}, got none", code="syntax", position=0)
-    if len(trees) > 1:
-        refuse(trees[1], "a second statement")
     return trees[0]
 
 
 def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
-    """Return the trees of a text's statements, or of its conditions: one, where there is no semicolon."""
-    tokens = name_tokens(text, domain)
-    if tokens is None:
-        trees = sqlglot.parse(text) if kind is None else [sqlglot.parse_one(text, into=kind)]
-    else:
-        parser = Dialect.get_or_raise(None).parser()
-        trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
-    if kind is not None and None in trees[:1]:
-        return []
+    """Return the tree of a text's statement, or of its condition; none of an empty text."""
+    tokens = _one_statement(name_tokens(text, domain) or _split(text))
+    parser = Dialect.get_or_raise(None).parser()
+    trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
     return [tree for tree in trees if tree is not None]
+
+
+def _one_statement(tokens: list[Token]) -> list[Token]:
+    """Return the tokens of a text without semicolons at its end.
+
+    Raises:
+        QueryError: a second statement follows a semicolon; the parser is not asked what it may be.
+    """
+    ends = [place for place, token in enumerate(tokens) if token.token_type is TokenType.SEMICOLON]
+    for place in ends:
+        behind = next((one for one in tokens[place:] if one.token_type is not TokenType.SEMICOLON), None)
+        if behind is not None:
+            error = QueryError("a second statement is not supported; ask one alone", code="unsupported",
+                               position=behind.start)  # fmt: skip
+            error.construct = "a second statement"
+            raise error
+    return tokens[: ends[0]] if ends else tokens
 
 
 def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:

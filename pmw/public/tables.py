@@ -248,6 +248,7 @@ class Tabulation:
 
     def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
         self._statement = statement
+        self.left_out: list[LinearQuery] = []  # what would say nothing, and is not asked
         if statement.counts_alone:
             self._asked = list(statement.questions())
             return
@@ -257,11 +258,9 @@ class Tabulation:
             for leaf in statement.leaves:
                 asked.append((leaf, group, aggregates.question(leaf, group)))
                 pause(_WORK)
-        self._asked = [
-            one
-            for one in asked
-            if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
-        ]
+        tells = [_is_counting(leaf) or _may_be_held(state, query) for leaf, _, query in asked]
+        self._asked = [one for one, told in zip(asked, tells, strict=True) if told]
+        self.left_out = [one[2] for one, told in zip(asked, tells, strict=True) if not told]
 
     def __len__(self) -> int:
         return len(self._asked)

@@ -142,7 +142,8 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("age = abs(30)", 6, "ABS here is not supported"),
         ("COUNT(*) = 3", 0, "COUNT here is not supported"),
         ("frobnicate(age) = 30", 0, "function"),
-        ("age = 30; age = 31", 0, "statement"),
+        ("age = 30; age = 31", 10, "statement"),
+        ("age = 30; DROP TABLE people", 10, "a second statement is not supported"),
         ("CASE WHEN age = 30 THEN TRUE END", 10, "CASE is not supported"),
         ("sex LIKE 'F!%' ESCAPE '!'", 0, "ESCAPE is not supported"),
         ("sex ILIKE 'f%'", 0, "ILIKE is not supported"),
@@ -187,7 +188,6 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
     "syntax": [
         ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
         ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
-        ("age = 30; DROP TABLE people", 10, "cannot be read near 'DROP'"),
         ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL"),
         ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
         ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),

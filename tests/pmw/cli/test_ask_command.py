@@ -301,3 +301,19 @@ def test_a_refused_answer_has_exit_code_4_and_one_without_a_promise_has_one_unde
     codes = {one: [source_code(one, strict=strict) for strict in (False, True)] for one in Source}
     expected = {Source.EXHAUSTED: [0, 3], Source.UNVERIFIED: [0, 4], Source.REFUSED: [4, 4]}
     assert codes == {one: expected.get(one, [0, 0]) for one in Source}
+
+
+# --- --explain ---------------------------------------------------------------------------------------------
+
+
+def test_what_a_statement_becomes_is_told_and_nothing_is_asked(yearly_study: Path, run: Run) -> None:
+    statement = "SELECT region, AVG(age) AS y FROM people WHERE sex = 'Female' GROUP BY region"
+    before = read_session(yearly_study)[1]
+    told = run.told("ask", "study.pmw", "--sql", statement, "--explain")
+    form = run.form("ask", "study.pmw", "--sql", statement, "--explain")
+    assert list(form) == ["questions", "stored", "least", "most", "scopes"]
+    assert [one["scope"] for one in form["scopes"]] == [["age", "sex", "region"]]
+    assert "Nothing was asked or spent." in told
+    assert run.form("ask", "study.pmw", "sex = 'Female'", "--explain")["scopes"][0]["questions"] == 1
+    after = read_session(yearly_study)[1]
+    assert (after.budget_share, after.queries_answered) == (before.budget_share, before.queries_answered)

@@ -214,6 +214,14 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     (("ask", "study.pmw", "SELECT COUNT(*) FROM people"), "expected a condition, got a statement", 4),
     *each(
+        (("ask", "study.pmw", "age >= 30", "--explain"),),
+        (("--fresh",), "--explain answers nothing; leave --fresh out"),
+        (("--within", "10"), "--explain answers nothing; leave --within out"),
+        (("--population",), "--explain answers nothing; leave --population out"),
+    ),
+    (("ask", "study.pmw", "--stream", "--explain"), "--explain is for one condition or statement"),
+    ((*SERVICE, "age >= 30", "--explain", "--token-file", "x"), "SESSION is an address"),
+    *each(
         (("ask", "study.pmw", "--workload"),),
         (("marginal:2",), "did you mean 'marginals'?", 4),
         (("ranges:height",), "unknown attribute 'height'", 4),
