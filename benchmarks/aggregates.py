@@ -71,7 +71,7 @@ class _Score:
     cells: int = 0
     bars: int = 0
     held: int = 0
-    undefined: int = 0
+    empty: int = 0
     errors: list[tuple[str, float]] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
 
@@ -206,9 +206,9 @@ class _Truths:
 def _add(score: _Score, cell: Estimate, exact: Any, width: float, *, large: bool) -> None:
     score.cells += 1
     if cell.value is None:
-        score.undefined += 1
+        score.empty += 1
         return
-    if cell.interval is not None:
+    if cell.interval is not None and not (cell.conditional and exact is None):
         low, high = cell.interval
         score.bars += 1
         tolerance = 1e-6 * max(1.0, abs(float(exact or 0)))
@@ -227,7 +227,7 @@ def _line(score: _Score) -> dict[str, Any]:
         tables[statement].append(error)
     return {
         "cells": score.cells,
-        "undefined": score.undefined,
+        "empty": score.empty,
         "bars": score.bars,
         "held": score.held,
         "groups": len(errors),

@@ -150,7 +150,7 @@ class Linear(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratio(Aggregate):
-    """One sum divided by another over the same scope, such as AVG; undefined where the other may be 0."""
+    """One sum divided by another over the same scope, such as AVG; there is none where the other is 0."""
 
     numerator: Linear
     denominator: Linear
@@ -304,7 +304,7 @@ class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: undefined where it may be 0.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: none where it is 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -321,7 +321,7 @@ class Rounding(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Coalesced(Expression):
-    """An expression, or another one where it is undefined."""
+    """An expression, or another one where there is none."""
 
     inner: Node
     other: Node

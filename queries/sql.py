@@ -39,7 +39,6 @@ from queries.segments import count_where
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
-    COUNTS,
     PART_NODES,
     SYNTHETIC,
     error_at,
@@ -58,6 +57,7 @@ from queries.statement_grammar import (
     require_countable,
 )
 from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.ways import Example, way_on
 from queries.where_text import convert_condition
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
@@ -78,39 +78,55 @@ def parse_sql(text: str, domain: Domain) -> Statement:
     try:
         return _statement(text, domain)
     except RecursionError:
-        error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
+        error = QueryError(
+            "the statement is nested too deeply; write fewer parentheses", code="too_long", position=0
+        )
     except QueryError as refusal:
-        error = with_quoting_hint(_with_way_on(refusal), text, domain)
+        told = _with_way_on(refusal, domain)
+        error = with_quoting_hint(told, text, domain, lambda quoted: _statement(quoted, domain))
     error.text = text
     raise error from None
 
 
-def _with_way_on(refusal: QueryError) -> QueryError:
-    """Return a refusal that names another way to ask: what conditions are refused for does not."""
-    message = refusal.message
-    told = SYNTHETIC in message or "; write SELECT" in message or message.startswith(REFUSED)
+def _with_way_on(refusal: QueryError, domain: Domain) -> QueryError:
+    """Return a refusal that names another way to ask, which is read before it is told."""
+    message, construct = refusal.message, refusal.construct
+    told = "; write SELECT" in message or message.startswith(REFUSED)
     if refusal.code != "unsupported" or told:
         return refusal
+    if construct is not None:
+        ways = (refusal.instead, way_on(construct, domain))
+        way = next((one for one in ways if one is not None and _is_read(one, domain)), None)
+        rows = ", and count its rows" if way is not None and way == refusal.instead else ""
+        message = f"{construct} is not supported" + (f"; write {way}{rows}" if way is not None else "")
     message = f"{message}, or run the statement on {SYNTHETIC}"
     return QueryError(message, code=refusal.code, position=refusal.position)
 
 
-def _require_select(text: str) -> None:
+def _is_read(text: str, domain: Domain) -> bool:
+    try:
+        _statement(text, domain)
+    except (QueryError, RecursionError):
+        return False
+    return True
+
+
+def _require_select(text: str, domain: Domain) -> None:
     """Refuse any other statement by its first word, before the parser says something about it."""
     found = _FIRST_WORD.match(text)
     word = found[1] if found else None
     if word is None or word.upper() not in ("SELECT", "WITH"):
-        came = "nothing" if word is None else word.upper()[:40]
+        came, way = "nothing" if word is None else word.upper()[:40], Example.of(domain).counting()
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; {COUNTS.advice}",
+            f"expected a statement that begins with SELECT, got {came}; write {way}",
             code="unsupported" if word else "syntax",
-            position=None if found is None or word is None else found.start(1),
+            position=0 if found is None or word is None else found.start(1),
         )
 
 
 def _statement(text: str, domain: Domain) -> Statement:
-    _require_select(text)
-    tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
+    _require_select(text, domain)
+    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
     canonical_parts(tree)
@@ -375,7 +391,7 @@ def _digits(node: exp.Expr) -> int:
 
 
 def _divisor(node: exp.Expr) -> exp.Expr:
-    """Return a divisor without NULLIF(…, 0): a division by what may be 0 is undefined anyway."""
+    """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from queries.cells import nearest, quoted_name
-from queries.comparisons import resolve_attribute, resolve_operand
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
@@ -59,8 +59,7 @@ GRAMMAR = Grammar(
             "",
         ).arguments,
     },
-    "write SELECT with COUNT, SUM, AVG, MEDIAN, PERCENTILE_CONT, MIN, MAX, VARIANCE, STDDEV or CORR, WHERE, "
-    f"GROUP BY, HAVING, ORDER BY and LIMIT, over one table, or run the statement on {SYNTHETIC}",
+    f"run the statement on {SYNTHETIC}",
 )
 
 # Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
@@ -90,31 +89,52 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
     for node in tree.walk():
         for what, is_meant in REFUSALS.items():
             if is_meant(node, tree):
-                instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
-                way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
-                raise error_at(node, "unsupported", f"{what} is not supported; {way}")
+                try:
+                    refuse(node, what, grammar=GRAMMAR)
+                except QueryError as refusal:
+                    refusal.instead = _values(node, tree, domain) if isinstance(node, exp.Distinct) else None
+                    raise
         if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
             raise join_refusal(node, "a sub-query in IN", domain)
         check_node(node, GRAMMAR)
+        if isinstance(node, exp.Count) and node.this is None:
+            raise error_at(node, "syntax", "expected COUNT(*), got COUNT()")
 
 
-def _values(distinct: exp.Distinct, domain: Domain) -> str | None:
-    """Return a statement that lists the different values of attributes; None for those of anything else."""
-    joins = any(select.args.get("joins") for select in distinct.root().find_all(exp.Select))
-    if joins or not all(isinstance(one, exp.Column) for one in distinct.expressions):
+def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:
+    """Return a statement with a row for each of the different values of attributes, in each group.
+
+    None for the values of anything else, and where the statement's table is a sub-query, or joins lookups.
+    """
+    source, group = tree.args.get("from_"), tree.args.get("group")
+    if source is None or not isinstance(source.this, exp.Table) or tree.args.get("with_") is not None:
+        return None
+    columns = [*(() if group is None else group.expressions), *distinct.expressions]
+    if tree.args.get("joins") or not all(isinstance(one, exp.Column) for one in columns):
         return None
     names = [
-        resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
-        for one in distinct.expressions
+        resolve_operand(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
+        for one in columns
     ]
-    return f"{counted_by(names, quoted_name(domain.name))} HAVING COUNT(*) >= 1, and count its rows"
+    shown = list(dict.fromkeys(level or name for name, level in names))
+    copy = tree.copy()
+    _spell(copy, domain, {source.this.alias_or_name.casefold()})
+    where = copy.args.get("where")
+    return f"{counted_by(shown, quoted_name(domain.name), where)} HAVING COUNT(*) >= 1"
 
 
-def counted_by(names: Sequence[str], table: str) -> str:
-    """Return the statement that counts the records of each value of attributes."""
+def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) -> str:
+    """Return the statement that counts the records of each value of attributes.
+
+    Args:
+        names: the attributes, or levels of them.
+        table: as it stands in SQL.
+        where: the WHERE clause; None for all records.
+    """
     listed = ", ".join(map(quoted_name, names))
     title = " AS records" if "count" in names else ""
-    return f"SELECT {listed}, COUNT(*){title} FROM {table} GROUP BY {listed}"  # noqa: S608 - a message
+    condition = "" if where is None else f" {where.sql()}"
+    return f"SELECT {listed}, COUNT(*){title} FROM {table}{condition} GROUP BY {listed}"  # noqa: S608 - a message
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -137,7 +157,7 @@ def folded_source(tree: exp.Select, domain: Domain) -> list[exp.Expr]:
 def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
     source = tree.args.get("from_")
     if source is None:
-        raise QueryError(f"expected FROM {quoted_name(domain.name)}; {GRAMMAR.advice}", code="syntax")
+        raise QueryError(f"expected FROM {quoted_name(domain.name)}", code="syntax", position=0)
     table = source.this
     names = {name.casefold() for name in (table.name, table.alias) if name}
     inner = table.this if isinstance(table, exp.Subquery) else None

@@ -42,14 +42,18 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
         raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
     try:
-        tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'", domain)
-        return convert_condition(canonical_parts(tree), domain)
+        return _read(text, domain)
     except QueryError as refusal:
-        raise with_quoting_hint(refusal, text, domain) from None
+        raise with_quoting_hint(refusal, text, domain, lambda quoted: _read(quoted, domain)) from None
     except RecursionError:
         raise QueryError(
-            "the condition is nested too deeply; write fewer parentheses", code="too_long"
+            "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
         ) from None
+
+
+def _read(text: str, domain: Domain) -> Predicate:
+    tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'", domain)
+    return convert_condition(canonical_parts(tree), domain)
 
 
 def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:

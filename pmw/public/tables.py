@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
-from pmw.public.evidence import is_held
+from pmw.public.evidence import NOT_HELD, holding_of, is_held
 from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
+from pmw.public.quotes import way_to_bars
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
 from queries.cells import GroupValue
@@ -26,6 +28,7 @@ from queries.expressions import (
     Coalesced,
     Compared,
     Constant,
+    Correlation,
     Joined,
     KeyColumn,
     Linear,
@@ -35,13 +38,17 @@ from queries.expressions import (
 )
 from queries.linear import LinearQuery
 from queries.parsing import part_key
-from queries.statements import BAR_COLUMNS, Group, Statement
+from queries.statements import BAR_COLUMNS, Group, OutputColumn, Statement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS_SHOWN = 20
-_UNDEFINED = "undefined"
+_CONDITIONAL = "low and high of what is {} hold if there are records to take it of"
+_IMPOSSIBLE = "there is no number where no record can be by the declaration"
+_NO_RECORDS = "there is no number where the model has no records, or divides by 0"
+_BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
+_NO_BAR = "CORR has no error bar"
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
@@ -101,7 +108,7 @@ class AnswerTable:
 
     @property
     def is_promised(self) -> bool:
-        """Every answer that is defined has an interval."""
+        """Every answer has an interval that needs no condition."""
         return all(one.is_promised for one in self.estimates())
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,8 +136,8 @@ class AnswerTable:
         """Return one row per group: the keys, then of each aggregate its value, ends and source.
 
         Aggregate ``n`` has the ends of its interval in ``n_low`` and ``n_high``, NaN where nothing is
-        promised, and where it comes from in ``n_source``. What is undefined or refused is NaN. The
-        confidence and the notes stand in the table's ``attrs``.
+        promised, and where it comes from in ``n_source``. What is refused, or a division by 0 in the model,
+        is NaN. The confidence and the notes stand in the table's ``attrs``.
         """
         import pandas as pd
 
@@ -216,10 +223,11 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     """
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
-        return (none if estimate.is_refused else _UNDEFINED), none, none
+        return none, none, none
     spread = high - low if math.isfinite(high - low) else abs(value)
     digits = 0 if whole or spread >= 100 or abs(value) >= 10_000 else 2 if spread >= 0.1 else 4
-    texts = [none if math.isnan(one) else f"{one:,.{digits}f}" for one in (value, low, high)]
+    rounded = (round(one, digits) + 0.0 if math.isfinite(one) else one for one in (value, low, high))
+    texts = [none if math.isnan(one) else f"{one:,.{digits}f}" for one in rounded]  # + 0.0: no -0
     return texts[0], texts[1], texts[2]
 
 
@@ -240,6 +248,7 @@ class Tabulation:
 
     def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
         self._statement = statement
+        self.left_out: list[LinearQuery] = []  # what would say nothing, and is not asked
         if statement.counts_alone:
             self._asked = list(statement.questions())
             return
@@ -249,11 +258,9 @@ class Tabulation:
             for leaf in statement.leaves:
                 asked.append((leaf, group, aggregates.question(leaf, group)))
                 pause(_WORK)
-        self._asked = [
-            one
-            for one in asked
-            if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
-        ]
+        tells = [_is_counting(leaf) or _may_be_held(state, query) for leaf, _, query in asked]
+        self._asked = [one for one, told in zip(asked, tells, strict=True) if told]
+        self.left_out = [one[2] for one, told in zip(asked, tells, strict=True) if not told]
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -295,15 +302,16 @@ class Tabulation:
             rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
         for node, greatest_first in reversed(statement.order):
             rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
-            rows.sort(key=lambda row: reader.plain(node, row[0]) is None)
+            rows.sort(key=lambda row: reader.certainty(node, row[0]))
         end = None if statement.limit is None else statement.offset + statement.limit
+        rows = rows[statement.offset : end]
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(row for _, row in rows[statement.offset : end]),
+            tuple(row for _, row in rows),
             state.contract.options.confidence,
-            (*statement.notes, *moved),
+            (*statement.notes, *moved, *reader.reasons(shown, [group for group, _ in rows])),
             version,
             spent,
             state.contract.seeded,
@@ -339,9 +347,11 @@ class _Rows:
     """Answers expressions, group by group."""
 
     def __init__(self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer]) -> None:
+        self._state = state
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
         self._answers = answers
+        self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
@@ -373,6 +383,13 @@ class _Rows:
             return node.value
         return self._estimate(node, group, len(node.leaves())).value
 
+    def certainty(self, node: Node, group: Group) -> int:
+        """Return what sorts a group first, in either direction: what has no promise comes after what has."""
+        if not node.leaves():
+            return 2 * (self.plain(node, group) is None)
+        found = self._estimate(node, group, len(node.leaves()))
+        return 2 if found.value is None else int(not found.is_promised)
+
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
         if isinstance(node, KeyColumn) and self._statement.groupings[node.place].in_order:
@@ -381,6 +398,37 @@ class _Rows:
         if isinstance(value, str):
             return 1, value
         return 0, -math.inf if value is None else float(value)
+
+    def reasons(self, columns: Sequence[OutputColumn], groups: Sequence[Group]) -> tuple[str, ...]:
+        """Return why numbers have no promise, each reason once, and what would give them one."""
+        reasons: dict[str, None] = {}
+        for column, group in itertools.product(columns, groups):
+            leaves = column.node.leaves()
+            found = self._estimate(column.node, group, len(leaves))
+            if found.is_promised or any(self._leaf(leaf, group, len(leaves)).is_refused for leaf in leaves):
+                continue
+            unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, len(leaves)).is_promised]
+            impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
+            if found.value is None:
+                reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
+            elif found.conditional:
+                reasons[_CONDITIONAL.format(self._unpromised.value)] = None
+            elif not unpromised:
+                reasons[_BY_ZERO] = None
+            told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
+            reasons.update(dict.fromkeys(told))
+        return tuple(reasons)
+
+    def _ways(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
+        """Return why an aggregate has no promise, and what measuring its attributes would cost."""
+        key = id(leaf), group.scope
+        if key not in self._told:
+            scope = self._aggregates.scope(leaf, group)
+            has_bars = not isinstance(leaf, Correlation)
+            is_known = holding_of(self._state, scope) not in NOT_HELD
+            way = () if is_known and not has_bars else (way_to_bars(self._state, scope),)
+            self._told[key] = way if has_bars else (_NO_BAR, *way)
+        return self._told[key]
 
     def holds(self, test: Test, group: Group) -> bool:
         """Tell whether a condition holds of the answers; what is compared with NULL does not."""
@@ -411,13 +459,7 @@ class _Rows:
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
         if isinstance(node, Coalesced):
-            inner = self._estimate(node.inner, group, events)
-            # The true value may be the inner one: nothing is promised of the other.
-            return (
-                inner
-                if inner.value is not None
-                else Estimate(self._estimate(node.other, group, events).value)
-            )
+            return _coalesced(*(self._estimate(one, group, events) for one in node.inner_nodes))
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
@@ -449,11 +491,11 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
-    if inner.value is None:
-        return inner
+    if inner.value is None or (node.function == "nullif" and inner.value == 0):
+        return Estimate(None)
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
-        return Estimate(None) if low <= 0 <= high else inner
+        return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: round(number, node.digits),
         "floor": math.floor,
@@ -466,20 +508,34 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         ends = (low, high)
         if node.function == "abs":
             ends = (0.0 if inner.interval[0] < 0 < inner.interval[1] else min(low, high), max(low, high))
-    return Estimate(float(function(inner.value)), ends)
+    return Estimate(float(function(inner.value)), ends, conditional=inner.conditional)
+
+
+def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
+    """Return an estimate, or another one where it has no value.
+
+    Where nothing says that there are records, the true value may be either: the interval holds both.
+    """
+    if inner.value is None:  # of the model alone
+        return Estimate(other.value)
+    if not inner.conditional or inner.interval is None:
+        return inner
+    if other.interval is None:
+        return Estimate(inner.value)
+    ends = (*inner.interval, *other.interval)
+    return replace(inner, interval=(min(ends), max(ends)))
 
 
 def _joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
     """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
     if left.value is None or right.value is None:
         return Estimate(None)
-    divided = sign == "/"
-    ends = right.interval
-    if divided and (right.value == 0 or (ends is not None and ends[0] <= 0 <= ends[1])):
+    divided, ends = sign == "/", right.interval
+    if divided and right.value == 0:
         return Estimate(None)
     join = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
     value = float(join(left.value, right.value))
-    if left.interval is None or ends is None:
+    if left.interval is None or ends is None or (divided and ends[0] <= 0 <= ends[1]):
         return Estimate(value)
     corners = [float(join(one, two)) for one in left.interval for two in ends]
-    return Estimate(value, (min(corners), max(corners)))
+    return Estimate(value, (min(corners), max(corners)), conditional=left.conditional or right.conditional)

@@ -21,6 +21,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 COMMANDS = {
     ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",
+    ".explain": "which counts a question becomes, what is held of them and what they may cost",
     ".help": "this list",
     ".measure": "the price of a table such as .measure sex,race; it is paid after a yes on a terminal",
     ".mode": "table, csv or json: how answers are printed",

@@ -238,10 +238,12 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
     assert len(capsys.readouterr().out.splitlines()) == kept == 8
 
 
-def test_what_may_be_divided_by_nobody_is_undefined(study: Path, run: Run) -> None:
+def test_what_is_divided_by_nobody_stays_empty_and_says_why(study: Path, run: Run) -> None:
     statement = "SELECT COUNT(*) / COUNT(*) FILTER (WHERE sex = 'Female' AND sex = 'Male') AS r FROM people"
     shown = run.told("ask", "study.pmw", "--sql", statement).splitlines()
-    assert shown[1].split() == ["undefined", "-", "-", "synthetic"]
+    assert shown[1].split() == ["-", "-", "-", "exhausted"]
+    assert "There is no number where no record can be by the declaration." in shown
+    assert run("ask", "study.pmw", "--sql", statement, "--strict").exit_code == 3
     assert run.told("ask", "study.pmw", "--sql", f"{statement} LIMIT 0").startswith("no rows")
 
 
@@ -324,3 +326,19 @@ def test_a_statement_joins_the_lookups_of_the_schema(people: Path, run: Run) -> 
     for path in people.glob("study.pmw*"):
         path.unlink()
     assert run.form("ask", "study.model", "--sql", statement)["rows"] == told
+
+
+# --- --explain ---------------------------------------------------------------------------------------------
+
+
+def test_what_a_statement_becomes_is_told_and_nothing_is_asked(yearly_study: Path, run: Run) -> None:
+    statement = "SELECT region, AVG(age) AS y FROM people WHERE sex = 'Female' GROUP BY region"
+    before = read_session(yearly_study)[1]
+    told = run.told("ask", "study.pmw", "--sql", statement, "--explain")
+    form = run.form("ask", "study.pmw", "--sql", statement, "--explain")
+    assert list(form) == ["questions", "stored", "least", "most", "scopes"]
+    assert [one["scope"] for one in form["scopes"]] == [["age", "sex", "region"]]
+    assert "Nothing was asked or spent." in told
+    assert run.form("ask", "study.pmw", "sex = 'Female'", "--explain")["scopes"][0]["questions"] == 1
+    after = read_session(yearly_study)[1]
+    assert (after.budget_share, after.queries_answered) == (before.budget_share, before.queries_answered)
