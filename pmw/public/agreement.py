@@ -109,9 +109,7 @@ def with_sums(
         answers: to its counting questions, by the aggregate and the group's values.
     """
     groups = list(statement.groups())
-    leaves = [
-        leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count and leaf.grouped
-    ]
+    leaves = [leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count]
     if not statement.groupings or not leaves or not groups:
         return answers, ()
     wholes = _wholes_of(state, statement, groups)

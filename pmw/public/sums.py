@@ -154,17 +154,15 @@ class Sums:
 
         Args:
             form: the sum.
-            group: the group; every one of them where the sum is over all groups together.
+            group: the group.
             extra: further attributes that the weights are wanted over.
         """
         domain, statement = self.domain, self._statement
         where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope if form.grouped else ()]
+        scopes = [where.scope, form.scope, extra, group.scope]
         scope = union_scope(domain, scopes)
         shape = domain.scope_shape(scope)
-        inside: NDArray[np.bool_] = np.ones((), dtype=bool)
-        if form.grouped:
-            inside = group.inside(domain, scope)
+        inside = group.inside(domain, scope)
         least, share, most = (
             on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
         )
@@ -177,8 +175,7 @@ class Sums:
     def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
         """Return the weights of both sums of a ratio, over the same attributes."""
         forms = (node.numerator, node.denominator)
-        scopes = [form.scope for form in forms] + [group.scope for form in forms if form.grouped]
-        scope = union_scope(self.domain, scopes)
+        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
         above, below = (self.weights(form, group, scope) for form in forms)
         return above, below
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +19,7 @@ from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
+from pmw.public.windows import Windows, uncertain_places
 from queries.cells import GroupValue
 from queries.expressions import (
     AggregateNode,
@@ -28,14 +29,17 @@ from queries.expressions import (
     Constant,
     Joined,
     KeyColumn,
+    KeyMark,
     Linear,
     Node,
     Rounding,
+    Share,
     Test,
+    Window,
 )
 from queries.linear import LinearQuery
 from queries.parsing import part_key
-from queries.statements import BAR_COLUMNS, Group, Statement
+from queries.statements import BAR_COLUMNS, TOTAL, Group, Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,8 +268,8 @@ class Tabulation:
         Args:
             request_id: that of the statement.
         """
-        for place, (_, _, query) in enumerate(self._asked):
-            yield query, part_key(request_id, place)
+        for leaf, group, query in self._asked:
+            yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def table(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
@@ -286,22 +290,21 @@ class Tabulation:
         reader = _Rows(state, statement, found)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        rows: list[tuple[Group, _Row]] = []
-        for group in statement.groups():
+        groups = reader.ordered(reader.kept(pause), statement.order)
+        end = len(groups) if statement.limit is None else statement.offset + statement.limit
+        places = range(len(groups))[statement.offset : end]
+        rows = []
+        for group in groups[statement.offset : end]:
             pause(_WORK * len(statement.columns))
-            if statement.having is not None and not reader.holds(statement.having, group):
-                continue
             values = tuple(reader.plain(column.node, group) for column in keys)
-            rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
-        for node, greatest_first in reversed(statement.order):
-            rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
-            rows.sort(key=lambda row: reader.plain(node, row[0]) is None)
-        end = None if statement.limit is None else statement.offset + statement.limit
+            rows.append((values, tuple(reader.estimate(column.node, group) for column in shown)))
+        if statement.limit is not None and any(node.events() for node, _ in statement.order):
+            moved += uncertain_places(reader, groups, statement.order, places)
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(row for _, row in rows[statement.offset : end]),
+            tuple(rows),
             state.contract.options.confidence,
             (*statement.notes, *moved),
             version,
@@ -343,25 +346,54 @@ class _Rows:
         self._aggregates = Aggregates(state, statement)
         self._answers = answers
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
+        self._groups: list[Group] = []
+        self._windows = Windows(self, (), self._aggregates, statement.domain)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
+    def kept(self, pause: Pause) -> list[Group]:
+        """Return the groups that the conditions on answers keep, windows among these.
+
+        Windows are over the groups that HAVING keeps.
+        """
+        having, qualify, groups = self._statement.having, self._statement.qualify, []
+        for group in self._statement.groups():
+            pause(_WORK * len(self._statement.columns))
+            if having is None or self.holds(having, group):
+                groups.append(group)
+        self._groups = groups
+        self._windows = Windows(self, groups, self._aggregates, self._statement.domain)
+        return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+
+    def ordered(self, groups: Iterable[Group], order: Sequence[tuple[Node, bool]]) -> list[Group]:
+        """Return groups in the order of their answers."""
+        found = list(groups)
+        for node, greatest_first in reversed(order):
+            found.sort(key=lambda group: self.place(node, group), reverse=greatest_first)
+            found.sort(key=lambda group: self.plain(node, group) is None)
+        return found
+
     def estimate(self, node: Node, group: Group) -> Estimate:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
-        leaves = node.leaves()
-        found = self._estimate(node, group, len(leaves))
+        leaves, events = node.leaves(), node.events()
+        found = self._estimate(node, group, len(events))
         if len(leaves) == 1 and leaves[0] is node:
             return found
-        aligned = all(self._leaf(leaf, group, len(leaves)).aligned for leaf in leaves)
-        if found.value is None and any(self._leaf(leaf, group, 1).is_refused for leaf in leaves):
+        aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
+        meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
+        if found.value is None and any(self._leaf(leaf, one, 1).is_refused for leaf in leaves for one in meant):
             return replace(found, source=Source.REFUSED, aligned=aligned)
-        return replace(found, source=self._source(found, leaves, group), typical=None, aligned=aligned)
+        return replace(found, source=self._source(found, leaves, meant), typical=None, aligned=aligned)
 
-    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], group: Group) -> Source:
+    def estimate_of(self, node: Node, group: Group, events: int) -> Estimate:
+        """Return what an expression comes to in a group, with an interval that holds with others."""
+        return self._estimate(node, group, events)
+
+    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], groups: Sequence[Group]) -> Source:
         """Return where a number comes from: measured where all that it is made of was."""
         if not found.is_promised:
             return self._unpromised
-        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves]
+        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves for group in groups]
         measured = all(answer is not None and answer.source is Source.MEASURED for answer in answers)
         return Source.MEASURED if measured and found.value is not None else Source.SYNTHETIC
 
@@ -371,7 +403,9 @@ class _Rows:
             return group.labels[node.place]
         if isinstance(node, Constant):
             return node.value
-        return self._estimate(node, group, len(node.leaves())).value
+        if isinstance(node, KeyMark):
+            return sum((group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places)))
+        return self._estimate(node, group, len(node.events())).value
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
@@ -401,8 +435,8 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn):
-            node = Constant(group.labels[node.place])
+        if isinstance(node, KeyColumn | KeyMark):
+            node = Constant(self.plain(node, group))
         if isinstance(node, Constant):
             number = node.value
             if isinstance(number, str) or number is None:
@@ -421,6 +455,10 @@ class _Rows:
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
+        if isinstance(node, Window):
+            return self._windows.estimate(node, group, events)
+        if isinstance(node, Share):
+            return self._windows.share(node, group, events)
         return self._leaf(node, group, events)
 
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
@@ -434,9 +472,21 @@ class _Rows:
                 )
             else:
                 found = self._aggregates.estimate(node, group, events=events)
+                if _is_counting(node) and answer is not None:
+                    found = _answered(found, answer)
                 aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(found, source=self._source(found, (node,), group), aligned=aligned)
+                self._known[key] = replace(found, source=self._source(found, (node,), [group]), aligned=aligned)
         return self._known[key]
+
+
+def _answered(found: Estimate, answer: Answer) -> Estimate:
+    """Return an estimate with the count that is answered, in an interval that holds it too."""
+    if answer.is_refused:
+        return replace(found, value=None, interval=None)
+    ends = found.interval
+    if ends is not None:
+        ends = min(ends[0], answer.count), max(ends[1], answer.count)
+    return replace(found, value=answer.count, interval=ends)
 
 
 def _compared(test: Compared, left: Any, right: Any) -> bool | None:
