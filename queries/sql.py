@@ -152,7 +152,7 @@ class _Reader:
         self._aliases = {title.casefold(): node for title, node in self._columns}
         windows = list(tree.find_all(exp.Window))
         if windows and not self._has_groups:
-            raise over_records(windows[0])
+            raise over_records(windows[0], domain)
         self._keys, self._sets = self._key_nodes()
         for window in windows:
             self._require_groups(window)
@@ -180,7 +180,7 @@ class _Reader:
 
     @property
     def _has_groups(self) -> bool:
-        """Whether it groups records, or has aggregates of all of them: windows are over the result of that."""
+        """Whether it groups records, or sums up all of them: windows are over the result of that."""
         aggregates = self._tree.find_all(*AGGREGATES)
         plain = (node for node in aggregates if not isinstance(node.parent, exp.Window | exp.Filter))
         return self._tree.args.get("group") is not None or any(plain)
@@ -195,7 +195,7 @@ class _Reader:
                 known = of_records or node in self._keys
                 node = node.parent
             if not known:
-                raise over_records(window)
+                raise over_records(window, self._domain)
 
     @property
     def _lists_values(self) -> bool:
@@ -248,7 +248,9 @@ class _Reader:
             found = [self._resolved(node) for node in listed]
             for place, node in enumerate(found):
                 if node in found[:place]:
-                    raise error_at(listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once")
+                    raise error_at(
+                        listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once"
+                    )
             given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
         keys = list(dict.fromkeys(node for nodes in given for node in nodes))
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)

@@ -95,9 +95,9 @@ class Group:
     number: int = 0
 
     @property
-    def is_everybody(self) -> bool:
-        """Whether it is no group but the total of all."""
-        return not self.keys
+    def held(self) -> tuple[int, ...]:
+        """The numbers of the groupings that it has a value of; of none is the total of all."""
+        return tuple(key for key, place in enumerate(self.places) if place != TOTAL)
 
     def inside(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.bool_]:
         """Return which cells the group has, shaped to broadcast over a scope that contains its own."""
@@ -247,7 +247,7 @@ class Statement:
             reach = _Reach(self.where, [self.groupings[key] for key in keys])
             for group in self._set_groups(keys, number):
                 number = group.number + 1
-                if group.is_everybody or reach.reaches(group):
+                if not keys or reach.reaches(group):
                     yield group
 
     def _set_groups(self, keys: tuple[int, ...], number: int) -> Iterator[Group]:

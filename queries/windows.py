@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from queries.cells import quoted_name
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import Node, Window
 from queries.sql_tree import error_at, refuse
@@ -54,14 +56,13 @@ def window_node(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
     return Window(_OF_FRAMES[type(called)], read(called.this), partition, order, frame)
 
 
-def over_records(node: exp.Expr) -> QueryError:
-    """Return the refusal of a window over records."""
-    return error_at(
-        node,
-        "unsupported",
-        "a window over records is not supported, for it needs rows; write one over the groups of GROUP BY, "
-        f"such as RANK() OVER (ORDER BY COUNT(*) DESC), or run the statement on {SYNTHETIC}",
-    )
+def over_records(node: exp.Expr, domain: Domain) -> QueryError:
+    """Return the refusal of a window over records, with a statement whose window is over groups."""
+    name = quoted_name(min(domain.names, key=lambda one: domain[one].size))
+    table = quoted_name(domain.name)
+    instead = f"{name}, RANK() OVER (ORDER BY COUNT(*) DESC) FROM {table} GROUP BY {name}"
+    way = f"write SELECT {instead}, or run the statement on {SYNTHETIC}"
+    return error_at(node, "unsupported", f"a window over records is not supported; {way}")
 
 
 def _neighbour(

@@ -101,9 +101,7 @@ class Aggregates:
             return counted_where([condition], self._domain)
         return following_question(self._domain, parts)
 
-    def quotient(
-        self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int
-    ) -> Estimate:
+    def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
         """Return a sum over a group divided by a sum over another one: one event for both.
 
         Args:

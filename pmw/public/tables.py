@@ -381,7 +381,9 @@ class _Rows:
             return found
         aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
         meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
-        if found.value is None and any(self._leaf(leaf, one, 1).is_refused for leaf in leaves for one in meant):
+        if found.value is None and any(
+            self._leaf(leaf, one, 1).is_refused for leaf in leaves for one in meant
+        ):
             return replace(found, source=Source.REFUSED, aligned=aligned)
         return replace(found, source=self._source(found, leaves, meant), typical=None, aligned=aligned)
 
@@ -404,7 +406,9 @@ class _Rows:
         if isinstance(node, Constant):
             return node.value
         if isinstance(node, KeyMark):
-            return sum((group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places)))
+            return sum(
+                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
+            )
         return self._estimate(node, group, len(node.events())).value
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
@@ -435,13 +439,8 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn | KeyMark):
-            node = Constant(self.plain(node, group))
-        if isinstance(node, Constant):
-            number = node.value
-            if isinstance(number, str) or number is None:
-                return Estimate(None)
-            return Estimate(float(number), (float(number), float(number)))
+        if isinstance(node, KeyColumn | KeyMark | Constant):
+            return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
         if isinstance(node, Coalesced):
@@ -455,10 +454,8 @@ class _Rows:
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
-        if isinstance(node, Window):
+        if isinstance(node, Window | Share):
             return self._windows.estimate(node, group, events)
-        if isinstance(node, Share):
-            return self._windows.share(node, group, events)
         return self._leaf(node, group, events)
 
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
@@ -475,8 +472,17 @@ class _Rows:
                 if _is_counting(node) and answer is not None:
                     found = _answered(found, answer)
                 aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(found, source=self._source(found, (node,), [group]), aligned=aligned)
+                self._known[key] = replace(
+                    found, source=self._source(found, (node,), [group]), aligned=aligned
+                )
         return self._known[key]
+
+
+def _exactly(value: Any) -> Estimate:
+    """Return the estimate of what is known: a number, or a text or NULL, which are none."""
+    if isinstance(value, str) or value is None:
+        return Estimate(None)
+    return Estimate(float(value), (float(value), float(value)))
 
 
 def _answered(found: Estimate, answer: Answer) -> Estimate:

@@ -1,12 +1,13 @@
 """Windows over a table's rows: ranks, running sums, shares and neighbours, and what the bars leave of them.
 
-A rank lies between those that the rows' intervals allow, which hold together with the stated confidence. A sum
-over rows that are certain is one sum over their records together. Where the order of rows is itself uncertain,
-so is which rows a frame holds: a sum then allows for each of them.
+A rank lies between those that the rows' intervals allow, which hold together with the stated confidence. A
+sum over rows that are certain is one sum over their records together. Where the order of rows is itself
+uncertain, so is which rows a frame holds: a sum then allows for each of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -216,21 +217,24 @@ class Windows:
         domain: the declared attributes.
     """
 
-    def __init__(
-        self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, domain: Domain
-    ) -> None:
+    def __init__(self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, domain: Domain) -> None:
         self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
         self._sums: dict[tuple[int, int, bytes, int], Estimate] = {}
 
-    def estimate(self, node: Window, group: Group, events: int) -> Estimate:
-        """Return what a window comes to in a row.
+    def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
+        """Return what a window, or a share of one, comes to in a row.
 
         Args:
-            node: the window.
+            node: the window, or the share.
             group: the row's group.
             events: how many intervals have to hold together.
         """
+        return (
+            self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)
+        )
+
+    def _window(self, node: Window, group: Group, events: int) -> Estimate:
         partition, place = self._partition(node, group, events)
         if node.is_rank:
             value = _rank(node.function, partition.at, place)
@@ -249,11 +253,11 @@ class Windows:
             return self._sum_or_mean(node, partition, frame, events)
         return self._extreme(node, partition, frame, events)
 
-    def share(self, node: Share, group: Group, events: int) -> Estimate:
+    def _share(self, node: Share, group: Group, events: int) -> Estimate:
         """Return a sum divided by a window's; undefined where the window's may be 0."""
         partition, place = self._partition(node.window, group, events)
         frame = _frame(node.window, partition, place)
-        above, below = self._answered(node.above, group, 1), self.estimate(node.window, group, 1)
+        above, below = self._answered(node.above, group, 1), self._window(node.window, group, 1)
         if above.value is None or not below.value or (below.interval or _ANYWHERE)[0] <= 0:
             return Estimate(None)
         value = node.factor * above.value / below.value
@@ -280,7 +284,7 @@ class Windows:
     def _placed(self, node: Window, groups: list[Group], events: int) -> _Partition:
         """Return rows in order with their positions."""
         values = [tuple(self._rows.plain(by, one) for by, _ in node.order) for one in groups]
-        changes = [before != after for before, after in zip(values, values[1:], strict=False)]
+        changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
         uncertain = sum(1 for by, _ in node.order if by.events())
         together = events * max(1, uncertain) * len(groups)
@@ -306,9 +310,7 @@ class Windows:
         if node.function == "sum" or found.value is None:
             return found
         ends = found.interval if frame.is_certain else None
-        return Estimate(
-            found.value / count, None if ends is None else (ends[0] / count, ends[1] / count)
-        )
+        return Estimate(found.value / count, None if ends is None else (ends[0] / count, ends[1] / count))
 
     def _sum(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
         groups, most = partition.groups, frame.most.tolist()
