@@ -43,6 +43,11 @@ class Expression:
         found = [node for inner in self.inner_nodes for node in inner.events()]
         return tuple({id(node): node for node in found}.values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its numbers are whole by their declaration."""
+        return False
+
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the weights and constants that have to be finite."""
         return ()
@@ -53,6 +58,11 @@ class Constant(Expression):
     """A number, a text, or None for NULL."""
 
     value: float | str | bool | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number, or none."""
+        return not isinstance(self.value, float) or self.value.is_integer()
 
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the number, where it is a fraction."""
@@ -124,6 +134,12 @@ class Linear(Aggregate):
     def is_count(self) -> bool:
         """Whether it is the number of all records."""
         return self.counting and not self.scope and bool(self.low == 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a number of records, or a sum of known whole numbers."""
+        known = self.low is self.high or np.array_equal(self.low, self.high)
+        return self.counting or (known and bool(np.all(self.low == np.rint(self.low))))
 
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the least and the greatest weights."""
@@ -209,6 +225,12 @@ class Window(Expression):
     def events(self) -> tuple[Node, ...]:
         """Return the window itself, where it is of answers."""
         return (self,) if self.leaves() else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it numbers rows, or is one of what is whole, or a sum of it."""
+        others = [node for node in (self.inner, self.default) if node is not None]
+        return self.function != "avg" and all(node.is_whole for node in others)
 
     @property
     def is_rank(self) -> bool:
@@ -340,6 +362,11 @@ class Quantile(Aggregate):
     extreme: bool = False
     condition: CellCondition | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the least or the greatest of whole numbers."""
+        return self.extreme and self.values.whole
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread(Aggregate):
@@ -381,6 +408,11 @@ class Arithmetic(Expression):
     right: Node
 
     @property
+    def is_whole(self) -> bool:
+        """Whether both sides are whole, and neither divides the other."""
+        return self.operator != "/" and self.left.is_whole and self.right.is_whole
+
+    @property
     def inner_nodes(self) -> tuple[Node, ...]:
         """Both sides."""
         return self.left, self.right
@@ -401,6 +433,12 @@ class Rounding(Expression):
     digits: int = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is rounded to whole numbers, or of these."""
+        rounds = self.function in ("floor", "ceil") or (self.function == "round" and self.digits <= 0)
+        return rounds or self.inner.is_whole
+
+    @property
     def inner_nodes(self) -> tuple[Node, ...]:
         """The expression."""
         return (self.inner,)
@@ -412,6 +450,11 @@ class Coalesced(Expression):
 
     inner: Node
     other: Node
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both are."""
+        return self.inner.is_whole and self.other.is_whole
 
     @property
     def inner_nodes(self) -> tuple[Node, ...]:

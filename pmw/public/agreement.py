@@ -8,6 +8,7 @@ nearest to convex sets in turn (Bregman 1965), here the sums and the intervals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -189,6 +190,57 @@ def _agree(
         sums = one.counts.value - one.lacking(moved)
         answered.put(coarser[held], np.clip(sums, one.counts.low, one.counts.high))
     return _moved_words(counts, moved)
+
+
+def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> Mapping[Asked, Answer]:
+    """Return the answers to a statement's COUNT(*) in whole numbers that add up as they did.
+
+    Each count is the whole number below it or above it. Groups add up to their total rounded, and to the
+    total of one set of other groups in the same table, of those that have most keys.
+
+    Args:
+        statement: what is asked.
+        answers: to its counting questions, by the aggregate and the group's values.
+    """
+    found = dict(answers)
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for group in statement.groups():
+        groups.setdefault(group.held, []).append(group.places)
+    for leaf in (leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count):
+        for held in sorted(groups, key=len):
+            coarser = [keys for keys in groups if set(keys) < set(held)]
+            whole = max(coarser, key=len, default=None)
+            parts: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+            for places in groups[held]:
+                own = tuple(one if key in (whole or ()) else TOTAL for key, one in enumerate(places))
+                parts.setdefault(own, []).append(places)
+            for of, some in parts.items():
+                total = None if whole is None else found[id(leaf), of].count
+                told = [found[id(leaf), places] for places in some]
+                if any(one.is_refused for one in told):
+                    continue
+                counts = whole_numbers(np.array([one.count for one in told]), total)
+                for places, one, count in zip(some, told, counts.tolist(), strict=True):
+                    found[id(leaf), places] = replace(one, count=count)
+    return found
+
+
+def whole_numbers(counts: _Array, total: float | None = None) -> _Array:
+    """Return whole numbers next to counts that add up to a total, or near to it: float64, shape (n,).
+
+    Those with the greatest fractions are rounded up: the largest-remainder method (Hamilton).
+
+    Args:
+        counts: float64, shape (n,).
+        total: a whole number; None for that next to their sum.
+    """
+    near = np.rint(counts)
+    counts = np.where(np.abs(counts - near) <= 1e-9 * np.maximum(1.0, np.abs(counts)), near, counts)
+    below = np.floor(counts)
+    whole = round(float(counts.sum())) if total is None or math.isnan(total) else round(total)
+    more = int(min(max(whole - below.sum(), 0), np.count_nonzero(counts > below)))
+    below[np.argsort(below - counts, kind="stable")[:more]] += 1
+    return below
 
 
 def _wholes_of(

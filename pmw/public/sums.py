@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,16 @@ _STEPS = 32  # of a bisection
 
 
 def _short(number: float | None, digits: int) -> float | None:
-    return round(number, digits) if number is not None and math.isfinite(number) else None
+    if number is None or not math.isfinite(number):
+        return None
+    return round(number, digits) if digits else round(number)  # a whole number is written without a point
+
+
+def _rounded(function: Callable[[float], float], number: float) -> float:
+    near = round(number)  # numbers that differ from a whole one as floats do are that one
+    if not math.isfinite(number) or abs(number - near) <= 1e-9 * max(1.0, abs(number)):
+        return number if not math.isfinite(number) else float(near)
+    return float(function(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,16 @@ class Estimate:
     def is_promised(self) -> bool:
         """Whether an interval holds the true value, or there is none."""
         return self.interval is not None or self.is_undefined
+
+    def whole(self) -> Estimate:
+        """Return the estimate of a whole number: the nearest one, between whole ends that hold all others."""
+        if self.value is None:
+            return self
+        interval, typical = (
+            None if ends is None else (_rounded(math.floor, ends[0]), _rounded(math.ceil, ends[1]))
+            for ends in (self.interval, self.typical)
+        )
+        return replace(self, value=_rounded(round, self.value), interval=interval, typical=typical)
 
     def to_dict(self, digits: int = 6) -> dict[str, Any]:
         """Return the form of an aggregate in an answer, ready for JSON.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.agreement import Asked, with_sums
+from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
 from pmw.public.evidence import is_held
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _ROWS_SHOWN = 20
 _UNDEFINED = "undefined"
+_ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
@@ -66,7 +67,8 @@ class AnswerTable:
         spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records the numbers are about; None where no column of ids bounds a person's.
-        counts: those of ``titles`` whose answers are numbers of records.
+        whole: those of ``titles`` whose answers are whole numbers, such as counts.
+        totals: of each row the places of the keys that it is a total over; empty where no row is one.
     """
 
     keys: tuple[str, ...]
@@ -78,7 +80,8 @@ class AnswerTable:
     spent: Spent = field(default=Spent(0.0, 0.0, 0.0))
     seeded: bool = False
     kept: RecordsKept | None = None
-    counts: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    totals: tuple[tuple[int, ...], ...] = ()
 
     def column(self, name: str) -> tuple[Any, ...]:
         """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
@@ -96,7 +99,7 @@ class AnswerTable:
 
     def digits(self, title: str) -> int:
         """Return how many digits behind the point an aggregate's numbers are written with."""
-        return 3 if title in self.counts else 6  # a number of records as ``Answer`` writes it
+        return 0 if title in self.whole else 6
 
     def estimates(self) -> Iterator[Estimate]:
         """Yield what each aggregate comes to, row by row."""
@@ -181,15 +184,22 @@ class AnswerTable:
         """
         return [
             [
-                *(key_text(key) for key in keys),
+                *self.labels(number),
                 *(
                     text
                     for title, one in zip(self.titles, found, strict=True)
-                    for text in (*number_texts(one, none, whole=title in self.counts), one.source.value)
+                    for text in (*number_texts(one, none, whole=title in self.whole), one.source.value)
                 ),
             ]
-            for keys, found in self.rows[:most_rows]
+            for number, (_, found) in enumerate(self.rows[:most_rows])
         ]
+
+    def labels(self, number: int) -> list[str]:
+        """Return the values of a row's group as people read them."""
+        texts = [key_text(key) for key in self.rows[number][0]]
+        for place in self.totals[number] if self.totals else ():
+            texts[place] = _ALL
+        return texts
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -216,7 +226,7 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     Args:
         estimate: the number.
         none: what stands where there is none.
-        whole: it is a number of records.
+        whole: it is a whole number.
     """
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
@@ -287,6 +297,7 @@ class Tabulation:
             for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
         }
         found, moved = with_sums(state, statement, found)
+        found = in_whole_numbers(statement, found)
         reader = _Rows(state, statement, found)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
@@ -311,7 +322,8 @@ class Tabulation:
             spent,
             state.contract.seeded,
             state.contract.records_kept,
-            frozenset(column.title for column in shown if _is_counting(column.node)),
+            frozenset(column.title for column in shown if column.node.is_whole),
+            _totals([column.node for column in keys], groups[statement.offset : end]),
         )
 
 
@@ -320,6 +332,13 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     if answers:
         return max(answer.version for answer in answers), answers[-1].spent
     return state.version, spent_in(state)
+
+
+def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
+    """Return the places of the keys that each group is a total over; nothing where no group is one."""
+    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
+    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    return tuple(found) if any(found) else ()
 
 
 def _is_counting(node: Node) -> bool:
@@ -346,6 +365,7 @@ class _Rows:
         self._aggregates = Aggregates(state, statement)
         self._answers = answers
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
+        self._are_whole: dict[int, bool] = {}
         self._groups: list[Group] = []
         self._windows = Windows(self, (), self._aggregates, statement.domain)
         spent = state.closed or state.positives_used >= state.positives_limit
@@ -409,7 +429,8 @@ class _Rows:
             return sum(
                 (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
             )
-        return self._estimate(node, group, len(node.events())).value
+        value = self._estimate(node, group, len(node.events())).value
+        return int(value) if value is not None and self._are_whole[id(node)] else value
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
@@ -439,6 +460,12 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
+        if id(node) not in self._are_whole:
+            self._are_whole[id(node)] = node.is_whole
+        found = self._unrounded(node, group, events)
+        return found.whole() if self._are_whole[id(node)] else found
+
+    def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
         if isinstance(node, KeyColumn | KeyMark | Constant):
             return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
