@@ -367,6 +367,7 @@ class _Rows:
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
         self._are_whole: dict[int, bool] = {}
         self._groups: list[Group] = []
+        self._pause: Pause = lambda _: None
         self._windows = Windows(self, (), self._aggregates, statement.domain)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
@@ -376,6 +377,7 @@ class _Rows:
 
         Windows are over the groups that HAVING keeps.
         """
+        self._pause = pause
         having, qualify, groups = self._statement.having, self._statement.qualify, []
         for group in self._statement.groups():
             pause(_WORK * len(self._statement.columns))
@@ -409,6 +411,7 @@ class _Rows:
 
     def estimate_of(self, node: Node, group: Group, events: int) -> Estimate:
         """Return what an expression comes to in a group, with an interval that holds with others."""
+        self._pause(_WORK)
         return self._estimate(node, group, events)
 
     def _source(self, found: Estimate, leaves: Sequence[AggregateNode], groups: Sequence[Group]) -> Source:

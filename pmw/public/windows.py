@@ -21,9 +21,10 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.sums import Estimate
 from queries.domain import Domain
 from queries.expressions import Linear, Node, Share, Window
-from queries.statements import TOTAL, Group
+from queries.statements import Group
 
 _Places = NDArray[np.int64]
+_Array = NDArray[np.float64]
 _Order = Sequence[tuple[Node, bool]]
 _ANYWHERE = (-math.inf, math.inf)
 
@@ -220,7 +221,10 @@ class Windows:
     def __init__(self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, domain: Domain) -> None:
         self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
-        self._sums: dict[tuple[int, int, bytes, int], Estimate] = {}
+        self._of_all: dict[tuple[int, int, int], Estimate] = {}
+        self._answers: dict[tuple[int, int], _Array] = {}
+        self._all_ends: dict[tuple[int, int, int], _Array] = {}
+        self._owners: dict[int, _Places] = {}
 
     def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
         """Return what a window, or a share of one, comes to in a row.
@@ -249,9 +253,7 @@ class Windows:
             chosen = partition.groups[frame.held[0 if node.function == "first" else -1]]
             found = self._answered(node.inner, chosen, events)
             return found if frame.is_certain else Estimate(found.value)
-        if node.function in ("sum", "avg"):
-            return self._sum_or_mean(node, partition, frame, events)
-        return self._extreme(node, partition, frame, events)
+        return self._of_frame(node, partition, frame, events)
 
     def _share(self, node: Share, group: Group, events: int) -> Estimate:
         """Return a sum divided by a window's; undefined where the window's may be 0."""
@@ -302,64 +304,82 @@ class Windows:
         ends = self._rows.estimate_of(node, group, events * max(1, len(node.events()))).interval
         return Estimate(float(value), None if ends is None else _with(float(value), *ends))
 
-    def _sum_or_mean(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        key = id(node), id(partition), frame.held.tobytes(), events
-        if key not in self._sums:
-            self._sums[key] = self._sum(node, partition, frame, events)
-        found, count = self._sums[key], frame.held.size
-        if node.function == "sum" or found.value is None:
-            return found
-        ends = found.interval if frame.is_certain else None
-        return Estimate(found.value / count, None if ends is None else (ends[0] / count, ends[1] / count))
+    def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the sum, the mean, the least or the greatest of a frame."""
+        key = id(node), id(partition), events
+        if frame.held.size < len(partition.groups):
+            return self._folded(node, partition, frame, events)
+        if key not in self._of_all:  # which is the same in every row
+            self._of_all[key] = self._folded(node, partition, frame, events)
+        return self._of_all[key]
 
-    def _sum(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        groups, most = partition.groups, frame.most.tolist()
-        together = events * len(most)
-        answered = {place: self._answered(node.inner, groups[place], together) for place in most}
-        values = [answered[place].value for place in frame.held.tolist()]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+    def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        values = self._values(node, partition)[frame.held]
+        if np.isnan(values).any():
             return Estimate(None)
-        value, union = math.fsum(known), self._union(partition, frame)
-        if union is not None and isinstance(node.inner, Linear):
-            ends = self._aggregates.estimate(node.inner, union, events=events).interval
-            return Estimate(value, None if ends is None else _with(value, *ends))
-        sure = set(frame.least.tolist())
-        if any(one.interval is None for one in answered.values()):
-            return Estimate(value)
-        low, high = (
-            math.fsum(
-                ends[side] if place in sure else pick(0.0, ends[side])
-                for place, one in answered.items()
-                for ends in [one.interval or _ANYWHERE]
-            )
-            for side, pick in ((0, min), (1, max))
+        if node.function in ("min", "max"):
+            fold = np.min if node.function == "min" else np.max
+            ends = self._ends(node, partition, events)[:, frame.held]
+            known = frame.is_certain and bool(np.isfinite(ends).all())
+            low, high = (float(fold(end)) for end in ends)
+            return Estimate(float(fold(values)), (low, high) if known else None)
+        value = math.fsum(values.tolist())
+        interval = self._sum_ends(node, partition, frame, events)
+        total = Estimate(value, None if interval is None else _with(value, *interval))
+        if node.function == "sum":
+            return total
+        count, interval = frame.held.size, total.interval if frame.is_certain else None
+        return Estimate(
+            value / count, None if interval is None else (interval[0] / count, interval[1] / count)
         )
-        return Estimate(value, _with(value, low, high))
 
-    def _extreme(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        pick = min if node.function == "min" else max
-        held = [partition.groups[place] for place in frame.held.tolist()]
-        found = [self._answered(node.inner, group, events * len(held)) for group in held]
-        values = [one.value for one in found if one.value is not None]
-        ends = [one.interval for one in found if one.interval is not None]
-        if len(values) < len(found):
-            return Estimate(None)
-        if len(ends) < len(found) or not frame.is_certain:
-            return Estimate(pick(values))
-        return Estimate(pick(values), (pick(low for low, _ in ends), pick(high for _, high in ends)))
+    def _sum_ends(
+        self, node: Window, partition: _Partition, frame: _Frame, events: int
+    ) -> tuple[float, float] | None:
+        """Return what the sum of a frame lies between: one sum, or ends that are added."""
+        union = self._union(partition, frame)
+        if union is not None and isinstance(node.inner, Linear):
+            return self._aggregates.estimate(node.inner, union, events=events).interval
+        ends = self._ends(node, partition, events)
+        if not np.isfinite(ends[:, frame.most]).all():
+            return None
+        maybe = np.setdiff1d(frame.most, frame.least)
+        low = ends[0, frame.least].sum() + np.minimum(ends[0, maybe], 0).sum()
+        high = ends[1, frame.least].sum() + np.maximum(ends[1, maybe], 0).sum()
+        return float(low), float(high)
+
+    def _values(self, node: Window, partition: _Partition) -> _Array:
+        """Return what is answered for the rows of a partition: float64, shape (rows,); NaN for none."""
+        key = id(node), id(partition)
+        if key not in self._answers:
+            told = [self._answered(node.inner, group, 1).value for group in partition.groups]
+            self._answers[key] = np.array([math.nan if one is None else one for one in told])
+        return self._answers[key]
+
+    def _ends(self, node: Window, partition: _Partition, events: int) -> _Array:
+        """Return ends that hold in all rows of a partition together: float64, shape (2, rows)."""
+        key = id(node), id(partition), events
+        if key not in self._all_ends:
+            together = events * len(partition.groups)
+            told = [self._answered(node.inner, group, together).interval for group in partition.groups]
+            self._all_ends[key] = np.array([one or _ANYWHERE for one in told]).T
+        return self._all_ends[key]
 
     def _union(self, partition: _Partition, frame: _Frame) -> Group | None:
         """Return the group of all records of a frame's rows; None where these are uncertain, or overlap."""
-        groups = [partition.groups[place] for place in frame.held.tolist()]
-        kinds = {tuple(place == TOTAL for place in group.places) for group in groups}
-        if not frame.is_certain or (len(groups) > 1 and len(kinds) > 1):
+        groups = partition.groups
+        if not frame.is_certain or len({group.held for group in groups}) > 1:
             return None
         scope = groups[0].scope
-        inside = np.zeros(self._domain.scope_shape(scope), dtype=bool)
-        for group in groups:
-            inside |= group.inside(self._domain, scope)
-        return Group((), (), ((scope, np.flatnonzero(inside)),) if scope else (), scope)
+        if id(partition) not in self._owners:  # the row of each cell, the last one for those of no row
+            owners = np.full(self._domain.scope_shape(scope), len(groups))
+            for place, group in enumerate(groups):
+                owners[np.broadcast_to(group.inside(self._domain, scope), owners.shape)] = place
+            self._owners[id(partition)] = owners.reshape(-1)
+        held = np.zeros(len(groups) + 1, dtype=bool)
+        held[frame.held] = True
+        cells = np.flatnonzero(held[self._owners[id(partition)]])
+        return Group((), (), ((scope, cells),) if scope else (), scope)
 
 
 def _rank(function: str, at: _Places, place: int) -> float:
