@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from sqlglot import exp
 
@@ -22,7 +21,7 @@ from queries.expressions import (
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import position_of, refuse
-from queries.statement_grammar import GRAMMAR, is_plain_sum
+from queries.statement_grammar import GRAMMAR
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
@@ -40,7 +39,7 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.PercentileCont,
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
-    *(exp.Filter, exp.Window, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
+    *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
     *_QUANTILES,
     *_SPREADS,
     *_EXTREMES,
@@ -53,8 +52,6 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     Raises:
         QueryError: it is not supported, or is of what holds no numbers.
     """
-    if isinstance(node, exp.Window):
-        return _window(node, domain)
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = row_condition(node.expression.this, domain), node.this
@@ -83,15 +80,6 @@ def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) 
     if type(node) in _SPREADS:
         return Spread(values, *_SPREADS[type(node)], condition=condition)
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
-
-
-def _window(node: exp.Window, domain: Domain) -> AggregateNode:
-    inner = node.this.this if is_plain_sum(node) else None
-    if not isinstance(inner, exp.Count | exp.CountIf | exp.Sum | exp.Filter):
-        refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=GRAMMAR)
-    sums: Any = aggregate_node(inner, domain)  # each of these is one sum
-    everywhere: AggregateNode = replace(sums, grouped=False)
-    return everywhere
 
 
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:

@@ -19,18 +19,19 @@ from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
-    AggregateNode,
     Coalesced,
     Compared,
     Constant,
     Joined,
     KeyColumn,
+    KeyMark,
     Node,
     Rounding,
     Sign,
     Test,
     joined_nodes,
 )
+from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
@@ -59,6 +60,7 @@ from queries.statement_grammar import (
 from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.ways import Example, way_on
 from queries.where_text import convert_condition
+from queries.windows import over_records, window_node
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
@@ -66,6 +68,7 @@ _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
+_OVER_ROWS = "windows are over the rows of this table, groups without records among them"
 
 
 def parse_sql(text: str, domain: Domain) -> Statement:
@@ -162,42 +165,69 @@ class _Reader:
     def __init__(self, tree: exp.Select, domain: Domain) -> None:
         self._tree = tree
         self._domain = domain
-        self._aggregates: dict[exp.Expr, AggregateNode] = {}
+        self._aggregates: dict[exp.Expr, Node] = {}
         self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
         self._aliases = {title.casefold(): node for title, node in self._columns}
-        self._keys = self._key_nodes()
+        windows = list(tree.find_all(exp.Window))
+        if windows and not self._has_groups:
+            raise over_records(windows[0], domain)
+        self._keys, self._sets = self._key_nodes()
+        for window in windows:
+            self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
 
     def statement(self, where: LinearQuery, condition: CellCondition | None) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
-        having, order = self._tree.args.get("having"), self._tree.args.get("order")
-        test = None if having is None else self._test(having.this)
-        if test is not None and any(self._tree.find_all(exp.Window)):
-            refuse(self._tree, "a window beside HAVING", grammar=GRAMMAR)
+        having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
+        if having is not None and having.find(exp.Window):
+            refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
             where,
             self._groupings,
             columns,
-            test,
+            None if having is None else self._test(having.this),
             sorting,
             self._number("limit"),
             self._number("offset") or 0,
-            distinct=self._lists_values,
             notes=self._notes(sorting),
             condition=condition,
+            sets=self._sets,
+            qualify=None if qualify is None else self._test(qualify.this),
         )
+
+    @property
+    def _has_groups(self) -> bool:
+        """Whether it groups records, or sums up all of them: windows are over the result of that."""
+        aggregates = self._tree.find_all(*AGGREGATES)
+        plain = (node for node in aggregates if not isinstance(node.parent, exp.Window | exp.Filter))
+        return self._tree.args.get("group") is not None or any(plain)
+
+    def _require_groups(self, window: exp.Window) -> None:
+        """Refuse a window that is over anything but keys and aggregates."""
+        for column in window.find_all(exp.Column):
+            node: exp.Expr | None = column
+            known = self._resolved(column) is not column
+            while node is not window and node is not None and not known:
+                of_records = isinstance(node, AGGREGATES) and node.parent is not window
+                known = of_records or node in self._keys
+                node = node.parent
+            if not known:
+                raise over_records(window, self._domain)
 
     @property
     def _lists_values(self) -> bool:
         return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
     def _notes(self, sorting: tuple[tuple[Node, bool], ...]) -> tuple[str, ...]:
-        words = {"having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
-        answers = any(node.leaves() for node, _ in sorting) or self._tree.args.get("having") is not None
+        words = {"having": "HAVING", "qualify": "QUALIFY", "order": "ORDER BY", "limit": "LIMIT"}
+        tests = self._tree.args.get("having") is not None or self._tree.args.get("qualify") is not None
+        answers = any(node.leaves() for node, _ in sorting) or tests
         given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
         verb = "acts" if len(given) == 1 else "act"
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
+        if self._tree.find(exp.Window):
+            notes.append(_OVER_ROWS)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
             notes.append(CLIPPED)
         return tuple(notes)
@@ -224,23 +254,33 @@ class _Reader:
         title = node.sql().replace('"', "").lower()
         return title if len(title) <= 60 else f"column {number}", node
 
-    def _key_nodes(self) -> list[exp.Expr]:
+    def _key_nodes(self) -> tuple[list[exp.Expr], tuple[tuple[int, ...], ...]]:
+        """Return the keys of groups, and which of them are taken together."""
         group = self._tree.args.get("group")
-        if group is None:
-            if not self._lists_values:
-                return []
-            if self._tree.args.get("distinct") is None:
-                raise self._list_refusal()
-            return [node for _, node in self._columns]
-        keys: list[exp.Expr] = []
-        for node in group.expressions:
-            found = self._resolved(node)
-            if found.find(*AGGREGATES):
-                refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
-            if found in keys:
-                raise error_at(node, "syntax", f"GROUP BY names {found.sql()} twice; name it once")
-            keys.append(found)
-        return keys
+        if group is None and self._lists_values and self._tree.args.get("distinct") is None:
+            raise self._list_refusal()
+        listed = [] if group is None else list(group.expressions)
+        if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
+            given = [[node for _, node in self._columns if self._is_value(node)]]
+        else:
+            found = [self._resolved(node) for node in listed]
+            for place, node in enumerate(found):
+                if node in found[:place]:
+                    raise error_at(
+                        listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once"
+                    )
+            given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
+        keys = list(dict.fromkeys(node for nodes in given for node in nodes))
+        return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
+
+    def _is_value(self, node: exp.Expr) -> bool:
+        return not isinstance(node, exp.Literal) and node.find(*AGGREGATES, exp.Window, exp.Grouping) is None
+
+    def _key(self, node: exp.Expr) -> exp.Expr:
+        found = self._resolved(node)
+        if found.find(*AGGREGATES, exp.Window):
+            refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
+        return found
 
     def _list_refusal(self) -> QueryError:
         names = [node.name for _, node in self._columns if isinstance(node, exp.Column)]
@@ -294,9 +334,13 @@ class _Reader:
             return KeyColumn(self._keys.index(node))
         if isinstance(node, exp.Paren):
             return self._node(node.this)
-        if isinstance(node, AGGREGATES):
+        if isinstance(node, (*AGGREGATES, exp.Window)):
             if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
-                self._aggregates[node] = aggregate_node(node, self._domain)
+                self._aggregates[node] = (
+                    window_node(node, self._node)
+                    if isinstance(node, exp.Window)
+                    else aggregate_node(node, self._domain)
+                )
             return self._aggregates[node]
         if type(node) in _OPERATORS:
             right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
@@ -312,6 +356,8 @@ class _Reader:
             return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
+        if isinstance(node, exp.Grouping):
+            return self._mark(node)
         if type(node) in _ROUNDINGS:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
         if isinstance(node, exp.Column | exp.Dot):
@@ -326,6 +372,13 @@ class _Reader:
         if value.scope or (value.labels is None and value.constant is None):
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
         return Constant(value.constant if value.labels is None else str(value.labels[()]))
+
+    def _mark(self, node: exp.Grouping) -> KeyMark:
+        """Return GROUPING of some keys."""
+        keys = [self._resolved(one) for one in node.expressions]
+        if not all(key in self._keys for key in keys):
+            refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
+        return KeyMark(tuple(self._keys.index(key) for key in keys))
 
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""

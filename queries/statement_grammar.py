@@ -27,12 +27,13 @@ GRAMMAR = Grammar(
         **CONDITIONS.arguments,
         **Grammar.of(
             {
-                "": (exp.Distinct, exp.Star),
+                "": (exp.Distinct, exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
                 "this": (
                     *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
                     *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
                     *(exp.Abs, exp.Floor),
-                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.TableAlias, exp.Var),
+                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
+                    *(exp.FirstValue, exp.LastValue),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
                 "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
@@ -48,13 +49,20 @@ GRAMMAR = Grammar(
                 "this nested": (exp.DataType,),
                 "this ifs default": (exp.Case,),
                 "this true false": (exp.If,),
-                "this over": (exp.Window,),
+                "this partition_by order spec over": (exp.Window,),
+                "kind start start_side end end_side": (exp.WindowSpec,),
+                "this offset default": (exp.Lag, exp.Lead),
                 "this unit": (exp.Interval,),
                 "this desc nulls_first": (exp.Ordered,),
                 "this on using side kind method": (exp.Join,),  # each is looked at when the source is
                 "expression": (exp.Limit, exp.Offset),
-                "expressions": (exp.Group, exp.Order, exp.With),
-                "expressions from_ joins where group having order limit offset distinct with_": (exp.Select,),
+                "expressions all": (exp.Group,),
+                "expressions": (
+                    *(exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
+                ),
+                "expressions from_ joins where group having qualify order limit offset distinct with_": (
+                    exp.Select,
+                ),
             },
             "",
         ).arguments,
@@ -67,17 +75,8 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (
         isinstance(node, exp.Distinct) and bool(node.expressions)
     ),
-    "a window other than SUM(COUNT(*)) OVER ()": lambda node, _: (
-        isinstance(node, exp.Window) and not (is_plain_sum(node) and isinstance(node.this.this, exp.AggFunc))
-    ),
     "a list of records": lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
 }
-
-
-def is_plain_sum(window: exp.Window) -> bool:
-    """Tell whether a window is over all rows, and of a sum: ``SUM(…) OVER ()``."""
-    given = set(_given(window)) - {"this", "over"}
-    return not given and isinstance(window.this, exp.Sum)
 
 
 def check_statement(tree: exp.Select, domain: Domain) -> None:

@@ -94,7 +94,7 @@ class Aggregates:
         if not isinstance(node, Linear | Ratio) and node.condition is not None:
             return self._where(node.condition).question(replace(node, condition=None), group)
         if isinstance(node, Linear) and node.is_count:
-            return self._statement.counted(group) if node.grouped else self._statement.where
+            return self._statement.counted(group)
         parts = self._parts(node, group)
         if isinstance(node, Linear) and node.counting:
             (weights,) = parts
@@ -119,6 +119,18 @@ class Aggregates:
             return bool(np.any(below.low) or np.any(below.high))
         values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
         return all(bool(np.any(self._sums.weights(counted_values(one), group).high)) for one in values)
+
+    def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
+        """Return a sum over a group divided by a sum over another one: one event for both.
+
+        Args:
+            above, below: a sum, and the group whose records it is over.
+            events: how many intervals have to hold together.
+        """
+        scopes = [scope for form, group in (above, below) for scope in (form.scope, group.scope)]
+        scope = union_scope(self._domain, scopes)
+        one, two = (self._sums.weights(form, group, scope) for form, group in (above, below))
+        return self._ratio(one, two, events)
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records an aggregate is about."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,16 @@ _STEPS = 32  # of a bisection
 
 
 def _short(number: float | None, digits: int) -> float | None:
-    return round(number, digits) if number is not None and math.isfinite(number) else None
+    if number is None or not math.isfinite(number):
+        return None
+    return round(number, digits) if digits else round(number)  # a whole number is written without a point
+
+
+def _rounded(function: Callable[[float], float], number: float) -> float:
+    near = round(number)  # numbers that differ from a whole one as floats do are that one
+    if not math.isfinite(number) or abs(number - near) <= 1e-9 * max(1.0, abs(number)):
+        return number if not math.isfinite(number) else float(near)
+    return float(function(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,16 @@ class Estimate:
     def is_promised(self) -> bool:
         """Whether there is a true value, and an interval that holds it."""
         return self.interval is not None and not self.conditional
+
+    def whole(self) -> Estimate:
+        """Return the estimate of a whole number: the nearest one, between whole ends that hold all others."""
+        if self.value is None:
+            return self
+        interval, typical = (
+            None if ends is None else (_rounded(math.floor, ends[0]), _rounded(math.ceil, ends[1]))
+            for ends in (self.interval, self.typical)
+        )
+        return replace(self, value=_rounded(round, self.value), interval=interval, typical=typical)
 
     def to_dict(self, digits: int = 6) -> dict[str, Any]:
         """Return the form of an aggregate in an answer, ready for JSON.
@@ -153,17 +172,15 @@ class Sums:
 
         Args:
             form: the sum.
-            group: the group; every one of them where the sum is over all groups together.
+            group: the group.
             extra: further attributes that the weights are wanted over.
         """
         domain, statement = self.domain, self._statement
         where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope if form.grouped else ()]
+        scopes = [where.scope, form.scope, extra, group.scope]
         scope = union_scope(domain, scopes)
         shape = domain.scope_shape(scope)
-        inside: NDArray[np.bool_] = np.ones((), dtype=bool)
-        if form.grouped:
-            inside = group.inside(domain, scope)
+        inside = group.inside(domain, scope)
         least, share, most = (
             on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
         )
@@ -176,8 +193,7 @@ class Sums:
     def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
         """Return the weights of both sums of a ratio, over the same attributes."""
         forms = (node.numerator, node.denominator)
-        scopes = [form.scope for form in forms] + [group.scope for form in forms if form.grouped]
-        scope = union_scope(self.domain, scopes)
+        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
         above, below = (self.weights(form, group, scope) for form in forms)
         return above, below
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.agreement import Asked, with_sums
+from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
 from pmw.public.evidence import NOT_HELD, holding_of, is_held
@@ -21,6 +21,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.quotes import way_to_bars
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
+from pmw.public.windows import Windows, uncertain_places
 from queries.cells import GroupValue
 from queries.expressions import (
     AggregateNode,
@@ -31,14 +32,17 @@ from queries.expressions import (
     Correlation,
     Joined,
     KeyColumn,
+    KeyMark,
     Linear,
     Node,
     Rounding,
+    Share,
     Test,
+    Window,
 )
 from queries.linear import LinearQuery
 from queries.parsing import part_key
-from queries.statements import BAR_COLUMNS, Group, OutputColumn, Statement
+from queries.statements import BAR_COLUMNS, TOTAL, Group, OutputColumn, Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +53,7 @@ _IMPOSSIBLE = "there is no number where no record can be by the declaration"
 _NO_RECORDS = "there is no number where the model has no records, or divides by 0"
 _BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
 _NO_BAR = "CORR has no error bar"
+_ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
@@ -69,7 +74,8 @@ class AnswerTable:
         spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records the numbers are about; None where no column of ids bounds a person's.
-        counts: those of ``titles`` whose answers are numbers of records.
+        whole: those of ``titles`` whose answers are whole numbers, such as counts.
+        totals: of each row the places of the keys that it is a total over; empty where no row is one.
     """
 
     keys: tuple[str, ...]
@@ -81,7 +87,8 @@ class AnswerTable:
     spent: Spent = field(default=Spent(0.0, 0.0, 0.0))
     seeded: bool = False
     kept: RecordsKept | None = None
-    counts: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    totals: tuple[tuple[int, ...], ...] = ()
 
     def column(self, name: str) -> tuple[Any, ...]:
         """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
@@ -99,7 +106,7 @@ class AnswerTable:
 
     def digits(self, title: str) -> int:
         """Return how many digits behind the point an aggregate's numbers are written with."""
-        return 3 if title in self.counts else 6  # a number of records as ``Answer`` writes it
+        return 0 if title in self.whole else 6
 
     def estimates(self) -> Iterator[Estimate]:
         """Yield what each aggregate comes to, row by row."""
@@ -184,15 +191,22 @@ class AnswerTable:
         """
         return [
             [
-                *(key_text(key) for key in keys),
+                *self.labels(number),
                 *(
                     text
                     for title, one in zip(self.titles, found, strict=True)
-                    for text in (*number_texts(one, none, whole=title in self.counts), one.source.value)
+                    for text in (*number_texts(one, none, whole=title in self.whole), one.source.value)
                 ),
             ]
-            for keys, found in self.rows[:most_rows]
+            for number, (_, found) in enumerate(self.rows[:most_rows])
         ]
+
+    def labels(self, number: int) -> list[str]:
+        """Return the values of a row's group as people read them."""
+        texts = [key_text(key) for key in self.rows[number][0]]
+        for place in self.totals[number] if self.totals else ():
+            texts[place] = _ALL
+        return texts
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -219,7 +233,7 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     Args:
         estimate: the number.
         none: what stands where there is none.
-        whole: it is a number of records.
+        whole: it is a whole number.
     """
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
@@ -271,8 +285,8 @@ class Tabulation:
         Args:
             request_id: that of the statement.
         """
-        for place, (_, _, query) in enumerate(self._asked):
-            yield query, part_key(request_id, place)
+        for leaf, group, query in self._asked:
+            yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def table(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
@@ -290,33 +304,33 @@ class Tabulation:
             for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
         }
         found, moved = with_sums(state, statement, found)
+        found = in_whole_numbers(statement, found)
         reader = _Rows(state, statement, found)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        rows: list[tuple[Group, _Row]] = []
-        for group in statement.groups():
+        groups = reader.ordered(reader.kept(pause), statement.order)
+        end = len(groups) if statement.limit is None else statement.offset + statement.limit
+        places = range(len(groups))[statement.offset : end]
+        rows = []
+        for group in groups[statement.offset : end]:
             pause(_WORK * len(statement.columns))
-            if statement.having is not None and not reader.holds(statement.having, group):
-                continue
             values = tuple(reader.plain(column.node, group) for column in keys)
-            rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
-        for node, greatest_first in reversed(statement.order):
-            rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
-            rows.sort(key=lambda row: reader.certainty(node, row[0]))
-        end = None if statement.limit is None else statement.offset + statement.limit
-        rows = rows[statement.offset : end]
+            rows.append((values, tuple(reader.estimate(column.node, group) for column in shown)))
+        if statement.limit is not None and any(node.events() for node, _ in statement.order):
+            moved += uncertain_places(reader, groups, statement.order, places)
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(row for _, row in rows),
+            tuple(rows),
             state.contract.options.confidence,
-            (*statement.notes, *moved, *reader.reasons(shown, [group for group, _ in rows])),
+            (*statement.notes, *moved, *reader.reasons(shown, groups[statement.offset : end])),
             version,
             spent,
             state.contract.seeded,
             state.contract.records_kept,
-            frozenset(column.title for column in shown if _is_counting(column.node)),
+            frozenset(column.title for column in shown if column.node.is_whole),
+            _totals([column.node for column in keys], groups[statement.offset : end]),
         )
 
 
@@ -325,6 +339,13 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     if answers:
         return max(answer.version for answer in answers), answers[-1].spent
     return state.version, spent_in(state)
+
+
+def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
+    """Return the places of the keys that each group is a total over; nothing where no group is one."""
+    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
+    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    return tuple(found) if any(found) else ()
 
 
 def _is_counting(node: Node) -> bool:
@@ -353,25 +374,60 @@ class _Rows:
         self._answers = answers
         self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
+        self._are_whole: dict[int, bool] = {}
+        self._groups: list[Group] = []
+        self._pause: Pause = lambda _: None
+        self._windows = Windows(self, (), self._aggregates, statement.domain)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
+    def kept(self, pause: Pause) -> list[Group]:
+        """Return the groups that the conditions on answers keep, windows among these.
+
+        Windows are over the groups that HAVING keeps.
+        """
+        self._pause = pause
+        having, qualify, groups = self._statement.having, self._statement.qualify, []
+        for group in self._statement.groups():
+            pause(_WORK * len(self._statement.columns))
+            if having is None or self.holds(having, group):
+                groups.append(group)
+        self._groups = groups
+        self._windows = Windows(self, groups, self._aggregates, self._statement.domain)
+        return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+
+    def ordered(self, groups: Iterable[Group], order: Sequence[tuple[Node, bool]]) -> list[Group]:
+        """Return groups in the order of their answers."""
+        found = list(groups)
+        for node, greatest_first in reversed(order):
+            found.sort(key=lambda group: self.place(node, group), reverse=greatest_first)
+            found.sort(key=lambda group: self.certainty(node, group))
+        return found
+
     def estimate(self, node: Node, group: Group) -> Estimate:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
-        leaves = node.leaves()
-        found = self._estimate(node, group, len(leaves))
+        leaves, events = node.leaves(), node.events()
+        found = self._estimate(node, group, len(events))
         if len(leaves) == 1 and leaves[0] is node:
             return found
-        aligned = all(self._leaf(leaf, group, len(leaves)).aligned for leaf in leaves)
-        if found.value is None and any(self._leaf(leaf, group, 1).is_refused for leaf in leaves):
+        aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
+        meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
+        if found.value is None and any(
+            self._leaf(leaf, one, 1).is_refused for leaf in leaves for one in meant
+        ):
             return replace(found, source=Source.REFUSED, aligned=aligned)
-        return replace(found, source=self._source(found, leaves, group), typical=None, aligned=aligned)
+        return replace(found, source=self._source(found, leaves, meant), typical=None, aligned=aligned)
 
-    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], group: Group) -> Source:
+    def estimate_of(self, node: Node, group: Group, events: int) -> Estimate:
+        """Return what an expression comes to in a group, with an interval that holds with others."""
+        self._pause(_WORK)
+        return self._estimate(node, group, events)
+
+    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], groups: Sequence[Group]) -> Source:
         """Return where a number comes from: measured where all that it is made of was."""
         if not found.is_promised:
             return self._unpromised
-        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves]
+        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves for group in groups]
         measured = all(answer is not None and answer.source is Source.MEASURED for answer in answers)
         return Source.MEASURED if measured and found.value is not None else Source.SYNTHETIC
 
@@ -381,13 +437,18 @@ class _Rows:
             return group.labels[node.place]
         if isinstance(node, Constant):
             return node.value
-        return self._estimate(node, group, len(node.leaves())).value
+        if isinstance(node, KeyMark):
+            return sum(
+                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
+            )
+        value = self._estimate(node, group, len(node.events())).value
+        return int(value) if value is not None and self._are_whole[id(node)] else value
 
     def certainty(self, node: Node, group: Group) -> int:
         """Return what sorts a group first, in either direction: what has no promise comes after what has."""
         if not node.leaves():
             return 2 * (self.plain(node, group) is None)
-        found = self._estimate(node, group, len(node.leaves()))
+        found = self._estimate(node, group, len(node.events()))
         return 2 if found.value is None else int(not found.is_promised)
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
@@ -403,11 +464,11 @@ class _Rows:
         """Return why numbers have no promise, each reason once, and what would give them one."""
         reasons: dict[str, None] = {}
         for column, group in itertools.product(columns, groups):
-            leaves = column.node.leaves()
-            found = self._estimate(column.node, group, len(leaves))
-            if found.is_promised or any(self._leaf(leaf, group, len(leaves)).is_refused for leaf in leaves):
+            leaves, events = column.node.leaves(), len(column.node.events())
+            found = self._estimate(column.node, group, events)
+            if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
-            unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, len(leaves)).is_promised]
+            unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
             impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
             if found.value is None:
                 reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
@@ -449,13 +510,14 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn):
-            node = Constant(group.labels[node.place])
-        if isinstance(node, Constant):
-            number = node.value
-            if isinstance(number, str) or number is None:
-                return Estimate(None)
-            return Estimate(float(number), (float(number), float(number)))
+        if id(node) not in self._are_whole:
+            self._are_whole[id(node)] = node.is_whole
+        found = self._unrounded(node, group, events)
+        return found.whole() if self._are_whole[id(node)] else found
+
+    def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
+        if isinstance(node, KeyColumn | KeyMark | Constant):
+            return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
         if isinstance(node, Coalesced):
@@ -463,6 +525,8 @@ class _Rows:
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
+        if isinstance(node, Window | Share):
+            return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
 
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
@@ -476,9 +540,30 @@ class _Rows:
                 )
             else:
                 found = self._aggregates.estimate(node, group, events=events)
+                if _is_counting(node) and answer is not None:
+                    found = _answered(found, answer)
                 aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(found, source=self._source(found, (node,), group), aligned=aligned)
+                self._known[key] = replace(
+                    found, source=self._source(found, (node,), [group]), aligned=aligned
+                )
         return self._known[key]
+
+
+def _exactly(value: Any) -> Estimate:
+    """Return the estimate of what is known: a number, or a text or NULL, which are none."""
+    if isinstance(value, str) or value is None:
+        return Estimate(None)
+    return Estimate(float(value), (float(value), float(value)))
+
+
+def _answered(found: Estimate, answer: Answer) -> Estimate:
+    """Return an estimate with the count that is answered, in an interval that holds it too."""
+    if answer.is_refused:
+        return replace(found, value=None, interval=None)
+    ends = found.interval
+    if ends is not None:
+        ends = min(ends[0], answer.count), max(ends[1], answer.count)
+    return replace(found, value=answer.count, interval=ends)
 
 
 def _compared(test: Compared, left: Any, right: Any) -> bool | None:
