@@ -24,9 +24,11 @@ from queries.cell_values import (
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.joins import LookupCells, single_column
 from queries.predicates import COMPARE, Not, Order
 from queries.segments import count_where
-from queries.sql_tree import COMPARISONS, PARTS, error_at, position_of, refuse
+from queries.sql_dates import part_of
+from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of, refuse
 from queries.where_text import convert_condition
 
 _Numbers: TypeAlias = NDArray[np.float64]
@@ -53,6 +55,10 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
     return attribute_values(domain[_name(node, domain)])
+
+
+def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
+    return LookupCells.of(node, domain).values(node, domain)
 
 
 def _name(node: exp.Expr, domain: Domain) -> str:
@@ -155,16 +161,15 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
 
 
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
-    """Return a part of a date as a number, such as YEAR(hired)."""
-    if not isinstance(node.this, exp.Column):
-        refuse(node, "a function of anything but an attribute")
-    attribute = domain[_name(node.this, domain)]
-    part = PARTS[type(node)]
-    meaning_of(attribute).require_part(part, position_of(node))
-    numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
-    for value, cells in meaning_of(attribute).part_groups(part):
-        numbers[cells], present[cells] = float(value), True
-    return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
+    """Return a part of a date: a number such as YEAR(hired), or a text."""
+    name, part = part_of(node, domain)
+    size, is_number = domain[name].size, part.kind == "number"
+    numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
+    for value, cells in meaning_of(domain[name]).part_groups(part, position_of(node)):
+        present[cells], labels[cells] = True, value
+        if is_number:
+            numbers[cells] = float(value)
+    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels, is_number)
 
 
 def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
@@ -243,6 +248,7 @@ def _labels(values: CellValues) -> NDArray[Any]:
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Column: _column,
+    exp.Dot: _lookup_column,
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _constant),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     exp.Neg: _negative,
@@ -250,7 +256,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Round: _round,
     exp.Abs: _absolute,
     exp.Cast: _cast,
-    **dict.fromkeys(PARTS, _part),
+    **dict.fromkeys(PART_NODES, _part),
     exp.Nullif: _nullif,
     exp.Coalesce: _coalesce,
     **dict.fromkeys((exp.Case, exp.If), _case),
@@ -258,6 +264,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
 }
 _COMPUTED = (
     *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
+    exp.Dot,
 )
 
 
@@ -279,6 +286,10 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+    single = single_column(node, domain)
+    if single is not None:
+        cells, inner = single
+        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
         one, two = (row_condition(side, domain, negated=negated) for side in (node.this, node.expression))
         return one.both(two, domain) if isinstance(node, exp.And) != negated else one.either(two, domain)
@@ -290,7 +301,7 @@ def is_computed(node: exp.Expr) -> bool:
     return any(
         isinstance(part, _COMPUTED)
         or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
-        for part in node.walk()
+        for part in node.walk(prune=lambda one: isinstance(one, PART_NODES))
     )
 
 

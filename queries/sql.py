@@ -15,7 +15,7 @@ from sqlglot import exp
 from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
-from queries.comparisons import CALENDAR, meaning_of, resolve_operand
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -32,14 +32,17 @@ from queries.expressions import (
     joined_nodes,
 )
 from queries.grouping_sets import grouping_sets
+from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Junction
 from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
+from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
-    PARTS,
+    PART_NODES,
+    SYNTHETIC,
     error_at,
     parse_tree,
     position_of,
@@ -49,7 +52,6 @@ from queries.sql_tree import (
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
-    SYNTHETIC,
     check_statement,
     counted_by,
     folded_source,
@@ -60,7 +62,6 @@ from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attri
 from queries.where_text import convert_condition
 from queries.windows import over_records, window_node
 
-_PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _ROUNDINGS: dict[type[exp.Expr], str] = {
@@ -115,6 +116,7 @@ def _statement(text: str, domain: Domain) -> Statement:
     tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
+    canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
         if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
@@ -229,8 +231,8 @@ class _Reader:
             return node.alias, node.this
         if isinstance(node, exp.Column):
             return node.name, node
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return self._part(node)[1].removeprefix(CALENDAR), node
+        if isinstance(node, PART_NODES):
+            return part_title(node, self._domain), node
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
             return "count", node
         title = node.sql().replace('"', "").lower()
@@ -293,23 +295,21 @@ class _Reader:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
             return attribute_grouping(*self._named(node), self._domain)
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return attribute_grouping(*self._part(node), self._domain)
-        values = row_value(node, self._domain)
-        return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        if isinstance(node, PART_NODES):
+            return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
+        if isinstance(node, exp.Dot):
+            cells = LookupCells.of(node, self._domain)
+            return Grouping((cells.attribute.name,), cells.groups(node, self._domain), in_order=False)
+        try:
+            values = row_value(node, self._domain)
+            return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        except QueryError as refusal:
+            raise cut_part(node, self._domain, refusal) from None
 
     def _named(self, node: exp.Column) -> tuple[str, str | None]:
         """Return the attribute that a column names, and the level of it, if it names one."""
         any_case = not node.this.args.get("quoted")
         return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
-
-    def _part(self, node: exp.Expr) -> tuple[str, str]:
-        """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
-        name, _ = self._named(node.this)
-        truncates = isinstance(node, exp.DateTrunc)
-        part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
-        meaning_of(self._domain[name]).require_part(part, position_of(node))
-        return name, part
 
     def _node(self, node: exp.Expr) -> Node:
         """Return an expression of answers."""
@@ -344,7 +344,7 @@ class _Reader:
             return self._mark(node)
         if type(node) in _ROUNDINGS:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column | exp.Dot):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
             raise error_at(

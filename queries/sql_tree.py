@@ -27,6 +27,7 @@ from queries.errors import QueryError
 from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
+SYNTHETIC = "synthetic records, which pmw export writes"
 COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
@@ -37,13 +38,8 @@ COMPARISONS: dict[type[exp.Expr], Order] = {
 }
 
 
-PARTS: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Day: "day",
-    exp.Hour: "hour",
-}
+# Parts of dates, as ``queries.sql_dates`` writes them: a number, the start of a period, a text.
+PART_NODES = (exp.Extract, exp.DateTrunc, exp.TimeToStr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +64,12 @@ class Grammar:
 CONDITIONS = Grammar.of(
     {
         "": (exp.Null,),
-        "this": (*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
+        "this": (exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
         "this quoted": (exp.Identifier,),
         "this is_string": (exp.Literal,),
-        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is),
+        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is, exp.Extract),
+        "this unit": (exp.DateTrunc,),
+        "this format": (exp.TimeToStr,),
         "this expressions": (exp.In,),
         "this low high": (exp.Between,),
         "this expression negate": (exp.Like,),
@@ -271,7 +269,7 @@ _BEFORE = _COMPARING | {
 _BEHIND = _COMPARING | {
     *(TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.ILIKE, TokenType.NOT),
     *(TokenType.AND, TokenType.OR, TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT),
-    *(TokenType.DASH, TokenType.PLUS, TokenType.SLASH, TokenType.ALIAS),
+    *(TokenType.DASH, TokenType.PLUS, TokenType.SLASH, TokenType.ALIAS, TokenType.DCOLON),
     *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
 }
 
@@ -329,6 +327,8 @@ def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryEr
         word, behind = tokens[place].text, tokens[place + 1 : place + 2]
         if behind and behind[0].token_type is TokenType.L_PAREN and word.casefold() not in GRAMMAR_WORDS:
             continue  # a function, such as COUNT(*)
+        if behind and behind[0].token_type is TokenType.STRING:
+            continue  # the kind of a constant, such as DATE '2023-03-31'
         name = names[word.casefold()] or word
         return QueryError(
             f'{refusal.message}; {word} is a word of SQL here: the name stands in double quotes, "{name}"',

@@ -19,9 +19,8 @@ from queries.cells import nearest, quoted_name
 from queries.comparisons import resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import CONDITIONS, Grammar, check_node, error_at, position_of, refuse
-
-SYNTHETIC = "synthetic records, which pmw export writes"
+from queries.joins import join_conditions, join_refusal, place_columns, take_joins
+from queries.sql_tree import CONDITIONS, SYNTHETIC, Grammar, check_node, error_at, position_of, refuse
 
 GRAMMAR = Grammar(
     {
@@ -33,7 +32,7 @@ GRAMMAR = Grammar(
                     *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
                     *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
                     *(exp.Abs, exp.Floor),
-                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias),
+                    *(exp.Ceil, exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
                     *(exp.FirstValue, exp.LastValue),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
@@ -53,14 +52,15 @@ GRAMMAR = Grammar(
                 "this partition_by order spec over": (exp.Window,),
                 "kind start start_side end end_side": (exp.WindowSpec,),
                 "this offset default": (exp.Lag, exp.Lead),
-                "this unit zone": (exp.DateTrunc,),
+                "this unit": (exp.Interval,),
                 "this desc nulls_first": (exp.Ordered,),
+                "this on using side kind method": (exp.Join,),  # each is looked at when the source is
                 "expression": (exp.Limit, exp.Offset),
                 "expressions all": (exp.Group,),
                 "expressions": (
                     *(exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
                 ),
-                "expressions from_ where group having qualify order limit offset distinct with_": (
+                "expressions from_ joins where group having qualify order limit offset distinct with_": (
                     exp.Select,
                 ),
             },
@@ -76,7 +76,6 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (
         isinstance(node, exp.Distinct) and bool(node.expressions)
     ),
-    "a join": lambda node, _: isinstance(node, exp.Select) and bool(node.args.get("joins")),
     "a list of records": lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
 }
 
@@ -93,12 +92,15 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
                 instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
                 way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
                 raise error_at(node, "unsupported", f"{what} is not supported; {way}")
+        if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
+            raise join_refusal(node, "a sub-query in IN", domain)
         check_node(node, GRAMMAR)
 
 
 def _values(distinct: exp.Distinct, domain: Domain) -> str | None:
     """Return a statement that lists the different values of attributes; None for those of anything else."""
-    if not all(isinstance(one, exp.Column) for one in distinct.expressions):
+    joins = any(select.args.get("joins") for select in distinct.root().find_all(exp.Select))
+    if joins or not all(isinstance(one, exp.Column) for one in distinct.expressions):
         return None
     names = [
         resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
@@ -147,9 +149,11 @@ def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) ->
             _check_table(table, domain)
     tree.set("from_", None)
     found = [] if inner is None else _inner(inner, domain, known)
+    joined = take_joins(tree, domain, names, tuple(known))
+    place_columns(tree, domain, joined)
     _spell(tree, domain, names)
     where = tree.args.get("where")
-    return [*found, *([] if where is None else [where.this])]
+    return [*found, *join_conditions(joined, domain), *([] if where is None else [where.this])]
 
 
 def _inner(tree: exp.Expr, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import EVERYBODY, AggregateNode, KeyColumn, Node, Quantile, Test, average, total
 from queries.linear import LinearQuery
+from queries.predicates import Part, Position
 
 MOST_BINS = 10_000  # answers that one question may ask for
 TOTAL = -1  # the place of a key that a group is a total over
@@ -39,7 +41,7 @@ class Grouping:
     in_order: bool
 
 
-def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
+def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
 
     Every declared value has its group, whether records fall into it or not: which values are empty is never
@@ -47,8 +49,9 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
 
     Args:
         name: the attribute.
-        part: what of its values groups them (``queries.dates``); None for the values themselves.
+        part: what of its values groups them; None for the values themselves.
         domain: the declared attributes.
+        position: where the question names it, for messages.
 
     Raises:
         QueryError: the attribute is not declared, it has no such part or its cells are wider, or it has more
@@ -58,13 +61,12 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
     if part is None:
         _require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
-    else:
-        special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
-        groups = [
-            *meaning_of(attribute).part_groups(part),
-            *((attribute.value(code), np.array([code])) for code in special),
-        ]
-    return Grouping((name,), tuple(groups), attribute.is_ordered)
+        return Grouping((name,), tuple(groups), attribute.is_ordered)
+    found = meaning_of(attribute).part_groups(part, position)
+    special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
+    groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
+    values: list[Any] = [one.value for one in found]
+    return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
 
 
 def _require_few_groups(count: int) -> None:

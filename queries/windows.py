@@ -13,8 +13,8 @@ from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import Node, Window
-from queries.sql_tree import error_at, refuse
-from queries.statement_grammar import GRAMMAR, SYNTHETIC
+from queries.sql_tree import SYNTHETIC, error_at, refuse
+from queries.statement_grammar import GRAMMAR
 
 _RANKS: dict[type[exp.Expr], str] = {
     exp.Rank: "rank", exp.DenseRank: "dense_rank", exp.RowNumber: "row_number",

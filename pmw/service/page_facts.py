@@ -275,6 +275,8 @@ def attributes_of(domain: Domain) -> list[dict[str, Any]]:
     listed = []
     for attribute in domain:
         also = [text for text, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
+        lookups = [one for one in domain.lookups if one.attribute == attribute.name]
+        also += [f"lookup {one.name} ({', '.join(one.columns)})" for one in lookups]
         form: dict[str, Any] = {
             "name": attribute.name,
             "cells": attribute.size,

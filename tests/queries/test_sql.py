@@ -121,8 +121,8 @@ def test_columns_have_the_names_that_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("statement", "position", "message"),
     [
-        ("SELECT COUNT(*) FROM people JOIN b ON people.age = b.age", 7, "a join"),
-        ("SELECT COUNT(*) FROM people, b", 7, "a join"),
+        ("SELECT COUNT(*) FROM people JOIN b ON people.age = b.age", 33, "a join with 'b'"),
+        ("SELECT COUNT(*) FROM people, b", 29, "a join with 'b'"),
         ("SELECT COUNT(DISTINCT age) FROM people", 22, "an aggregate of DISTINCT values"),
         ("SELECT COUNT(*) FROM people UNION SELECT 1", 7, "UNION"),
         ("SELECT COUNT(*) OVER () FROM people", 7, "a window over records"),

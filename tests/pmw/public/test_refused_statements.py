@@ -13,7 +13,8 @@ import pytest
 import pmw
 from pmw.public.export import export
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, QueryError
-from queries.statement_grammar import REFUSALS, SYNTHETIC
+from queries.sql_tree import SYNTHETIC
+from queries.statement_grammar import REFUSALS
 
 DOMAIN = Domain(
     (
@@ -32,10 +33,6 @@ EXAMPLES = {
         "SELECT SUM(DISTINCT age) FROM people",
         "SELECT sex, COUNT(DISTINCT age / 5) FROM people GROUP BY sex",
     ],
-    "a join": [
-        "SELECT COUNT(*) FROM people JOIN prices ON people.age = prices.age",
-        "SELECT p.sex, SUM(price) FROM people p, prices q WHERE p.age = q.age GROUP BY p.sex",
-    ],
     "a list of records": [
         "SELECT * FROM people",
         "SELECT * FROM people WHERE age > 3 ORDER BY age LIMIT 5",
@@ -44,6 +41,8 @@ EXAMPLES = {
     ],
 }
 OTHERS = [
+    "SELECT COUNT(*) FROM people JOIN prices ON people.age = prices.age",
+    "SELECT p.sex, SUM(price) FROM people p, prices q WHERE p.age = q.age GROUP BY p.sex",
     "SELECT STRING_AGG(sex, ',') FROM people",
     "SELECT MODE(sex) FROM people",
     "SELECT RANK() OVER (ORDER BY age) FROM people",
