@@ -137,9 +137,8 @@ class Linear(Aggregate):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a number of records, or a sum of known whole numbers."""
-        known = self.low is self.high or np.array_equal(self.low, self.high)
-        return self.counting or (known and bool(np.all(self.low == np.rint(self.low))))
+        """Whether it is a number of records."""
+        return self.counting
 
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the least and the greatest weights."""
