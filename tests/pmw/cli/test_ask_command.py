@@ -102,7 +102,7 @@ def test_a_stream_answers_each_line_in_order_and_goes_on_after_a_bad_one(study: 
     ]  # fmt: skip
     assert [row["sex"] for row in forms[5]["rows"]] == ["Female", "Male"]
     assert list(forms[6]["rows"][0]) == ["count"]
-    assert forms[5]["rows"][0]["count"]["value"] == round(forms[8]["count"])
+    assert abs(forms[5]["rows"][0]["count"]["value"] - forms[8]["count"]) <= 1  # a whole number
     assert forms[9]["error"]["message"].startswith("request_id 'a' was used for another question")
     assert forms[10]["rows"] == forms[5]["rows"]
     assert forms[11]["rows"] == alone["rows"]
