@@ -155,7 +155,7 @@ def test_refusals_and_crashes_have_their_words(
     session: pmw.Session, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = outcome(session, judge, "SELECT SUM(age) FROM people JOIN towns USING (town)")
-    assert (found["outcome"], found["way_on"]) == ("refused", None)
+    assert (found["outcome"], found["way_on"]) == ("refused", "SELECT COUNT(*) FROM people")
     assert found["words"].startswith("a join is not supported")
 
     def fails(statement: str) -> None:
@@ -190,7 +190,10 @@ def test_each_statement_has_a_line_and_each_table_a_summary(
     statements.main()
     count, listing, summary = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (count["statement"], count["cells"], count["bars"]) == ("SELECT COUNT(*) AS n FROM people", 2, 2)
-    assert (listing["outcome"], listing["way_on"]) == ("refused", None)
+    assert (listing["outcome"], listing["way_on"]) == (
+        "refused",
+        "SELECT plan, town, COUNT(*) FROM people GROUP BY plan, town",
+    )
     assert (summary["seeds"], summary["statements"], summary["answered"]) == (2, 2, 1)
     assert (summary["answered_share"], summary["refused"], summary["cells"]) == (0.5, 1, 2)
 
