@@ -156,7 +156,7 @@ def test_refusals_and_crashes_have_their_words(
 ) -> None:
     found = outcome(session, judge, "SELECT SUM(age) FROM people JOIN towns USING (town)")
     assert (found["outcome"], found["way_on"]) == ("refused", "SELECT COUNT(*) FROM people")
-    assert found["words"].startswith("a join is not supported")
+    assert found["words"].startswith("a join with 'towns' is not supported")
 
     def fails(statement: str) -> None:
         raise IndexError(statement)
