@@ -38,9 +38,18 @@ def window_node(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
     Raises:
         QueryError: it is none of these, or its frame is of another kind.
     """
+    if node.this.find(exp.Window):
+        refuse(node.this, "a window inside another one", grammar=GRAMMAR)
+    window = _window(node, read)
+    if window.inner is None or window.inner.leaves():
+        return window
+    if window.function not in ("first", "last") or window.leaves():  # a key is a text, or may be one
+        refuse(node, "a window that sums up keys, or takes them in the order of answers,", grammar=GRAMMAR)
+    return window
+
+
+def _window(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
     called, given = node.this, node.args
-    if called.find(exp.Window):
-        refuse(called, "a window inside another one", grammar=GRAMMAR)
     partition = tuple(read(one) for one in given.get("partition_by") or ())
     ordered = [] if given.get("order") is None else given["order"].expressions
     order = tuple((read(one.this), bool(one.args.get("desc"))) for one in ordered)

@@ -436,11 +436,14 @@ class _Rows:
         if isinstance(node, KeyColumn):
             return group.labels[node.place]
         if isinstance(node, Constant):
-            return node.value
+            number = node.value
+            return int(number) if isinstance(number, float) and number.is_integer() else number
         if isinstance(node, KeyMark):
             return sum(
                 (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
             )
+        if isinstance(node, Window) and node.inner is not None and not node.leaves():
+            return self._windows.neighbour(node, group)
         value = self._estimate(node, group, len(node.events())).value
         return int(value) if value is not None and self._are_whole[id(node)] else value
 

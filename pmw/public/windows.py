@@ -238,6 +238,15 @@ class Windows:
             self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)
         )
 
+    def neighbour(self, node: Window, group: Group) -> Any:
+        """Return the key of the first or the last row of a frame, in the order of keys."""
+        partition, place = self._partition(node, group, 1)
+        held = _frame(node, partition, place).held
+        if not held.size:
+            return None if node.default is None else self._rows.plain(node.default, group)
+        chosen = partition.groups[held[0 if node.function == "first" else -1]]
+        return None if node.inner is None else self._rows.plain(node.inner, chosen)
+
     def _window(self, node: Window, group: Group, events: int) -> Estimate:
         partition, place = self._partition(node, group, events)
         if node.is_rank:

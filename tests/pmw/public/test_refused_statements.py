@@ -47,6 +47,8 @@ OTHERS = [
     "SELECT MODE(sex) FROM people",
     "SELECT RANK() OVER (ORDER BY age) FROM people",
     "SELECT sex, AVG(age) OVER (PARTITION BY sex) FROM people",
+    "SELECT sex, MIN(sex) OVER () FROM people GROUP BY sex",
+    "SELECT sex, FIRST_VALUE(sex) OVER (ORDER BY COUNT(*)) FROM people GROUP BY sex",
     "SELECT sex, NTILE(2) OVER (ORDER BY COUNT(*)) FROM people GROUP BY sex",
     "SELECT sex, SUM(COUNT(*)) OVER (ORDER BY sex GROUPS CURRENT ROW) FROM people GROUP BY sex",
     "SELECT AVG(age) FROM (SELECT sex, AVG(age) AS age FROM people GROUP BY sex)",

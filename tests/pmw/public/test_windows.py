@@ -84,6 +84,12 @@ def test_a_window_is_what_duckdb_makes_of_the_answers(session: pmw.Session, over
         assert (held | found["v_low"].isna()).all()
 
 
+def test_a_key_of_another_row_is_that_of_its_neighbour(session: pmw.Session) -> None:
+    over = "LAG(city, 1, 'none') OVER (PARTITION BY sex ORDER BY city)"
+    text = f"SELECT city, sex, {over} AS v, COUNT(*) AS n FROM people GROUP BY 1, 2 ORDER BY 1, 2"
+    assert session.sql(text).to_pandas()["v"].tolist() == by_duckdb(people(1), text)["v"].tolist()
+
+
 def test_bars_of_windows_hold_the_truth() -> None:
     held, bars = 0, 0
     for seed in range(2, 5):
