@@ -444,6 +444,9 @@ class _Rows:
             )
         if isinstance(node, Window) and node.inner is not None and not node.leaves():
             return self._windows.neighbour(node, group)
+        if isinstance(node, Coalesced) and not node.leaves():  # of keys, which may be texts
+            inner = self.plain(node.inner, group)
+            return self.plain(node.other, group) if inner is None else inner
         value = self._estimate(node, group, len(node.events())).value
         return int(value) if value is not None and self._are_whole[id(node)] else value
 

@@ -57,6 +57,11 @@ def test_each_group_is_a_question_of_its_own(session: pmw.Session) -> None:
     assert session.group_by("sex", {"age": {"ge": 40}}).column("sex") == ("Female", "Male")
 
 
+def test_a_total_is_called_what_coalesce_calls_it(session: pmw.Session) -> None:
+    table = session.sql("SELECT COALESCE(sex, 'all') AS s, COUNT(*) FROM people GROUP BY ROLLUP (sex)")
+    assert table.column("s") == ("Female", "Male", "all")
+
+
 SORTED = "SELECT COUNT(*), member AS m FROM people GROUP BY 2"
 
 
