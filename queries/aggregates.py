@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sqlglot import exp
 
 from queries.cell_values import CellCondition, CellValues, constant_value
@@ -21,7 +22,7 @@ from queries.expressions import (
     total,
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
-from queries.sql_tree import position_of, refuse
+from queries.sql_tree import error_at, position_of, refuse
 from queries.statement_grammar import GRAMMAR, is_plain_sum
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -58,6 +59,8 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = row_condition(node.expression.this, domain), node.this
+    if node.this is None and not isinstance(node, exp.PercentileCont):
+        refuse(node, f"{node.key.upper()} of nothing (COUNT(*) counts records)", grammar=GRAMMAR)
     if isinstance(node, exp.Count):
         return counted(_marked(node, domain), condition, domain)
     if isinstance(node, exp.CountIf):
@@ -103,6 +106,8 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Star):
         refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
+    if np.any(values.undecided & values.present):
+        raise _untold(node)
     for ends in (values.low, values.high):
         require_finite(ends)
     if values.labels is not None:
@@ -115,7 +120,19 @@ def _marked(node: exp.Count, domain: Domain) -> CellValues:
     if isinstance(node.this, exp.Star):
         return constant_value(1)
     values = row_value(node.this, domain)
+    if values.labels is not None and np.any(values.undecided & ~values.present):
+        raise _untold(node)
     return replace(values, labels=None)
+
+
+def _untold(node: exp.Expr) -> QueryError:
+    """Return the error of an aggregate of values that cells do not tell."""
+    return error_at(
+        node,
+        "unaligned",
+        "undeclared texts, or a condition that cuts cells, leave these values open; count with COUNT(*) and "
+        "WHERE, whose interval holds either way",
+    )
 
 
 def _quantile(node: exp.Expr) -> tuple[exp.Expr, float]:

@@ -93,6 +93,13 @@ class Periods(OrderedCells):
         else:
             yield from (day * self.day for day in day_starts(first // self.day, last // self.day, period))
 
+    def seconds(self) -> tuple[list[float], list[float]]:
+        """Return the first and the last second of each cell; a date is its first one."""
+        step = DAY / self.day
+        return [start * step for start in self.boundaries[:-1]], [
+            (end - 1) * step for end in self.boundaries[1:]
+        ]
+
     def _own_label(self, code: int) -> str:
         """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""
         return self.period_label(int(self.boundaries[code]), int(self.boundaries[code + 1]), self.width)

@@ -6,14 +6,12 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
 from queries.comparisons import CALENDAR, meaning_of, resolve_operand
 from queries.domain import Domain
@@ -32,9 +30,8 @@ from queries.expressions import (
     joined_nodes,
 )
 from queries.linear import LinearQuery
-from queries.predicates import COMPARE, Junction
-from queries.row_expressions import is_computed, row_condition, row_value
-from queries.segments import count_where
+from queries.predicates import COMPARE
+from queries.row_expressions import row_value, where_query
 from queries.sql_tree import (
     COMPARISONS,
     COUNTS,
@@ -55,8 +52,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
-from queries.where_text import convert_condition
+from queries.statements import CLIPPED, Grouping, OutputColumn, Sorting, Statement, attribute_grouping
 
 _PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
@@ -64,6 +60,7 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
+_NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 
 
@@ -117,25 +114,15 @@ def _statement(text: str, domain: Domain) -> Statement:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     people = people_counts(tree, domain)
     check_statement(tree, domain)
-    where, condition = _condition(folded_source(tree, domain), domain)
+    where = where_query(folded_source(tree, domain), domain)
     reader = _Reader(tree, domain)
-    statement = reader.statement(where, condition)
+    statement = reader.statement(where)
     for node in people:
         filters = [] if node.parent_select is None else list(tree.find_all(exp.Filter))
         names = {column.name for one in filters for column in one.expression.find_all(exp.Column)}
         keys = {name for grouping in statement.groupings for name in grouping.scope}
         require_countable(node, {*where.scope, *keys, *names}, domain)
     return statement
-
-
-def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, CellCondition | None]:
-    """Return the question that counts where conditions hold, and these cell by cell where some compute."""
-    if not any(map(is_computed, nodes)):
-        terms = tuple(convert_condition(node, domain) for node in nodes)
-        return count_where(Junction("and", terms), domain), None
-    conditions = [row_condition(node, domain) for node in nodes]
-    condition = functools.reduce(lambda one, two: one.both(two, domain), conditions)
-    return counted_where([condition], domain), condition
 
 
 class _Reader:
@@ -150,7 +137,7 @@ class _Reader:
         self._keys = self._key_nodes()
         self._groupings = tuple(self._grouping(node) for node in self._keys)
 
-    def statement(self, where: LinearQuery, condition: CellCondition | None) -> Statement:
+    def statement(self, where: LinearQuery) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
         having, order = self._tree.args.get("having"), self._tree.args.get("order")
         test = None if having is None else self._test(having.this)
@@ -166,22 +153,23 @@ class _Reader:
             self._number("limit"),
             self._number("offset") or 0,
             distinct=self._lists_values,
-            notes=self._notes(sorting),
-            condition=condition,
+            notes=self._notes(where, sorting),
         )
 
     @property
     def _lists_values(self) -> bool:
         return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
-    def _notes(self, sorting: tuple[tuple[Node, bool], ...]) -> tuple[str, ...]:
+    def _notes(self, where: LinearQuery, sorting: tuple[Sorting, ...]) -> tuple[str, ...]:
         words = {"having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
-        answers = any(node.leaves() for node, _ in sorting) or self._tree.args.get("having") is not None
+        answers = any(one.node.leaves() for one in sorting) or self._tree.args.get("having") is not None
         given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
         verb = "acts" if len(given) == 1 else "act"
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
             notes.append(CLIPPED)
+        if (where if where.readings is None else where.readings.most).constant == 0:
+            notes.append(_NOBODY)
         return tuple(notes)
 
     def _is_of_numbers(self, aggregate: exp.Expr) -> bool:
@@ -351,9 +339,9 @@ class _Reader:
         compare = COMPARE[COMPARISONS[type(node)]]
         return Compared(compare, self._node(node.this), self._node(node.expression))
 
-    def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:
+    def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
-        return self._node(inner), bool(node.args.get("desc"))
+        return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
     def _number(self, key: str) -> int | None:
         given = self._tree.args.get(key)

@@ -68,15 +68,33 @@ class Grammar:
 CONDITIONS = Grammar.of(
     {
         "": (exp.Null,),
-        "this": (*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
+        "this": (
+            *(*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Abs, exp.Floor, exp.Ceil),
+            *(exp.Lower, exp.Upper, exp.Length),
+        ),
         "this quoted": (exp.Identifier,),
         "this is_string": (exp.Literal,),
-        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is),
-        "this expressions": (exp.In,),
-        "this low high": (exp.Between,),
-        "this expression negate": (exp.Like,),
+        "this expression": (
+            *(*COMPARISONS, exp.And, exp.Or, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Escape),
+            *(exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv, exp.Nullif),
+            *(exp.Left, exp.Right, exp.StartsWith),
+        ),
+        "this expression typed safe": (exp.Div,),
+        "this expression safe": (exp.DPipe,),
+        "this expressions": (exp.In, exp.Coalesce),
+        "this expressions ignore_nulls": (exp.Greatest, exp.Least),
+        "expressions": (exp.Tuple,),
+        "this low high symmetric": (exp.Between,),
+        "this expression negate": (exp.Like, exp.ILike),
+        "this decimals": (exp.Round,),
+        "this start length": (exp.Substring,),
+        "this to _type": (exp.Cast,),
+        "this nested": (exp.DataType,),
+        "this ifs default": (exp.Case,),
+        "this true false": (exp.If,),
     },
-    "use =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT and parentheses",
+    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE, as in age >= 30 AND "
+    "sex = 'Female'",
 )
 COUNTS = Grammar({}, "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes")
 
@@ -89,17 +107,13 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Cube: "CUBE",
     exp.Distinct: "DISTINCT",
     exp.DPipe: "||",
-    exp.Escape: "ESCAPE",
     exp.Except: "EXCEPT",
     exp.Exists: "EXISTS",
     exp.Filter: "FILTER",
     exp.GroupingSets: "GROUPING SETS",
-    exp.ILike: "ILIKE",
     exp.Intersect: "INTERSECT",
     exp.Lateral: "LATERAL",
     exp.Null: "NULL (write IS NULL)",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Parameter: "a parameter",
     exp.Placeholder: "a placeholder",
     exp.Rollup: "ROLLUP",
@@ -133,11 +147,22 @@ _ARGUMENT_WORDS = {
     "query": "a sub-query",
     "rollup": "ROLLUP",
     "sample": "TABLESAMPLE",
-    "symmetric": "BETWEEN SYMMETRIC",
     "totals": "WITH TOTALS",
     "windows": "WINDOW",
     "with_": "WITH",
 }
+
+
+class _Language(Dialect):
+    """SQL as it is read here: ``//`` divides whole numbers, and empty values are sorted last unless said."""
+
+    NULL_ORDERING = "nulls_are_last"
+
+    class Tokenizer(Tokenizer):
+        """Splits a text into tokens; no first word makes a command of the rest."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
 
 def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Domain) -> exp.Expr:
@@ -176,9 +201,13 @@ def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.E
     """Return the trees of a text's statements, or of its conditions: one, where there is no semicolon."""
     tokens = name_tokens(text, domain)
     if tokens is None:
-        trees = sqlglot.parse(text) if kind is None else [sqlglot.parse_one(text, into=kind)]
+        trees = (
+            sqlglot.parse(text, dialect=_Language)
+            if kind is None
+            else [sqlglot.parse_one(text, dialect=_Language, into=kind)]
+        )
     else:
-        parser = Dialect.get_or_raise(None).parser()
+        parser = _Language().parser()
         trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
     if kind is not None and None in trees[:1]:
         return []
@@ -214,6 +243,17 @@ def refuse(
     words = what or _WORDS.get(type(node)) or f"{type(node).__name__.upper()} here"
     place = position_of(node) if position is None else position
     raise QueryError(f"{words} is not supported; {grammar.advice}", code="unsupported", position=place)
+
+
+def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
+    """Refuse a name with a dot.
+
+    Raises:
+        QueryError: always where the name has one.
+    """
+    if column.args.get("table") is not None:
+        refuse(column, f"a name with a dot such as {'.'.join(part.name for part in column.parts)}",
+               grammar=grammar)  # fmt: skip
 
 
 def error_at(node: exp.Expr, code: str, message: str) -> QueryError:
@@ -276,12 +316,6 @@ _BEHIND = _COMPARING | {
 }
 
 
-class _Splitter(Tokenizer):
-    """Splits a text into tokens; no first word makes a command of the rest."""
-
-    COMMANDS: ClassVar[set[TokenType]] = set()
-
-
 def name_tokens(text: str, domain: Domain) -> list[Token] | None:
     """Return the tokens of a text in which declared names that are words of SQL stand as names.
 
@@ -329,6 +363,8 @@ def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryEr
         word, behind = tokens[place].text, tokens[place + 1 : place + 2]
         if behind and behind[0].token_type is TokenType.L_PAREN and word.casefold() not in GRAMMAR_WORDS:
             continue  # a function, such as COUNT(*)
+        if not _concerns(refusal, tokens[place : place + 3]):
+            continue
         name = names[word.casefold()] or word
         return QueryError(
             f'{refusal.message}; {word} is a word of SQL here: the name stands in double quotes, "{name}"',
@@ -336,6 +372,14 @@ def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryEr
             position=refusal.position,
         )
     return refusal
+
+
+def _concerns(refusal: QueryError, tokens: list[Token]) -> bool:
+    """Tell whether a word is what is refused: it is among these tokens, or the parser stumbled behind it."""
+    place = refusal.position
+    if not isinstance(place, int):
+        return True
+    return tokens[0].start <= place and (refusal.code == "syntax" or place <= tokens[-1].end)
 
 
 @lru_cache(maxsize=256)
@@ -347,7 +391,7 @@ def _word_names(declared: tuple[str, ...]) -> dict[str, str | None]:
 
 
 def _split(text: str) -> list[Token]:
-    return _Splitter(dialect=Dialect.get_or_raise(None)).tokenize(text)
+    return _Language().tokenize(text)
 
 
 def _bare_names(text: str, tokens: list[Token], names: Container[str]) -> Iterator[int]:

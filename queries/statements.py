@@ -119,6 +119,15 @@ class OutputColumn:
         return (self.title, *more)
 
 
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What groups are sorted by: an expression, whether the greatest, and whether empty values come first."""
+
+    node: Node
+    greatest_first: bool = False
+    nulls_first: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A statement whose columns are the keys of groups, then expressions of aggregates.
@@ -128,7 +137,7 @@ class Statement:
         groupings: what groups them; none for one group that holds all of them.
         columns: what is answered for each group; those without aggregates come first.
         having: which groups are shown, by their answers.
-        order: expressions that groups are sorted by, and whether the greatest come first.
+        order: what groups are sorted by.
         limit: how many groups are shown; None for all.
         offset: how many are left out before them.
         distinct: values alone are asked for: those that no record can have under ``where`` are left out.
@@ -148,7 +157,7 @@ class Statement:
     groupings: tuple[Grouping, ...]
     columns: tuple[OutputColumn, ...]
     having: Test | None = None
-    order: tuple[tuple[Node, bool], ...] = ()
+    order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
     distinct: bool = False
@@ -266,7 +275,7 @@ class Statement:
     def _nodes(self) -> list[Node]:
         """Return every expression that has to be answered for a group."""
         tests = () if self.having is None else self.having.nodes()
-        return [*(column.node for column in self.columns), *tests, *(node for node, _ in self.order)]
+        return [*(column.node for column in self.columns), *tests, *(one.node for one in self.order)]
 
 
 def _counts_nobody(query: LinearQuery) -> bool:

@@ -293,9 +293,9 @@ class Tabulation:
                 continue
             values = tuple(reader.plain(column.node, group) for column in keys)
             rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
-        for node, greatest_first in reversed(statement.order):
-            rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
-            rows.sort(key=lambda row: reader.plain(node, row[0]) is None)
+        for one in reversed(statement.order):
+            rows.sort(key=lambda row: reader.place(one.node, row[0]), reverse=one.greatest_first)
+            rows.sort(key=lambda row: reader.plain(one.node, row[0]) is None, reverse=one.nulls_first)
         end = None if statement.limit is None else statement.offset + statement.limit
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
