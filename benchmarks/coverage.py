@@ -110,12 +110,21 @@ def _adaptive(session: pmw.Session, case: Case, size: int, seed: int, chooses: C
     generator = np.random.default_rng(seed)
     source = case.source()
     pairs: Pairs = []
+    seen = set[bytes]()
     while len(pairs) < size:
         questions = chooses(session.state, generator)
         for query, answer in zip(questions, session.ask_all(questions, fresh=True), strict=True):
             truth = query.answer(source.counts(query.scope)) / UNITS
-            pairs.append((answer, truth, _classes(session.state, query)))
+            pairs.append((answer, truth, [*_classes(session.state, query), *_first(query, seen)]))
     return pairs
+
+
+def _first(query: LinearQuery, seen: set[bytes]) -> list[str]:
+    """Return the class of questions that were not asked before; who looks for errors asks some again."""
+    if query.key() in seen:
+        return []
+    seen.add(query.key())
+    return ["asked for the first time"]
 
 
 def _classes(state: PublicState, query: LinearQuery) -> list[str]:

@@ -51,6 +51,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "tests" / "folder" / "test_n.py").write_text("def test_nothing():\n    pass\n")
     (root / "tests" / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
     monkeypatch.setattr(mutants, "_ROOT", root)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # tests start sooner so
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")  # which knows -n
     return root
 
 

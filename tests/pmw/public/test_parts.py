@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +28,9 @@ from pmw.public.evidence import BASES
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
-from queries import UNITS, Domain, LinearQuery, parse_where
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
 from queries.boxes import Boxes
+from queries.factors import Factor
 from tests.worlds import PEOPLE, WIDE
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -362,6 +364,56 @@ def test_no_answer_and_no_end_is_outside_nobody_and_everybody(records: int, choi
             for answer in session.ask_all(questions(domain)):
                 assert answer.interval is not None
                 assert 0 <= answer.interval[0] <= answer.count <= answer.interval[1] <= everybody[1] + 1e-9
+
+
+ODD = Domain(
+    (
+        IntegerAttribute("one", 3, 3),  # of one cell
+        IntegerAttribute("a", 0, 3),
+        IntegerAttribute("b", 0, 9),
+        CategoricalAttribute("kind", ("x", "y"), missing=True),
+    ),
+    "odd",
+)
+ODD_QUESTIONS = (
+    "", "one = 3", "one = 3 AND a = 1", "a = 1 AND a = 2", "NOT (a = 1 OR NOT a = 1)",
+    "a = 1 AND b = 2 AND a = 3", "kind IS NULL AND b >= 5", "a <= 1 AND (b = 1 OR kind = 'x')",
+    "(a = 1 AND b = 1) OR (a = 2 AND b = 2)",
+    "a IN (0, 1, 2, 3) AND b < 5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.NONE}, {"test": pmw.TestKind.QUERY}])
+@pytest.mark.parametrize("off", [0.0, -500.0])
+def test_odd_questions_have_bars_that_hold(choices: dict[str, Any], off: float) -> None:
+    """Also where the number of records came out below zero: then no bar is more than its noise allows."""
+    generator = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {
+            "one": 3,
+            "a": generator.integers(0, 4, 400),
+            "b": generator.integers(0, 10, 400),
+            "kind": generator.choice(np.array(["x", "y", None], dtype=object), 400),
+        }
+    )
+    source = MemorySource.from_frame(frame, ODD)
+    weights = generator.integers(0, UNITS + 1, ODD.scope_shape(("a", "b", "kind")))
+    dense = LinearQuery(ODD, (Factor(("a", "b", "kind"), weights),))
+    with pmw.open_session(
+        frame, ODD, epsilon=50, delta=1e-9, options=pmw.Options(seed=2, **choices)
+    ) as session:
+        state = session.state
+    if off:
+        state = replace(state, total=replace(state.total, value=off, estimate=off))
+    answers = ModelAnswers(state)
+    for query in (*(parse_where(where, ODD) for where in ODD_QUESTIONS), dense):
+        answer = answers.answer(query)
+        assert answer.interval is not None
+        low, high = answer.interval
+        assert 0 <= low <= answer.count <= high
+        if not off:
+            truth = query.answer(source.counts(query.scope)) / UNITS
+            assert low - 1e-6 <= truth <= high + 1e-6
 
 
 def test_sums_know_their_form_by_their_weights() -> None:
