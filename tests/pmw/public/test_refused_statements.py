@@ -57,7 +57,7 @@ OTHERS = [
     "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM people",
     "SELECT sex, AVG(age) FROM people GROUP BY sex QUALIFY RANK() OVER (ORDER BY sex) = 1",
     "SELECT NULLIF(AVG(age), 3) FROM people",
-    "SELECT sex || 'x', COUNT(*) FROM people GROUP BY 1",
+    "SELECT TRIM(sex), COUNT(*) FROM people GROUP BY 1",
 ]
 
 
