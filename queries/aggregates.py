@@ -9,6 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from queries.cell_values import CellCondition, CellValues, constant_value
+from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -60,7 +61,8 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     if isinstance(node, exp.Filter):
         condition, node = row_condition(node.expression.this, domain), node.this
     if node.this is None and not isinstance(node, exp.PercentileCont):
-        refuse(node, f"{node.key.upper()} of nothing (COUNT(*) counts records)", grammar=GRAMMAR)
+        way = f"write SELECT COUNT(*) FROM {quoted_name(domain.name)}"  # noqa: S608 - a message
+        raise error_at(node, "unsupported", f"{node.key.upper()} of nothing is not supported; {way}")
     if isinstance(node, exp.Count):
         return counted(_marked(node, domain), condition, domain)
     if isinstance(node, exp.CountIf):
