@@ -13,13 +13,6 @@ Errors are those of groups of at least ``--least`` records, as shares of the att
 counts once, and in ``tables_error`` each table does. ``held`` counts the bars, of groups of any size, that
 hold what DuckDB says of the true table; a bar of an empty group does not, but for a sum. The tables are
 public. Noise is seeded, so that a run can be repeated.
-
-    python -m benchmarks.aggregates --data-dir DIR --statements [--seed 1]
-
-prints one JSON line per statement of ``DIR/statements.sql`` over ``DIR/adult-raw.csv.gz``: what an analyst's
-SQL gets, beside DuckDB on the true table. It says whether it was answered, with how many bars, how
-many of them hold the true value, and what the session had spent. Divisions of whole numbers drop the fraction
-in both. The table's values are declared from it.
 """
 
 from __future__ import annotations
@@ -30,25 +23,16 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import pmw
 from benchmarks.runner import alone, parser, tell
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
+from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, adult_values
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, Tabulation
-from queries import (
-    Attribute,
-    CategoricalAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    QueryError,
-    encode_records,
-)
+from queries import Attribute, CategoricalAttribute, Domain, encode_records
 from queries.cells import quoted_name
 from queries.domain import OrderedAttribute
 from queries.parsing import parse_sql
@@ -56,8 +40,6 @@ from queries.records import decode_records
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
-if TYPE_CHECKING:
     import pandas as pd
 
 _WIDE = "adult-raw"  # whose cells of money hold many numbers each
@@ -89,7 +71,7 @@ class _Score:
     cells: int = 0
     bars: int = 0
     held: int = 0
-    undefined: int = 0
+    empty: int = 0
     errors: list[tuple[str, float]] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
 
@@ -97,9 +79,6 @@ class _Score:
 def main() -> None:
     """Run the benchmark that the arguments describe."""
     arguments = _arguments()
-    if arguments.statements:
-        _compare_statements(arguments)
-        return
     for table in arguments.table or ["adult-full", "census-income-kdd", "fertility", _WIDE]:
         for seed in range(arguments.seeds):
             try:
@@ -113,8 +92,6 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     made = parser(__doc__, tables=[*TABLES, _WIDE], budget=True)
-    made.add_argument("--statements", action="store_true", help="those of the data folder, one by one")
-    made.add_argument("--seed", type=int, default=1, help="of the session that answers them")
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--queries", type=int, default=3000)
     made.add_argument("--least", type=int, default=500, help="records of a group whose error counts")
@@ -127,9 +104,7 @@ def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame
     if name != _WIDE:
         case = TABLES[name](arguments.data_dir, choice)
         return case, decode_records(case.records, np.random.default_rng(0))
-    if arguments.data_dir is None or not (arguments.data_dir / "adult-raw.csv.gz").exists():
-        raise TableAbsentError("adult-raw.csv.gz is not in the data folder")
-    frame, domain = adult(arguments.data_dir)
+    frame, domain = adult_values(arguments.data_dir)
     return Case(name, encode_records(frame, domain), choice.questions(domain, seed=0)), frame
 
 
@@ -231,9 +206,9 @@ class _Truths:
 def _add(score: _Score, cell: Estimate, exact: Any, width: float, *, large: bool) -> None:
     score.cells += 1
     if cell.value is None:
-        score.undefined += 1
+        score.empty += 1
         return
-    if cell.interval is not None:
+    if cell.interval is not None and not (cell.conditional and exact is None):
         low, high = cell.interval
         score.bars += 1
         tolerance = 1e-6 * max(1.0, abs(float(exact or 0)))
@@ -252,7 +227,7 @@ def _line(score: _Score) -> dict[str, Any]:
         tables[statement].append(error)
     return {
         "cells": score.cells,
-        "undefined": score.undefined,
+        "empty": score.empty,
         "bars": score.bars,
         "held": score.held,
         "groups": len(errors),
@@ -261,100 +236,6 @@ def _line(score: _Score) -> dict[str, Any]:
         "max_error": round(max(errors), 6) if errors else None,
         "mean_half_width": mean(score.widths),
     }
-
-
-# --- statements, one by one ---------------------------------------------------------------------------------
-
-_RANGES = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
-_EDGES = {
-    "fnlwgt": (0.0, 100_000.0, 200_000.0, 300_000.0, 500_000.0, 1_500_000.0),
-    "capital-gain": (0.0, 1.0, 3_000.0, 5_000.0, 8_000.0, 15_000.0, 50_000.0, 99_999.0),
-    "capital-loss": (0.0, 1.0, 1_500.0, 1_800.0, 2_000.0, 2_500.0, 4_500.0),
-}
-
-
-def _compare_statements(arguments: argparse.Namespace) -> None:
-    """Print a line for each statement of the data folder."""
-    folder = arguments.data_dir
-    needed = () if folder is None else ("statements.sql", "adult-raw.csv.gz")
-    absent = [name for name in needed if not (folder / name).exists()]
-    if folder is None or absent:
-        reason = "no --data-dir was given" if folder is None else f"{', '.join(absent)} is not there"
-        tell({"skipped": reason})
-        return
-    frame, domain = adult(folder)
-    text = (folder / "statements.sql").read_text()
-    statements = [line for line in text.splitlines() if line.strip() and not line.startswith("--")]
-    options = pmw.Options(seed=arguments.seed)
-    with pmw.open_session(
-        frame, domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-    ) as session:
-        for number, statement in enumerate(statements, 1):
-            tell({"number": number, **outcome(session, frame, statement)})
-
-
-def adult(folder: Path) -> tuple[pd.DataFrame, Domain]:
-    """Return the Adult table, and a domain declared for it."""
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "adult-raw.csv.gz", skipinitialspace=True, na_values="?")
-    attributes: list[Any] = []
-    for name in frame.columns:
-        if name in _RANGES:
-            attributes.append(IntegerAttribute(name, *_RANGES[name]))
-        elif name in _EDGES:
-            attributes.append(NumericAttribute(name, _EDGES[name], integer=True))
-        else:
-            values = tuple(sorted(frame[name].dropna().unique().tolist()))
-            attributes.append(CategoricalAttribute(name, values, missing=bool(frame[name].isna().any())))
-    return frame, Domain(tuple(attributes), name="adult")
-
-
-def outcome(session: pmw.Session, frame: pd.DataFrame, statement: str) -> dict[str, Any]:
-    """Return what a statement is answered with, and how many of its bars hold what DuckDB says."""
-    before = session.state.ledger.share
-    try:
-        answer = session.sql(statement)
-    except QueryError as error:
-        return {"statement": statement, "answered": False, "refusal": str(error)}
-    spent = round(session.state.ledger.share - before, 6)
-    form = {"statement": statement, "answered": True, "spent": spent, "notes": list(answer.notes)}
-    return {**form, **_compared(answer.to_pandas(), _truth(frame, statement))}
-
-
-def _truth(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET integer_division = true")
-        connection.register("adult", frame)
-        return connection.execute(statement).df()
-
-
-def _compared(found: pd.DataFrame, true: pd.DataFrame) -> dict[str, Any]:
-    """Return how answers and their bars compare with the true table, row by row of the same keys."""
-    values = [name for name in found.columns if f"{name}_low" in found.columns]
-    more = {f"{name}_{end}" for name in values for end in ("low", "high", "source")}
-    shown = [name for name in found.columns if name not in more]
-    keys = [name for name in shown if name not in values]
-    columns = {name: true.columns[place] for place, name in enumerate(shown)}
-    known = {
-        tuple(map(str, row)): place for place, row in enumerate(true[[columns[key] for key in keys]].values)
-    }
-    scores: dict[str, float] = {"cells": 0, "bars": 0, "hold": 0, "worst_error": 0.0}
-    rows = []
-    for number, row in enumerate(found[keys].values):
-        match = known.get(tuple(map(str, row)))
-        for name in values:
-            low, high = f"{name}_low", f"{name}_high"
-            answer, bar = float(found[name][number]), (float(found[low][number]), float(found[high][number]))
-            truth = 0.0 if match is None else float(true[columns[name]].iloc[match])
-            scores["cells"] += 1
-            scores["bars"] += int(not math.isnan(bar[0]))
-            scores["hold"] += bar[0] - 1e-6 <= truth <= bar[1] + 1e-6
-            scores["worst_error"] = max(scores["worst_error"], abs(answer - truth))
-            rows.append([*map(str, row), name, answer, *bar, truth])
-    return {**scores, "rows": len(found), "true_rows": len(true), "first": rows[:2]}
 
 
 if __name__ == "__main__":

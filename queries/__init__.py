@@ -15,6 +15,7 @@ from queries.errors import (
 )
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
+from queries.lookups import Lookup
 from queries.marginal import Histogram, Marginal
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
@@ -44,6 +45,7 @@ __all__ = [
     "IntegerAttribute",
     "LinearQuery",
     "load_schema",
+    "Lookup",
     "Marginal",
     "marginal_cells",
     "NumericAttribute",

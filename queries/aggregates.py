@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sqlglot import exp
 
 from queries.cell_values import CellCondition, CellValues, constant_value
-from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -24,7 +22,7 @@ from queries.expressions import (
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import error_at, position_of, refuse
-from queries.statement_grammar import GRAMMAR, is_plain_sum
+from queries.statement_grammar import GRAMMAR
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
@@ -42,7 +40,7 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.PercentileCont,
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
-    *(exp.Filter, exp.Window, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
+    *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
     *_QUANTILES,
     *_SPREADS,
     *_EXTREMES,
@@ -55,14 +53,9 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     Raises:
         QueryError: it is not supported, or is of what holds no numbers.
     """
-    if isinstance(node, exp.Window):
-        return _window(node, domain)
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = row_condition(node.expression.this, domain), node.this
-    if node.this is None and not isinstance(node, exp.PercentileCont):
-        way = f"write SELECT COUNT(*) FROM {quoted_name(domain.name)}"  # noqa: S608 - a message
-        raise error_at(node, "unsupported", f"{node.key.upper()} of nothing is not supported; {way}")
     if isinstance(node, exp.Count):
         return counted(_marked(node, domain), condition, domain)
     if isinstance(node, exp.CountIf):
@@ -88,15 +81,6 @@ def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) 
     if type(node) in _SPREADS:
         return Spread(values, *_SPREADS[type(node)], condition=condition)
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
-
-
-def _window(node: exp.Window, domain: Domain) -> AggregateNode:
-    inner = node.this.this if is_plain_sum(node) else None
-    if not isinstance(inner, exp.Count | exp.CountIf | exp.Sum | exp.Filter):
-        refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=GRAMMAR)
-    sums: Any = aggregate_node(inner, domain)  # each of these is one sum
-    everywhere: AggregateNode = replace(sums, grouped=False)
-    return everywhere
 
 
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:

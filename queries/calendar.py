@@ -21,8 +21,6 @@ from queries.plain_values import whole_text
 DAY = 86_400  # seconds
 EPOCH = datetime.date(1970, 1, 1).toordinal() * DAY  # the second from which numpy and files count
 _LAST_DAY = datetime.date.max.toordinal()
-DATE_PARTS = ("year", "quarter", "month", "day")
-TIME_PARTS = (*DATE_PARTS, "hour")
 
 _ISO = re.compile(
     r"[ \t]*(?P<Y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})"
@@ -192,12 +190,6 @@ def day_starts(first: int, last: int, period: str) -> Iterator[int]:
             return
         yield start
         number += 1
-
-
-def part_of(day: int, part: str) -> int:
-    """Return the year, quarter, month or day of the month of a day."""
-    date = datetime.date.fromordinal(day)
-    return (date.month + 2) // 3 if part == "quarter" else int(getattr(date, part))
 
 
 def date_text(day: int) -> str:

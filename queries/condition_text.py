@@ -8,6 +8,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.row_expressions import where_query
+from queries.sql_dates import canonical_parts
 from queries.sql_tree import begins_with_name, check_node, parse_tree, require_bare, with_quoting_hint
 
 _EXPECTED = "a condition such as age >= 30 AND sex = 'Female'"
@@ -24,14 +25,18 @@ def parse_condition(text: str, domain: Domain) -> LinearQuery:
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
         raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
     try:
-        tree = condition_tree(text, domain)
-        return where_query([tree], domain)
+        return _read(text, domain)
     except QueryError as refusal:
-        raise with_quoting_hint(refusal, text, domain) from None
+        refusal.position = 0 if refusal.position is None else refusal.position
+        raise with_quoting_hint(refusal, text, domain, lambda quoted: _read(quoted, domain)) from None
     except RecursionError:
         raise QueryError(
-            "the condition is nested too deeply; write fewer parentheses", code="too_long"
+            "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
         ) from None
+
+
+def _read(text: str, domain: Domain) -> LinearQuery:
+    return where_query([condition_tree(text, domain)], domain)
 
 
 def condition_tree(text: str, domain: Domain) -> exp.Expr:
@@ -40,7 +45,7 @@ def condition_tree(text: str, domain: Domain) -> exp.Expr:
     Raises:
         QueryError: the text is too long or no condition, or holds what is not supported.
     """
-    tree = parse_tree(text, exp.Condition, _EXPECTED, domain)
+    tree = canonical_parts(parse_tree(text, exp.Condition, _EXPECTED, domain))
     for node in tree.walk(bfs=False):
         if isinstance(node, exp.Column):
             require_bare(node)

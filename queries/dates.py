@@ -10,9 +10,7 @@ from itertools import islice
 from typing import ClassVar
 
 from queries.calendar import (
-    DATE_PARTS,
     DAY,
-    TIME_PARTS,
     date_text,
     day_starts,
     format_pattern,
@@ -43,7 +41,6 @@ class Periods(OrderedCells):
     values_called: ClassVar[str]
     end_called: ClassVar[str]
     widths: ClassVar[tuple[str, ...]] = ("day", "week", "month", "quarter", "year")
-    parts: ClassVar[tuple[str, ...]]  # of a value that a question may name, as in ``YEAR(hired)``
     day: ClassVar[int]  # in numbers of the scale
     unit: ClassVar[str]  # of the scale, as numpy calls it
 
@@ -83,7 +80,7 @@ class Periods(OrderedCells):
             raise self.wrong(
                 f"format must be one such as '%d.%m.%Y', got {self.format!r}: {reason}"
             ) from None
-        if "H" in pattern.groupindex and "hour" not in self.parts:
+        if "H" in pattern.groupindex and "hour" not in self.widths:
             raise self.wrong(f"the format of a date has no %H, got {self.format!r}")
 
     def starts(self, first: int, last: int, period: str) -> Iterator[int]:
@@ -93,22 +90,26 @@ class Periods(OrderedCells):
         else:
             yield from (day * self.day for day in day_starts(first // self.day, last // self.day, period))
 
+    @property
+    def scale(self) -> int:
+        """Seconds of one number."""
+        return DAY // self.day
+
     def seconds(self) -> tuple[list[float], list[float]]:
         """Return the first and the last second of each cell; a date is its first one."""
-        step = DAY / self.day
-        return [start * step for start in self.boundaries[:-1]], [
-            (end - 1) * step for end in self.boundaries[1:]
-        ]
+        starts, ends = self.boundaries[:-1], self.boundaries[1:]
+        return [float(one * self.scale) for one in starts], [float((one - 1) * self.scale) for one in ends]
+
+    @abstractmethod
+    def read_second(self, value: object) -> int | None:
+        """Return the second that a value is, or None where it is no date or time."""
 
     def _own_label(self, code: int) -> str:
         """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""
-        return self.period_label(int(self.boundaries[code]), int(self.boundaries[code + 1]), self.width)
-
-    def period_label(self, start: int, stop: int, period: str) -> str:
-        """Return what a period is called, of which there are the numbers from one to another, half-open."""
-        if period == "hour":
+        start, stop = int(self.boundaries[code]), int(self.boundaries[code + 1])
+        if self.width == "hour":
             return f"{date_text(start // DAY)} {start % DAY // 3600:02}:00"
-        return period_text(start // self.day, (stop - 1) // self.day, period)
+        return period_text(start // self.day, (stop - 1) // self.day, self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,6 @@ class DateAttribute(Periods):
 
     values_called: ClassVar[str] = "dates"
     end_called: ClassVar[str] = "a date such as 2023-03-31"
-    parts: ClassVar[tuple[str, ...]] = DATE_PARTS
     day: ClassVar[int] = 1
     unit: ClassVar[str] = "D"
 
@@ -145,6 +145,10 @@ class DateAttribute(Periods):
     def read(self, value: object) -> int | None:
         """Return the day that a value is, or None where it is no date."""
         return read_days(value, self.format)
+
+    def read_second(self, value: object) -> int | None:
+        """Return the second that a value is, or None where it is no date, or a time with a zone."""
+        return None if self.read(value) is None else read_seconds(value, "UTC", self.format)
 
     def literal(self, number: float) -> str:
         """Return how a question writes a day."""
@@ -169,7 +173,6 @@ class DatetimeAttribute(Periods):
     values_called: ClassVar[str] = "times"
     end_called: ClassVar[str] = "a time such as 2023-03-31T14:05:00 without a zone"
     widths: ClassVar[tuple[str, ...]] = ("hour", *Periods.widths)
-    parts: ClassVar[tuple[str, ...]] = TIME_PARTS
     day: ClassVar[int] = DAY
     unit: ClassVar[str] = "s"
 
@@ -195,6 +198,10 @@ class DatetimeAttribute(Periods):
     def read(self, value: object) -> int | None:
         """Return the second that the zone's clock shows at a value, or None where it is no time."""
         return read_seconds(value, self.zone, self.format)
+
+    def read_second(self, value: object) -> int | None:
+        """Return the second that the zone's clock shows at a value, or None where it is no time."""
+        return self.read(value)
 
     def literal(self, number: float) -> str:
         """Return how a question writes a second."""

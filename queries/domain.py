@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import nearest
@@ -18,6 +18,9 @@ from queries.errors import DomainError, ScopeError
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
+
+if TYPE_CHECKING:
+    from queries.lookups import Lookup
 
 OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute | DateAttribute | DatetimeAttribute
 Attribute: TypeAlias = OrderedAttribute | CategoricalAttribute
@@ -31,6 +34,7 @@ class Domain:
         attributes: at least one, with different names.
         name: the table's name, used in ``FROM`` and in reports.
         person: the column that says whose a record is; None where nothing does. No part of equality.
+        lookups: what values are called, for statements that join them. No part of equality.
 
     Attributes:
         names: attribute names in declared order.
@@ -40,6 +44,7 @@ class Domain:
     attributes: tuple[Attribute, ...]
     name: str = "records"
     person: Person | None = field(default=None, compare=False)
+    lookups: tuple[Lookup, ...] = field(default=(), compare=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -53,6 +58,7 @@ class Domain:
         object.__setattr__(self, "shape", tuple(attribute.size for attribute in attributes))
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
         object.__setattr__(self, "_levels", {})
+        object.__setattr__(self, "lookups", tuple(self.lookups))
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute, got none")
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
@@ -66,6 +72,10 @@ class Domain:
                     raise attribute.wrong(f"another attribute or level is called {level!r}")
                 self._levels[level] = attribute.name
         check_person(self.person, names)
+        if self.lookups:
+            from queries.lookups import check_lookups  # late: nothing but statements rests on them
+
+            check_lookups(self.lookups, attributes, self.name)
 
     @property
     def size(self) -> int:

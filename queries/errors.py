@@ -65,6 +65,8 @@ class QueryError(QueriesError, ValueError):
 
     Attributes:
         text: the text that ``position`` counts in; None where there is none.
+        construct: what of SQL is not supported, in its words; None where something else is wrong.
+        instead: a statement that tells the same; None where none is known.
     """
 
     def __init__(self, message: str, *, code: str, position: int | str | None = None) -> None:
@@ -73,6 +75,8 @@ class QueryError(QueriesError, ValueError):
         self.code = code
         self.position = position
         self.text: str | None = None
+        self.construct: str | None = None
+        self.instead: str | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         # Else it could not come back from a process of its own: ``code`` is no positional argument.

@@ -38,6 +38,16 @@ class Expression:
         found = [leaf for node in self.inner_nodes for leaf in node.leaves()]
         return tuple({id(leaf): leaf for leaf in found}.values())
 
+    def events(self) -> tuple[Node, ...]:
+        """Return what of it has an interval of its own, each once: aggregates, and windows of answers."""
+        found = [node for inner in self.inner_nodes for node in inner.events()]
+        return tuple({id(node): node for node in found}.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its numbers are whole by their declaration."""
+        return False
+
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the weights and constants that have to be finite."""
         return ()
@@ -48,6 +58,11 @@ class Constant(Expression):
     """A number, a text, or None for NULL."""
 
     value: float | str | bool | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number, or none."""
+        return not isinstance(self.value, float) or self.value.is_integer()
 
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the number, where it is a fraction."""
@@ -72,6 +87,13 @@ class KeyColumn(Expression):
     place: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeyMark(Expression):
+    """``GROUPING(…)``: which keys a group is a total over, a bit for each, by the numbers of groupings."""
+
+    places: tuple[int, ...]
+
+
 class Aggregate(Expression):
     """What is answered for each group."""
 
@@ -81,15 +103,14 @@ class Aggregate(Expression):
         """Return the aggregate itself."""
         return (self,)
 
+    def events(self: Any) -> tuple[Node, ...]:
+        """Return the aggregate itself."""
+        return (self,)
+
     @property
     def is_count(self) -> bool:
         """Whether it is the number of all records of a group, COUNT(*)."""
         return False
-
-    @property
-    def grouped(self) -> bool:
-        """Whether it is over the group's records; else it is over those of all groups together."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +121,6 @@ class Linear(Aggregate):
         scope: attribute names in declared order.
         low, middle, high: float64, one axis per attribute: the least and the greatest weight of a record of
             the cell, and the weight that stands for it.
-        grouped: over the group's records; else over those of all groups together.
         counting: the weights are those of a condition: a number of records.
     """
 
@@ -108,13 +128,17 @@ class Linear(Aggregate):
     low: NDArray[np.float64]
     middle: NDArray[np.float64]
     high: NDArray[np.float64]
-    grouped: bool = True
     counting: bool = False
 
     @property
     def is_count(self) -> bool:
         """Whether it is the number of all records."""
         return self.counting and not self.scope and bool(self.low == 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a number of records."""
+        return self.counting
 
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
         """Return the least and the greatest weights."""
@@ -124,9 +148,7 @@ class Linear(Aggregate):
         """Return the sum of multiplied weights."""
         ends = (self.low * factor, self.high * factor)
         low, high = ends if factor >= 0 else ends[::-1]
-        return Linear(
-            self.scope, low, self.middle * factor, high, self.grouped, self.counting and factor == 1
-        )
+        return Linear(self.scope, low, self.middle * factor, high, self.counting and factor == 1)
 
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the sum and a number."""
@@ -140,7 +162,7 @@ class Linear(Aggregate):
             on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
             for one, two in zip(self.arrays, other.arrays, strict=True)
         )
-        return Linear(scope, low, middle, high, self.grouped)
+        return Linear(scope, low, middle, high)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -150,7 +172,7 @@ class Linear(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratio(Aggregate):
-    """One sum divided by another over the same scope, such as AVG; undefined where the other may be 0."""
+    """One sum divided by another over the same scope, such as AVG; there is none where the other is 0."""
 
     numerator: Linear
     denominator: Linear
@@ -166,9 +188,86 @@ class Ratio(Aggregate):
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the ratio and a number: one ratio, where the divisor's weights are known."""
         above, below = self.numerator, self.denominator
-        if np.array_equal(below.low, below.high) and above.grouped == below.grouped:
+        if np.array_equal(below.low, below.high):
             return Ratio(above.plus(below.times(number), domain), below)
         return Arithmetic("+", self, Constant(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What rows are sorted by: an expression, whether the greatest, and whether empty values come first."""
+
+    node: Node
+    greatest_first: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window(Expression):
+    """A function of the rows of the table that is answered, such as ``RANK() OVER (ORDER BY COUNT(*))``.
+
+    Args:
+        function: ``rank``, ``dense_rank`` or ``row_number``; or of a frame of rows ``count``, ``sum``,
+            ``avg``, ``min``, ``max``, ``first`` or ``last``.
+        inner: what the frame holds; None for ranks and ``count``.
+        partition: rows with equal values of these stand together.
+        order: what rows are in the order of.
+        frame: the first and the last row, from the own one; None for no end. Without it the frame ends with
+            the rows whose order is that of the own one.
+        default: what stands where the frame has no row.
+    """
+
+    function: str
+    inner: Node | None
+    partition: tuple[Node, ...] = ()
+    order: tuple[Sorting, ...] = ()
+    frame: tuple[int | None, int | None] | None = None
+    default: Node | None = None
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """All that it is made of."""
+        ends = [node for node in (self.inner, self.default) if node is not None]
+        return (*ends, *self.partition, *(one.node for one in self.order))
+
+    def events(self) -> tuple[Node, ...]:
+        """Return the window itself, where it is of answers."""
+        return (self,) if self.leaves() else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it numbers rows, or is one of what is whole, or a sum of it."""
+        others = [node for node in (self.inner, self.default) if node is not None]
+        return self.function != "avg" and all(node.is_whole for node in others)
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it numbers rows."""
+        return self.function in ("rank", "dense_rank", "row_number")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share(Expression):
+    """A sum divided by a window's sum, such as ``COUNT(*) / SUM(COUNT(*)) OVER ()``: one event for both.
+
+    Args:
+        above: the sum.
+        window: ``sum`` of a sum.
+        factor: multiplies the quotient.
+    """
+
+    above: Linear
+    window: Window
+    factor: float = 1.0
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """Both sums."""
+        return self.above, self.window
+
+    def events(self) -> tuple[Node, ...]:
+        """Return the share itself."""
+        return (self,)
 
 
 def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
@@ -209,9 +308,26 @@ def _number_and_sums(sign: Sign, left: Constant, right: Linear | Ratio, domain: 
 def _two_sums(sign: Sign, left: Linear, right: Linear, domain: Domain) -> Node:
     if sign == "/":
         return Ratio(left, right)
-    if sign == "*" or left.grouped != right.grouped:
+    if sign == "*":
         return Arithmetic(sign, left, right)
     return left.plus(right if sign == "+" else right.times(-1.0), domain)
+
+
+def _sum_and_window(sign: Sign, left: Linear, right: Window, domain: Domain) -> Node:
+    del domain
+    if sign != "/" or right.function != "sum" or not isinstance(right.inner, Linear):
+        return Arithmetic(sign, left, right)
+    factor = _multiple(left, right.inner)
+    return Share(left, right) if factor is None else Share(right.inner, right, factor)
+
+
+def _multiple(one: Linear, other: Linear) -> float | None:
+    """Return what one sum is times another; None where it is no positive multiple."""
+    if one.scope != other.scope or not other.high.max() > 0:
+        return None
+    factor = float(one.high.max() / other.high.max())
+    same = all(np.allclose(own, factor * two) for own, two in zip(one.arrays, other.arrays, strict=True))
+    return factor if same and factor > 0 else None
 
 
 _SIGNS: dict[Sign, Callable[[float, float], float]] = {
@@ -224,6 +340,7 @@ _JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
     (Constant, Linear): _number_and_sums,
     (Constant, Ratio): _number_and_sums,
     (Linear, Linear): _two_sums,
+    (Linear, Window): _sum_and_window,
 }
 
 
@@ -252,6 +369,11 @@ class Quantile(Aggregate):
     part: float
     extreme: bool = False
     condition: CellCondition | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the least or the greatest of whole numbers."""
+        return self.extreme and self.values.whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,6 +416,11 @@ class Arithmetic(Expression):
     right: Node
 
     @property
+    def is_whole(self) -> bool:
+        """Whether both sides are whole, and neither divides the other."""
+        return self.operator != "/" and self.left.is_whole and self.right.is_whole
+
+    @property
     def inner_nodes(self) -> tuple[Node, ...]:
         """Both sides."""
         return self.left, self.right
@@ -304,7 +431,7 @@ class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: undefined where it may be 0.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: none where it is 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -314,6 +441,12 @@ class Rounding(Expression):
     digits: int = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is rounded to whole numbers, or of these."""
+        rounds = self.function in ("floor", "ceil") or (self.function == "round" and self.digits <= 0)
+        return rounds or self.inner.is_whole
+
+    @property
     def inner_nodes(self) -> tuple[Node, ...]:
         """The expression."""
         return (self.inner,)
@@ -321,10 +454,15 @@ class Rounding(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Coalesced(Expression):
-    """An expression, or another one where it is undefined."""
+    """An expression, or another one where there is none."""
 
     inner: Node
     other: Node
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both are."""
+        return self.inner.is_whole and self.other.is_whole
 
     @property
     def inner_nodes(self) -> tuple[Node, ...]:
@@ -333,7 +471,9 @@ class Coalesced(Expression):
 
 
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation
-Node: TypeAlias = Constant | KeyColumn | AggregateNode | Arithmetic | Rounding | Coalesced
+Node: TypeAlias = (
+    Constant | KeyColumn | KeyMark | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
+)
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
 

@@ -52,23 +52,25 @@ class Question:
         """Whether it is answered by counting questions alone."""
         if isinstance(self.query, LinearQuery):
             return True
-        return self.query.counts_alone and bool(self.query.leaves) and not self.query.distinct
+        asks = self.query.counts_alone and bool(self.query.leaves)
+        return asks and next(self.query.groups(), None) is not None  # the condition may exclude them all
 
     def parts(self) -> Iterator[Question]:
         """Yield its counting questions: itself, or one for each COUNT(*) of a statement in each group."""
         if isinstance(self.query, LinearQuery):
             yield self
             return
-        for place, (_, _, query) in enumerate(self.query.questions()):
-            yield Question(query, self.id, part_key(self.request_id, place))
+        for leaf, group, query in self.query.questions():
+            number = self.query.question_number(leaf, group)
+            yield Question(query, self.id, part_key(self.request_id, number))
 
 
-def part_key(request_id: str | None, place: int) -> str | None:
+def part_key(request_id: str | None, number: int) -> str | None:
     """Return the idempotency key of one of the answers to a question.
 
     A key that an analyst gives holds no control character, so this is no analyst's own.
     """
-    return request_id if request_id is None or place == 0 else f"{request_id}\n{place}"
+    return request_id if request_id is None or number == 0 else f"{request_id}\n{number}"
 
 
 def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:

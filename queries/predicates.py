@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import canonical_text, number_text
+from queries.date_parts import DatePart
 
 Position: TypeAlias = int | str | None
 Scalar: TypeAlias = str | int | float | bool
+Part: TypeAlias = str | DatePart  # a level of codes by its name, or a part of dates
 Order: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Operator: TypeAlias = Order | Literal["between", "in", "missing", "other"]
 
@@ -90,7 +92,7 @@ class Comparison(Predicate):
     operator: Operator
     values: tuple[Scalar, ...] = ()
     position: Position = None
-    part: str | None = None
+    part: Part | None = None
 
     @property
     def listed(self) -> tuple[Scalar, ...]:

@@ -38,10 +38,12 @@ from queries.cells import OTHER_LABEL
 from queries.comparisons import meaning_of, resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.joins import LookupCells, single_column
 from queries.linear import LinearQuery
 from queries.predicates import Junction, Not, Order
 from queries.segments import conditions_where, count_where
-from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PARTS, error_at, position_of, refuse
+from queries.sql_dates import part_of
+from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, position_of, refuse
 from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
@@ -79,6 +81,10 @@ def _column(node: exp.Expr, domain: Domain) -> CellValues:
         labels[cells] = label
     # An undeclared text may share its first characters with a declared one.
     return replace(values, labels=labels, declared=frozenset())
+
+
+def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
+    return LookupCells.of(node, domain).values(node, domain)
 
 
 def _name(node: exp.Expr, domain: Domain) -> str:
@@ -264,16 +270,15 @@ def _joined(node: exp.Expr, domain: Domain) -> CellValues:
 
 
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
-    """Return a part of a date as a number, such as YEAR(hired)."""
-    if not isinstance(node.this, exp.Column):
-        refuse(node, "a function of anything but an attribute")
-    attribute = domain[_name(node.this, domain)]
-    part = PARTS[type(node)]
-    meaning_of(attribute).require_part(part, position_of(node))
-    numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
-    for value, cells in meaning_of(attribute).part_groups(part):
-        numbers[cells], present[cells] = float(value), True
-    return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
+    """Return a part of a date: a number such as YEAR(hired), or a text."""
+    name, part = part_of(node, domain)
+    size, is_number = domain[name].size, part.kind == "number"
+    numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
+    for value, cells in meaning_of(domain[name]).part_groups(part, position_of(node)):
+        present[cells], labels[cells] = True, value
+        if is_number:
+            numbers[cells] = float(value)
+    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels, is_number)
 
 
 def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
@@ -372,6 +377,7 @@ def _labels(values: CellValues) -> NDArray[Any]:
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     exp.Column: _column,
+    exp.Dot: _lookup_column,
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _constant),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     exp.Neg: _negative,
@@ -384,7 +390,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     **dict.fromkeys((exp.Left, exp.Right, exp.Substring), _piece),
     exp.Length: _length,
     exp.DPipe: _joined,
-    **dict.fromkeys(PARTS, _part),
+    **dict.fromkeys(PART_NODES, _part),
     exp.Nullif: _nullif,
     exp.Coalesce: _coalesce,
     **dict.fromkeys((exp.Case, exp.If), _case),
@@ -409,6 +415,10 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+    single = single_column(node, domain)
+    if single is not None:
+        cells, inner = single
+        return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
         sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
         return _joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
@@ -468,8 +478,9 @@ def is_computed(node: exp.Expr) -> bool:
 
 def _is_plain(node: exp.Expr) -> bool:
     """Tell whether one comparison is of an attribute, or a part of it, with values."""
-    if any(_is_computation(part) or (part is not node and not _is_operand(part)) for part in node.walk()):
-        return False
+    for part in node.walk(prune=lambda one: isinstance(one, PART_NODES)):
+        if _is_computation(part) or (part is not node and not _is_operand(part)):
+            return False
     if type(node) in COMPARISONS:
         return _has_column(node.this) != _has_column(node.expression)
     if isinstance(node, exp.Between):
@@ -491,15 +502,13 @@ def _has_column(node: exp.Expr) -> bool:
 
 
 def _is_computation(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Add | exp.Sub):  # of a date and an interval is a constant
-        return node.find(exp.Interval) is None
     if isinstance(node, exp.Cast | exp.Neg):
         return _has_column(node)
     return isinstance(node, (exp.Tuple, *_COMPUTED))
 
 
 _COMPUTED = tuple(kind for kind in _READERS if kind not in (
-    *PARTS, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
+    *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
 ))  # fmt: skip
 
 
@@ -515,9 +524,20 @@ def _comparison(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
         refuse(node, "a comparison without an attribute")
     if len({_is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
         refuse(node, "a comparison of a comparison (write 30 < age AND age < 40)")
+    if len({_period(one) for one in sides}) > 1:
+        raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
     sign = COMPARISONS[type(node)]
     values = row_value(node.this, domain), row_value(node.expression, domain)
     return compared(values[0], _NEGATED[sign] if negated else sign, values[1], domain)
+
+
+def _period(node: exp.Expr) -> str:
+    """Return of which period a node is the start, as text; an empty one for anything else."""
+    return node.transform(_blanked).sql() if node.find(exp.DateTrunc) else ""
+
+
+def _blanked(node: exp.Expr) -> exp.Expr:
+    return exp.Null() if isinstance(node, exp.Column) else node
 
 
 def _require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:

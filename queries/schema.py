@@ -1,7 +1,8 @@
 """Schema files: a TOML text that declares a domain, read and written, and the files of values beside it.
 
 A file of values holds one value a line. A file of parents is CSV: its first line names the levels, its first
-column holds the values, and each further column the parent of that value in one level.
+column holds the values, and each further column the parent of that value in one level. The file of a lookup
+is CSV too: the column of the keys, then what they are called.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from queries.cells import canonical_text, nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
+from queries.lookups import Lookup
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 
@@ -101,7 +103,7 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
-    _refuse_unknown(table, ("name", "person", "attributes", _DRAFTED_FROM), "the schema")
+    _refuse_unknown(table, ("name", "person", "lookups", "attributes", _DRAFTED_FROM), "the schema")
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -123,7 +125,8 @@ def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
             f"{_DRAFTED_FROM} must be the list of digests that a draft wrote; copy it whole, or leave it out"
         )
     try:
-        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")))
+        lookups = _lookups(table.get("lookups", {}), folder)
+        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")), lookups)
     except DomainError as error:
         raise SchemaError(str(error)) from None
 
@@ -307,6 +310,23 @@ def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
         ValueError: the file cannot be read, a line has too few fields or too many, a parent is missing, or a
             value stands there twice.
     """
+    header, found = _read_table(path, "code,chapter", _wrong_parents)
+    return header[1:], found
+
+
+def _read_table(
+    path: Path, example: str, wrong_row: Callable[[list[str], list[str], Mapping[str, list[str]]], str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the first line of a CSV file, and the further fields of each line by its first one.
+
+    Args:
+        path: the file.
+        example: a first line.
+        wrong_row: what is wrong with a line, the first line and those before; an empty text where nothing is.
+
+    Raises:
+        ValueError: the file cannot be read, or something is wrong with a line.
+    """
     text = _read_text(path, "file", _LARGEST_FILE)
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: dict[str, list[str]] = {}
@@ -314,9 +334,12 @@ def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
         header = next(rows, [])
         if len(header) < 2:
             came = ",".join(header)[:60]
-            raise ValueError(f"{path}: expected a first line such as code,chapter, got {came!r}")
+            raise ValueError(f"{path}: expected a first line such as {example}, got {came!r}")
         for row in rows:
-            wrong = _wrong_parents(row, header, found)
+            fits = len(row) == len(header)
+            wrong = (
+                wrong_row(row, header, found) if fits else f"expected {len(header)} fields, got {len(row)}"
+            )
             if wrong:
                 raise ValueError(f"{path}, line {rows.line_num}: {wrong}")
             found[row[0]] = row[1:]
@@ -324,13 +347,11 @@ def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
         raise ValueError(f"{path}, line {rows.line_num}: expected CSV: {error}") from None
     if not found:
         raise ValueError(f"{path}: expected a line for each value, got none")
-    return header[1:], found
+    return header, found
 
 
 def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
     """Return what is wrong with a line of parents; an empty text where nothing is."""
-    if len(row) != len(header):
-        return f"expected {len(header)} fields, got {len(row)}"
     value = repr(row[0][:60])
     if row[0] in found:
         also = "with another parent" if found[row[0]] != row[1:] else "again"
@@ -339,6 +360,60 @@ def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[s
         return ""
     missing = "value" if row[0] == "" else f"parent of {value} in level {header[row.index('')]!r}"
     return f"the {missing} is missing"
+
+
+# --- lookups ------------------------------------------------------------------------------------------------
+
+
+def _lookups(sections: object, folder: Path | None) -> tuple[Lookup, ...]:
+    """Return what the sections ``[lookups.NAME]`` declare.
+
+    Raises:
+        DomainError: a section is wrong, or a file that it names.
+    """
+    if not isinstance(sections, dict) or not all(isinstance(one, dict) for one in sections.values()):
+        raise SchemaError("expected one section [lookups.NAME] for each lookup")
+    return tuple(_lookup(name, entry, folder) for name, entry in sections.items())
+
+
+def _lookup(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
+    called = f"lookup {name!r}"
+    _refuse_unknown(entry, ("attribute", "key", "values", "file"), called)
+    if "attribute" not in entry:
+        raise SchemaError(f"{called} needs the key 'attribute', whose values it calls by name")
+    if ("values" in entry) == ("file" in entry):
+        raise SchemaError(f"{called} needs one of the keys 'values' and 'file'")
+    if "file" not in entry:
+        return Lookup(name, entry["attribute"], entry["values"], entry.get("key", ""))
+    return _lookup_of_file(name, entry, folder)
+
+
+def _lookup_of_file(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
+    called = f"lookup {name!r}"
+    if not isinstance(entry["file"], str) or not entry["file"]:
+        raise SchemaError(f"{called}: file must be the name of a file, got {entry['file']!r}")
+    if "key" in entry:
+        raise SchemaError(f"{called}: the first column of the file is the key; leave 'key' out")
+    if folder is None:
+        raise SchemaError(f"{called}: file is read beside a schema file; load the schema from its file")
+    try:
+        (key, *columns), rows = _read_table(folder / entry["file"], "code,name", _wrong_key)
+    except ValueError as error:
+        raise SchemaError(f"{called}: {error}") from None
+    if len(set(columns)) < len(columns):
+        raise SchemaError(f"{called}: {folder / entry['file']}: two columns are called alike")
+    values = {
+        code: {column: text for column, text in zip(columns, row, strict=True) if text}
+        for code, row in rows.items()
+    }
+    return Lookup(name, entry["attribute"], values, key)
+
+
+def _wrong_key(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
+    """Return what is wrong with a line of a lookup; an empty text where nothing is."""
+    if row[0] == "":
+        return f"the key is missing, in column {header[0]!r}"
+    return f"the key {row[0][:60]!r} stands there again" if row[0] in found else ""
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -358,6 +433,8 @@ def format_schema(domain: Domain) -> str:
         kind, keys = _WRITTEN[type(attribute)]
         lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
         lines += _lines(attribute, (*keys, "missing", "other"))
+    for lookup in domain.lookups:
+        lines += ["", f"[lookups.{_toml(lookup.name)}]", *_lines(lookup, ("attribute", "key", "values"))]
     return "\n".join(lines) + "\n"
 
 
@@ -385,6 +462,8 @@ def _lines(declared: object, keys: tuple[str, ...]) -> Iterator[str]:
 def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(name)} = {_toml(one)}' for name, one in value.items())} }}"
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, str):

@@ -13,29 +13,33 @@ from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cells import quoted_name
-from queries.comparisons import CALENDAR, meaning_of, resolve_operand
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
-    AggregateNode,
     Coalesced,
     Compared,
     Constant,
     Joined,
     KeyColumn,
+    KeyMark,
     Node,
     Rounding,
     Sign,
+    Sorting,
     Test,
     joined_nodes,
 )
+from queries.grouping_sets import grouping_sets
+from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
 from queries.row_expressions import row_value, where_query
+from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
-    COUNTS,
-    PARTS,
+    PART_NODES,
+    SYNTHETIC,
     error_at,
     parse_tree,
     position_of,
@@ -45,16 +49,16 @@ from queries.sql_tree import (
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
-    SYNTHETIC,
     check_statement,
     counted_by,
     folded_source,
     people_counts,
     require_countable,
 )
-from queries.statements import CLIPPED, Grouping, OutputColumn, Sorting, Statement, attribute_grouping
+from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.ways import Example, way_on
+from queries.windows import over_records, window_node
 
-_PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _ROUNDINGS: dict[type[exp.Expr], str] = {
@@ -62,6 +66,7 @@ _ROUNDINGS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
+_OVER_ROWS = "windows are over the rows of this table, groups without records among them"
 
 
 def parse_sql(text: str, domain: Domain) -> Statement:
@@ -74,41 +79,58 @@ def parse_sql(text: str, domain: Domain) -> Statement:
     try:
         return _statement(text, domain)
     except RecursionError:
-        error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
+        error = QueryError(
+            "the statement is nested too deeply; write fewer parentheses", code="too_long", position=0
+        )
     except QueryError as refusal:
-        error = with_quoting_hint(_with_way_on(refusal), text, domain)
+        told = _with_way_on(refusal, domain)
+        error = with_quoting_hint(told, text, domain, lambda quoted: _statement(quoted, domain))
     error.text = text
     raise error from None
 
 
-def _with_way_on(refusal: QueryError) -> QueryError:
-    """Return a refusal that names another way to ask: what conditions are refused for does not."""
-    message = refusal.message
-    told = SYNTHETIC in message or "; write SELECT" in message or message.startswith(REFUSED)
+def _with_way_on(refusal: QueryError, domain: Domain) -> QueryError:
+    """Return a refusal that names another way to ask, which is read before it is told."""
+    message, construct = refusal.message, refusal.construct
+    told = "; write SELECT" in message or message.startswith(REFUSED)
     if refusal.code != "unsupported" or told:
         return refusal
+    if construct is not None:
+        ways = (refusal.instead, way_on(construct, domain))
+        way = next((one for one in ways if one is not None and _is_read(one, domain)), None)
+        rows = ", and count its rows" if way is not None and way == refusal.instead else ""
+        message = f"{construct} is not supported" + (f"; write {way}{rows}" if way is not None else "")
     message = f"{message}, or run the statement on {SYNTHETIC}"
     return QueryError(message, code=refusal.code, position=refusal.position)
 
 
-def _require_select(text: str) -> None:
+def _is_read(text: str, domain: Domain) -> bool:
+    try:
+        _statement(text, domain)
+    except (QueryError, RecursionError):
+        return False
+    return True
+
+
+def _require_select(text: str, domain: Domain) -> None:
     """Refuse any other statement by its first word, before the parser says something about it."""
     found = _FIRST_WORD.match(text)
     word = found[1] if found else None
     if word is None or word.upper() not in ("SELECT", "WITH"):
-        came = "nothing" if word is None else word.upper()[:40]
+        came, way = "nothing" if word is None else word.upper()[:40], Example.of(domain).counting()
         raise QueryError(
-            f"expected a statement that begins with SELECT, got {came}; {COUNTS.advice}",
+            f"expected a statement that begins with SELECT, got {came}; write {way}",
             code="unsupported" if word else "syntax",
-            position=None if found is None or word is None else found.start(1),
+            position=0 if found is None or word is None else found.start(1),
         )
 
 
 def _statement(text: str, domain: Domain) -> Statement:
-    _require_select(text)
-    tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
+    _require_select(text, domain)
+    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
+    canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
         if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
@@ -131,41 +153,68 @@ class _Reader:
     def __init__(self, tree: exp.Select, domain: Domain) -> None:
         self._tree = tree
         self._domain = domain
-        self._aggregates: dict[exp.Expr, AggregateNode] = {}
+        self._aggregates: dict[exp.Expr, Node] = {}
         self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
         self._aliases = {title.casefold(): node for title, node in self._columns}
-        self._keys = self._key_nodes()
+        windows = list(tree.find_all(exp.Window))
+        if windows and not self._has_groups:
+            raise over_records(windows[0], domain)
+        self._keys, self._sets = self._key_nodes()
+        for window in windows:
+            self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
 
     def statement(self, where: LinearQuery) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
-        having, order = self._tree.args.get("having"), self._tree.args.get("order")
-        test = None if having is None else self._test(having.this)
-        if test is not None and any(self._tree.find_all(exp.Window)):
-            refuse(self._tree, "a window beside HAVING", grammar=GRAMMAR)
+        having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
+        if having is not None and having.find(exp.Window):
+            refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
             where,
             self._groupings,
             columns,
-            test,
+            None if having is None else self._test(having.this),
             sorting,
             self._number("limit"),
             self._number("offset") or 0,
-            distinct=self._lists_values,
             notes=self._notes(where, sorting),
+            sets=self._sets,
+            qualify=None if qualify is None else self._test(qualify.this),
         )
+
+    @property
+    def _has_groups(self) -> bool:
+        """Whether it groups records, or sums up all of them: windows are over the result of that."""
+        aggregates = self._tree.find_all(*AGGREGATES)
+        plain = (node for node in aggregates if not isinstance(node.parent, exp.Window | exp.Filter))
+        return self._tree.args.get("group") is not None or any(plain)
+
+    def _require_groups(self, window: exp.Window) -> None:
+        """Refuse a window that is over anything but keys and aggregates."""
+        for column in window.find_all(exp.Column):
+            node: exp.Expr | None = column
+            known = self._resolved(column) is not column
+            while node is not window and node is not None and not known:
+                of_records = isinstance(node, AGGREGATES) and node.parent is not window
+                known = of_records or node in self._keys
+                node = node.parent
+            if not known:
+                raise over_records(window, self._domain)
 
     @property
     def _lists_values(self) -> bool:
         return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
     def _notes(self, where: LinearQuery, sorting: tuple[Sorting, ...]) -> tuple[str, ...]:
-        words = {"having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
-        answers = any(one.node.leaves() for one in sorting) or self._tree.args.get("having") is not None
+        words = {"having": "HAVING", "qualify": "QUALIFY", "order": "ORDER BY", "limit": "LIMIT"}
+        tests = self._tree.args.get("having") is not None or self._tree.args.get("qualify") is not None
+        answers = any(one.node.leaves() for one in sorting) or tests
         given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
         verb = "acts" if len(given) == 1 else "act"
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
+        if self._tree.find(exp.Window):
+            notes.append(_OVER_ROWS)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
             notes.append(CLIPPED)
         if (where if where.readings is None else where.readings.most).constant == 0:
@@ -187,30 +236,40 @@ class _Reader:
             return node.alias, node.this
         if isinstance(node, exp.Column):
             return node.name, node
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return self._part(node)[1].removeprefix(CALENDAR), node
+        if isinstance(node, PART_NODES):
+            return part_title(node, self._domain), node
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
             return "count", node
         title = node.sql().replace('"', "").lower()
         return title if len(title) <= 60 else f"column {number}", node
 
-    def _key_nodes(self) -> list[exp.Expr]:
+    def _key_nodes(self) -> tuple[list[exp.Expr], tuple[tuple[int, ...], ...]]:
+        """Return the keys of groups, and which of them are taken together."""
         group = self._tree.args.get("group")
-        if group is None:
-            if not self._lists_values:
-                return []
-            if self._tree.args.get("distinct") is None:
-                raise self._list_refusal()
-            return [node for _, node in self._columns]
-        keys: list[exp.Expr] = []
-        for node in group.expressions:
-            found = self._resolved(node)
-            if found.find(*AGGREGATES):
-                refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
-            if found in keys:
-                raise error_at(node, "syntax", f"GROUP BY names {found.sql()} twice; name it once")
-            keys.append(found)
-        return keys
+        if group is None and self._lists_values and self._tree.args.get("distinct") is None:
+            raise self._list_refusal()
+        listed = [] if group is None else list(group.expressions)
+        if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
+            given = [[node for _, node in self._columns if self._is_value(node)]]
+        else:
+            found = [self._resolved(node) for node in listed]
+            for place, node in enumerate(found):
+                if node in found[:place]:
+                    raise error_at(
+                        listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once"
+                    )
+            given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
+        keys = list(dict.fromkeys(node for nodes in given for node in nodes))
+        return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
+
+    def _is_value(self, node: exp.Expr) -> bool:
+        return not isinstance(node, exp.Literal) and node.find(*AGGREGATES, exp.Window, exp.Grouping) is None
+
+    def _key(self, node: exp.Expr) -> exp.Expr:
+        found = self._resolved(node)
+        if found.find(*AGGREGATES, exp.Window):
+            refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
+        return found
 
     def _list_refusal(self) -> QueryError:
         names = [node.name for _, node in self._columns if isinstance(node, exp.Column)]
@@ -241,23 +300,21 @@ class _Reader:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
             return attribute_grouping(*self._named(node), self._domain)
-        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
-            return attribute_grouping(*self._part(node), self._domain)
-        values = row_value(node, self._domain)
-        return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        if isinstance(node, PART_NODES):
+            return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
+        if isinstance(node, exp.Dot):
+            cells = LookupCells.of(node, self._domain)
+            return Grouping((cells.attribute.name,), cells.groups(node, self._domain), in_order=False)
+        try:
+            values = row_value(node, self._domain)
+            return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+        except QueryError as refusal:
+            raise cut_part(node, self._domain, refusal) from None
 
     def _named(self, node: exp.Column) -> tuple[str, str | None]:
         """Return the attribute that a column names, and the level of it, if it names one."""
         any_case = not node.this.args.get("quoted")
         return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
-
-    def _part(self, node: exp.Expr) -> tuple[str, str]:
-        """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
-        name, _ = self._named(node.this)
-        truncates = isinstance(node, exp.DateTrunc)
-        part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
-        meaning_of(self._domain[name]).require_part(part, position_of(node))
-        return name, part
 
     def _node(self, node: exp.Expr) -> Node:
         """Return an expression of answers."""
@@ -266,9 +323,13 @@ class _Reader:
             return KeyColumn(self._keys.index(node))
         if isinstance(node, exp.Paren):
             return self._node(node.this)
-        if isinstance(node, AGGREGATES):
+        if isinstance(node, (*AGGREGATES, exp.Window)):
             if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
-                self._aggregates[node] = aggregate_node(node, self._domain)
+                self._aggregates[node] = (
+                    window_node(node, self._node)
+                    if isinstance(node, exp.Window)
+                    else aggregate_node(node, self._domain)
+                )
             return self._aggregates[node]
         if type(node) in _OPERATORS:
             right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
@@ -284,9 +345,11 @@ class _Reader:
             return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
+        if isinstance(node, exp.Grouping):
+            return self._mark(node)
         if type(node) in _ROUNDINGS:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column | exp.Dot):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
             raise error_at(
@@ -298,6 +361,13 @@ class _Reader:
         if value.scope or (value.labels is None and value.constant is None):
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
         return Constant(value.constant if value.labels is None else str(value.labels[()]))
+
+    def _mark(self, node: exp.Grouping) -> KeyMark:
+        """Return GROUPING of some keys."""
+        keys = [self._resolved(one) for one in node.expressions]
+        if not all(key in self._keys for key in keys):
+            refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
+        return KeyMark(tuple(self._keys.index(key) for key in keys))
 
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""
@@ -363,7 +433,7 @@ def _digits(node: exp.Expr) -> int:
 
 
 def _divisor(node: exp.Expr) -> exp.Expr:
-    """Return a divisor without NULLIF(…, 0): a division by what may be 0 is undefined anyway."""
+    """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
 

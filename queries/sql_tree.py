@@ -6,14 +6,14 @@ is a word of SQL, such as ``case`` or ``date``, is read as a name where no word 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NoReturn
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
@@ -27,6 +27,8 @@ from queries.errors import QueryError
 from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
+SYNTHETIC = "synthetic records, which pmw export writes"
+_MOST_TRIED = 8  # words of a refused text that are tried as names
 COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
@@ -37,13 +39,8 @@ COMPARISONS: dict[type[exp.Expr], Order] = {
 }
 
 
-PARTS: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Day: "day",
-    exp.Hour: "hour",
-}
+# Parts of dates, as ``queries.sql_dates`` writes them: a number, the start of a period, a text.
+PART_NODES = (exp.Extract, exp.DateTrunc, exp.TimeToStr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +66,18 @@ CONDITIONS = Grammar.of(
     {
         "": (exp.Null,),
         "this": (
-            *(*PARTS, exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Abs, exp.Floor, exp.Ceil),
-            *(exp.Lower, exp.Upper, exp.Length),
+            *(exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Abs, exp.Floor, exp.Ceil),
+            *(exp.Lower, exp.Upper, exp.Length, exp.Var),
         ),
         "this quoted": (exp.Identifier,),
         "this is_string": (exp.Literal,),
         "this expression": (
             *(*COMPARISONS, exp.And, exp.Or, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Escape),
             *(exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv, exp.Nullif),
-            *(exp.Left, exp.Right, exp.StartsWith),
+            *(exp.Left, exp.Right, exp.StartsWith, exp.Extract),
         ),
+        "this unit": (exp.DateTrunc, exp.Interval),
+        "this format": (exp.TimeToStr,),
         "this expression typed safe": (exp.Div,),
         "this expression safe": (exp.DPipe,),
         "this expressions": (exp.In, exp.Coalesce),
@@ -96,7 +95,6 @@ CONDITIONS = Grammar.of(
     "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE, as in age >= 30 AND "
     "sex = 'Female'",
 )
-COUNTS = Grammar({}, "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes")
 
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
@@ -177,41 +175,52 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
     Raises:
         QueryError: the text is too long, cannot be read, or holds a second statement.
     """
-    if len(text.encode("utf-8", "replace")) > LONGEST_TEXT:
-        raise QueryError(f"a condition or statement has at most {LONGEST_TEXT:,} bytes", code="too_long")
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > LONGEST_TEXT:
+        raise QueryError(
+            f"a condition or statement has at most {LONGEST_TEXT:,} bytes",
+            code="too_long",
+            position=len(encoded[:LONGEST_TEXT].decode("utf-8", "ignore")),  # of the first beyond
+        )
     try:
         trees = _trees(text, kind, domain)
     except SqlglotError as error:
         found = getattr(error, "errors", None)
         position = _offset(text, found[0]) if found else None
         what = f" near {found[0]['highlight']!r}" if found and found[0].get("highlight") else ""
-        if position is None and text.count("'") % 2:
-            what = ": a quote is not closed"
+        if position is None:
+            what, position = _unclosed(text)
         raise QueryError(
             f"expected {expected}; it cannot be read{what}", code="syntax", position=position
         ) from None
     if not trees:
-        raise QueryError(f"expected {expected}, got none", code="syntax")
-    if len(trees) > 1:
-        refuse(trees[1], "a second statement", grammar=COUNTS if kind is None else CONDITIONS)
+        raise QueryError(f"expected {expected}, got none", code="syntax", position=0)
     return trees[0]
 
 
 def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
-    """Return the trees of a text's statements, or of its conditions: one, where there is no semicolon."""
-    tokens = name_tokens(text, domain)
-    if tokens is None:
-        trees = (
-            sqlglot.parse(text, dialect=_Language)
-            if kind is None
-            else [sqlglot.parse_one(text, dialect=_Language, into=kind)]
-        )
-    else:
-        parser = _Language().parser()
-        trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
-    if kind is not None and None in trees[:1]:
-        return []
+    """Return the tree of a text's statement, or of its condition; none of an empty text."""
+    tokens = _one_statement(name_tokens(text, domain) or _split(text))
+    parser = _Language().parser()
+    trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
     return [tree for tree in trees if tree is not None]
+
+
+def _one_statement(tokens: list[Token]) -> list[Token]:
+    """Return the tokens of a text without semicolons at its end.
+
+    Raises:
+        QueryError: a second statement follows a semicolon; the parser is not asked what it may be.
+    """
+    ends = [place for place, token in enumerate(tokens) if token.token_type is TokenType.SEMICOLON]
+    for place in ends:
+        behind = next((one for one in tokens[place:] if one.token_type is not TokenType.SEMICOLON), None)
+        if behind is not None:
+            error = QueryError("a second statement is not supported; ask one alone", code="unsupported",
+                               position=behind.start)  # fmt: skip
+            error.construct = "a second statement"
+            raise error
+    return tokens[: ends[0]] if ends else tokens
 
 
 def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
@@ -240,9 +249,12 @@ def refuse(
     Raises:
         QueryError: always.
     """
-    words = what or _WORDS.get(type(node)) or f"{type(node).__name__.upper()} here"
-    place = position_of(node) if position is None else position
-    raise QueryError(f"{words} is not supported; {grammar.advice}", code="unsupported", position=place)
+    name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+    words = what or _WORDS.get(type(node)) or f"{name} here"
+    error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
+    error.position = error.position if position is None else position
+    error.construct = words
+    raise error
 
 
 def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
@@ -257,8 +269,11 @@ def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
 
 
 def error_at(node: exp.Expr, code: str, message: str) -> QueryError:
-    """Return the error of a part of the text, which says where it begins."""
-    return QueryError(message, code=code, position=position_of(node))
+    """Return the error of a part of the text, which says where it begins, or what it stands in."""
+    place, around = position_of(node), node.parent
+    while place is None and around is not None:
+        place, around = position_of(around), around.parent
+    return QueryError(message, code=code, position=place)
 
 
 def position_of(node: exp.Expr) -> int | None:
@@ -284,6 +299,17 @@ def _offset(text: str, error: dict[str, object]) -> int | None:
     return max(0, min(offset, len(text)))
 
 
+def _unclosed(text: str) -> tuple[str, int]:
+    """Return what is not closed in a text that cannot be split into words, and where it may begin."""
+    if text.count("'") % 2:
+        return ": a quote is not closed", text.rindex("'")
+    if text.count('"') % 2:
+        return ": a double quote is not closed", text.rindex('"')
+    if text.rfind("/*") > text.rfind("*/"):
+        return ": a comment is not closed", text.rindex("/*")
+    return "", 0
+
+
 # --- names that are words of SQL ----------------------------------------------------------------------------
 
 SQL_WORDS = frozenset(
@@ -306,13 +332,15 @@ _BEFORE = _COMPARING | {
     *(TokenType.L_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.DASH),
     *(TokenType.AND, TokenType.OR, TokenType.NOT),
     *(TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+    *(TokenType.HAVING, TokenType.ORDER_BY),
 }
 # A word before anything else, such as CASE WHEN or DATE '…', is no name.
 _BEHIND = _COMPARING | {
     *(TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.ILIKE, TokenType.NOT),
     *(TokenType.AND, TokenType.OR, TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT),
-    *(TokenType.DASH, TokenType.PLUS, TokenType.SLASH, TokenType.ALIAS),
+    *(TokenType.DASH, TokenType.PLUS, TokenType.SLASH, TokenType.ALIAS, TokenType.DCOLON),
     *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+    *(TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.ASC, TokenType.DESC),
 }
 
 
@@ -350,8 +378,19 @@ def begins_with_name(text: str, domain: Domain) -> bool:
     return bool(tokens) and tokens[0].token_type is TokenType.IDENTIFIER
 
 
-def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryError:
-    """Return a refusal that also tells which word of the text would be a declared name in double quotes."""
+def with_quoting_hint(
+    refusal: QueryError, text: str, domain: Domain, read: Callable[[str], object]
+) -> QueryError:
+    """Return a refusal that also tells which word of the text would be a declared name in double quotes.
+
+    It is told where the text can be read then, or is refused for something else than that it cannot.
+
+    Args:
+        refusal: of the text.
+        text: a condition or a statement.
+        domain: whose names may be words of SQL.
+        read: reads such a text, or refuses it.
+    """
     names = _word_names((domain.name, *domain.names))
     if not names or refusal.code not in ("syntax", "unsupported"):
         return refusal
@@ -359,27 +398,29 @@ def with_quoting_hint(refusal: QueryError, text: str, domain: Domain) -> QueryEr
         tokens = name_tokens(text, domain) or []
     except SqlglotError:
         return refusal
-    for place in _bare_names(text, tokens, names):
-        word, behind = tokens[place].text, tokens[place + 1 : place + 2]
-        if behind and behind[0].token_type is TokenType.L_PAREN and word.casefold() not in GRAMMAR_WORDS:
-            continue  # a function, such as COUNT(*)
-        if not _concerns(refusal, tokens[place : place + 3]):
-            continue
-        name = names[word.casefold()] or word
-        return QueryError(
-            f'{refusal.message}; {word} is a word of SQL here: the name stands in double quotes, "{name}"',
-            code=refusal.code,
-            position=refusal.position,
-        )
+    for place in itertools.islice(_bare_names(text, tokens, names), _MOST_TRIED):
+        token = tokens[place]
+        name = names[token.text.casefold()] or token.text
+        quoted = f'{text[: token.start]}"{name}"{text[token.end + 1 :]}'
+        if _is_better(refusal, quoted, read):
+            return QueryError(
+                f"{refusal.message}; {token.text} is a word of SQL here: the name stands in double quotes, "
+                f'"{name}"',
+                code=refusal.code,
+                position=refusal.position,
+            )
     return refusal
 
 
-def _concerns(refusal: QueryError, tokens: list[Token]) -> bool:
-    """Tell whether a word is what is refused: it is among these tokens, or the parser stumbled behind it."""
-    place = refusal.position
-    if not isinstance(place, int):
-        return True
-    return tokens[0].start <= place and (refusal.code == "syntax" or place <= tokens[-1].end)
+def _is_better(refusal: QueryError, text: str, read: Callable[[str], object]) -> bool:
+    """Tell whether another text can be read, or has words at least where the refused one made no sense."""
+    try:
+        read(text)
+    except QueryError as other:
+        return refusal.code == "syntax" != other.code
+    except RecursionError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -16,41 +16,56 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from queries.cells import nearest, quoted_name
-from queries.comparisons import resolve_attribute, resolve_operand
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import CONDITIONS, Grammar, check_node, error_at, position_of, refuse, require_bare
-
-SYNTHETIC = "synthetic records, which pmw export writes"
+from queries.joins import join_conditions, join_refusal, place_columns, take_joins
+from queries.sql_tree import (
+    CONDITIONS,
+    SYNTHETIC,
+    Grammar,
+    check_node,
+    error_at,
+    position_of,
+    refuse,
+    require_bare,
+)
 
 GRAMMAR = Grammar(
     {
         **CONDITIONS.arguments,
         **Grammar.of(
             {
-                "": (exp.Distinct, exp.Star),
+                "": (exp.Distinct, exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
                 "this": (
                     *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
                     *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
-                    *(exp.From, exp.Where, exp.Having, exp.TableAlias),
+                    *(exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
+                    *(exp.FirstValue, exp.LastValue),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
                 "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
                 "this big_int": (exp.Count,),
                 "this expression": (exp.Corr, exp.Filter, exp.WithinGroup),
                 "this quantile": (exp.Quantile, exp.ApproxQuantile),
-                "this over": (exp.Window,),
-                "this unit zone": (exp.DateTrunc,),
+                "this partition_by order spec over": (exp.Window,),
+                "kind start start_side end end_side": (exp.WindowSpec,),
+                "this offset default": (exp.Lag, exp.Lead),
                 "this desc nulls_first": (exp.Ordered,),
+                "this on using side kind method": (exp.Join,),  # each is looked at when the source is
                 "expression": (exp.Limit, exp.Offset),
-                "expressions": (exp.Group, exp.Order, exp.With),
-                "expressions from_ where group having order limit offset distinct with_": (exp.Select,),
+                "expressions all": (exp.Group,),
+                "expressions": (
+                    *(exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
+                ),
+                "expressions from_ joins where group having qualify order limit offset distinct with_": (
+                    exp.Select,
+                ),
             },
             "",
         ).arguments,
     },
-    "write SELECT with COUNT, SUM, AVG, MEDIAN, PERCENTILE_CONT, MIN, MAX, VARIANCE, STDDEV or CORR, WHERE, "
-    f"GROUP BY, HAVING, ORDER BY and LIMIT, over one table, or run the statement on {SYNTHETIC}",
+    f"run the statement on {SYNTHETIC}",
 )
 
 # Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
@@ -58,18 +73,8 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (
         isinstance(node, exp.Distinct) and bool(node.expressions)
     ),
-    "a join": lambda node, _: isinstance(node, exp.Select) and bool(node.args.get("joins")),
-    "a window other than SUM(COUNT(*)) OVER ()": lambda node, _: (
-        isinstance(node, exp.Window) and not (is_plain_sum(node) and isinstance(node.this.this, exp.AggFunc))
-    ),
     "a list of records": lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
 }
-
-
-def is_plain_sum(window: exp.Window) -> bool:
-    """Tell whether a window is over all rows, and of a sum: ``SUM(…) OVER ()``."""
-    given = set(_given(window)) - {"this", "over"}
-    return not given and isinstance(window.this, exp.Sum)
 
 
 def check_statement(tree: exp.Select, domain: Domain) -> None:
@@ -81,28 +86,52 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
     for node in tree.walk():
         for what, is_meant in REFUSALS.items():
             if is_meant(node, tree):
-                instead = _values(node, domain) if isinstance(node, exp.Distinct) else None
-                way = f"write {instead}" if instead else f"run the statement on {SYNTHETIC}"
-                raise error_at(node, "unsupported", f"{what} is not supported; {way}")
+                try:
+                    refuse(node, what, grammar=GRAMMAR)
+                except QueryError as refusal:
+                    refusal.instead = _values(node, tree, domain) if isinstance(node, exp.Distinct) else None
+                    raise
+        if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
+            raise join_refusal(node, "a sub-query in IN", domain)
         check_node(node, GRAMMAR)
+        if isinstance(node, exp.Count) and node.this is None:
+            raise error_at(node, "syntax", "expected COUNT(*), got COUNT()")
 
 
-def _values(distinct: exp.Distinct, domain: Domain) -> str | None:
-    """Return a statement that lists the different values of attributes; None for those of anything else."""
-    if not all(isinstance(one, exp.Column) for one in distinct.expressions):
+def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:
+    """Return a statement with a row for each of the different values of attributes, in each group.
+
+    None for the values of anything else, and where the statement's table is a sub-query, or joins lookups.
+    """
+    source, group = tree.args.get("from_"), tree.args.get("group")
+    if source is None or not isinstance(source.this, exp.Table) or tree.args.get("with_") is not None:
+        return None
+    columns = [*(() if group is None else group.expressions), *distinct.expressions]
+    if tree.args.get("joins") or not all(isinstance(one, exp.Column) for one in columns):
         return None
     names = [
-        resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
-        for one in distinct.expressions
+        resolve_operand(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
+        for one in columns
     ]
-    return f"{counted_by(names, quoted_name(domain.name))} HAVING COUNT(*) >= 1, and count its rows"
+    shown = list(dict.fromkeys(level or name for name, level in names))
+    copy = tree.copy()
+    _spell(copy, domain, {source.this.alias_or_name.casefold()})
+    where = copy.args.get("where")
+    return f"{counted_by(shown, quoted_name(domain.name), where)} HAVING COUNT(*) >= 1"
 
 
-def counted_by(names: Sequence[str], table: str) -> str:
-    """Return the statement that counts the records of each value of attributes."""
+def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) -> str:
+    """Return the statement that counts the records of each value of attributes.
+
+    Args:
+        names: the attributes, or levels of them.
+        table: as it stands in SQL.
+        where: the WHERE clause; None for all records.
+    """
     listed = ", ".join(map(quoted_name, names))
     title = " AS records" if "count" in names else ""
-    return f"SELECT {listed}, COUNT(*){title} FROM {table} GROUP BY {listed}"  # noqa: S608 - a message
+    condition = "" if where is None else f" {where.sql()}"
+    return f"SELECT {listed}, COUNT(*){title} FROM {table}{condition} GROUP BY {listed}"  # noqa: S608 - a message
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -125,7 +154,7 @@ def folded_source(tree: exp.Select, domain: Domain) -> list[exp.Expr]:
 def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
     source = tree.args.get("from_")
     if source is None:
-        raise QueryError(f"expected FROM {quoted_name(domain.name)}; {GRAMMAR.advice}", code="syntax")
+        raise QueryError(f"expected FROM {quoted_name(domain.name)}", code="syntax", position=0)
     table = source.this
     names = {name.casefold() for name in (table.name, table.alias) if name}
     inner = table.this if isinstance(table, exp.Subquery) else None
@@ -138,9 +167,11 @@ def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) ->
             _check_table(table, domain)
     tree.set("from_", None)
     found = [] if inner is None else _inner(inner, domain, known)
+    joined = take_joins(tree, domain, names, tuple(known))
+    place_columns(tree, domain, joined)
     _spell(tree, domain, names)
     where = tree.args.get("where")
-    return [*found, *([] if where is None else [where.this])]
+    return [*found, *join_conditions(joined, domain), *([] if where is None else [where.this])]
 
 
 def _inner(tree: exp.Expr, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:

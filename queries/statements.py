@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,22 @@ from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.expressions import EVERYBODY, AggregateNode, KeyColumn, Node, Quantile, Test, average, total
+from queries.expressions import (
+    EVERYBODY,
+    AggregateNode,
+    KeyColumn,
+    Node,
+    Quantile,
+    Sorting,
+    Test,
+    average,
+    total,
+)
 from queries.linear import LinearQuery
+from queries.predicates import Part, Position
 
 MOST_BINS = 10_000  # answers that one question may ask for
+TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
 CLIPPED = "numbers beyond the declared ends count as the ends"
 
@@ -38,7 +51,7 @@ class Grouping:
     in_order: bool
 
 
-def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
+def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
 
     Every declared value has its group, whether records fall into it or not: which values are empty is never
@@ -46,8 +59,9 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
 
     Args:
         name: the attribute.
-        part: what of its values groups them (``queries.dates``); None for the values themselves.
+        part: what of its values groups them; None for the values themselves.
         domain: the declared attributes.
+        position: where the question names it, for messages.
 
     Raises:
         QueryError: the attribute is not declared, it has no such part or its cells are wider, or it has more
@@ -57,13 +71,12 @@ def attribute_grouping(name: str, part: str | None, domain: Domain) -> Grouping:
     if part is None:
         _require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
-    else:
-        special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
-        groups = [
-            *meaning_of(attribute).part_groups(part),
-            *((attribute.value(code), np.array([code])) for code in special),
-        ]
-    return Grouping((name,), tuple(groups), attribute.is_ordered)
+        return Grouping((name,), tuple(groups), attribute.is_ordered)
+    found = meaning_of(attribute).part_groups(part, position)
+    special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
+    groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
+    values: list[Any] = [one.value for one in found]
+    return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
 
 
 def _require_few_groups(count: int) -> None:
@@ -79,16 +92,24 @@ class Group:
     """One group.
 
     Args:
-        labels: its values.
-        places: of these among the values of each grouping.
-        keys: the attributes of each grouping, and the cells of the value: int64, as ``Grouping`` has them.
+        labels: its values; None also for a key that the group is a total over.
+        places: of these among the values of each grouping; TOTAL for a key that it is a total over.
+        keys: the attributes of every other grouping, and the cells of the value: int64, as ``Grouping`` has
+            them.
         scope: all these attributes, in declared order.
+        number: of the group among those of its statement, whatever the condition: idempotency keys hold it.
     """
 
     labels: tuple[GroupValue, ...]
     places: tuple[int, ...]
     keys: tuple[tuple[tuple[str, ...], NDArray[np.int64]], ...]
     scope: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The numbers of the groupings that it has a value of; of none is the total of all."""
+        return tuple(key for key, place in enumerate(self.places) if place != TOTAL)
 
     def inside(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.bool_]:
         """Return which cells the group has, shaped to broadcast over a scope that contains its own."""
@@ -119,15 +140,6 @@ class OutputColumn:
         return (self.title, *more)
 
 
-@dataclass(frozen=True, slots=True)
-class Sorting:
-    """What groups are sorted by: an expression, whether the greatest, and whether empty values come first."""
-
-    node: Node
-    greatest_first: bool = False
-    nulls_first: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A statement whose columns are the keys of groups, then expressions of aggregates.
@@ -135,12 +147,13 @@ class Statement:
     Args:
         where: the question that counts the records that are asked about.
         groupings: what groups them; none for one group that holds all of them.
+        sets: which groupings are taken together, by their places: GROUPING SETS; None for all of them, once.
         columns: what is answered for each group; those without aggregates come first.
         having: which groups are shown, by their answers.
+        qualify: which of them are shown, by windows over them.
         order: what groups are sorted by.
         limit: how many groups are shown; None for all.
         offset: how many are left out before them.
-        distinct: values alone are asked for: those that no record can have under ``where`` are left out.
         notes: what an analyst has to know about every answer.
         condition: where the condition holds, cell by cell; made of ``where`` if it is not given, and None
             where no aggregate but COUNT(*) needs it.
@@ -160,13 +173,16 @@ class Statement:
     order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
-    distinct: bool = False
     notes: tuple[str, ...] = ()
     condition: CellCondition | None = None
+    sets: tuple[tuple[int, ...], ...] | None = None
+    qualify: Test | None = None
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _require_few_groups(math.prod(len(one.groups) for one in self.groupings))
+        if self.sets is None:
+            object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
+        _require_few_groups(self._most_groups)
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -209,13 +225,17 @@ class Statement:
     @property
     def counts_alone(self) -> bool:
         """Whether it has no aggregate but COUNT(*), one in an expression: counting questions answer it."""
-        single = all(len(node.leaves()) <= 1 for node in self._nodes())
+        single = all(node.events() == node.leaves()[:1] for node in self._nodes())
         return single and all(leaf.is_count for leaf in self.leaves)
 
     @property
     def size(self) -> int:
         """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return math.prod(len(one.groups) for one in self.groupings) * max(1, len(self.leaves))
+        return self._most_groups * max(1, len(self.leaves))
+
+    @property
+    def _most_groups(self) -> int:
+        return sum(math.prod(len(self.groupings[key].groups) for key in keys) for keys in self.sets or ())
 
     @property
     def single_count(self) -> LinearQuery | None:
@@ -229,30 +249,53 @@ class Statement:
         return replace(self, condition=both)
 
     def groups(self) -> Iterator[Group]:
-        """Yield the groups that some record may fall into by the declaration; of none it is said nothing."""
-        scope = self.domain.scope(sorted({name for one in self.groupings for name in one.scope}))
-        overlap = len(scope) < sum(len(one.scope) for one in self.groupings)
-        numbered = [list(enumerate(one.groups)) for one in self.groupings]
-        for chosen in itertools.product(*numbered):
-            values = [value for _, value in chosen]
+        """Yield the groups that some record may fall into by the declaration; of none it is said nothing.
+
+        A group that the condition excludes is left out, whatever is known of its count. A total of all stays,
+        as does the one group of a statement without groupings.
+        """
+        number = 0
+        for keys in self.sets or ():
+            reach = _Reach(self.where, [self.groupings[key] for key in keys])
+            for group in self._set_groups(keys, number):
+                number = group.number + 1
+                if not keys or reach.reaches(group):
+                    yield group
+
+    def _set_groups(self, keys: tuple[int, ...], number: int) -> Iterator[Group]:
+        """Yield the groups of some groupings, those that the condition excludes among them."""
+        groupings = [self.groupings[key] for key in keys]
+        scope = self.domain.scope(sorted({name for one in groupings for name in one.scope}))
+        overlap = len(scope) < sum(len(one.scope) for one in groupings)
+        for chosen in itertools.product(*(list(enumerate(one.groups)) for one in groupings)):
+            found = dict(zip(keys, chosen, strict=True))
+            nothing: tuple[int, tuple[GroupValue, None]] = (TOTAL, (None, None))
+            placed = [found.get(key, nothing) for key in range(len(self.groupings))]
             group = Group(
-                tuple(label for label, _ in values),
-                tuple(place for place, _ in chosen),
-                tuple((one.scope, cells) for one, (_, cells) in zip(self.groupings, values, strict=True)),
+                tuple(label for _, (label, _) in placed),
+                tuple(place for place, _ in placed),
+                tuple((one.scope, cells) for one, (_, (_, cells)) in zip(groupings, chosen, strict=True)),
                 scope,
+                number,
             )
-            if overlap and not group.inside(self.domain, scope).any():
-                continue
-            if self.distinct and _counts_nobody(self.counted(group)):
-                continue
-            yield group
+            if not overlap or group.inside(self.domain, scope).any():
+                yield group
+                number += 1
 
     def questions(self) -> Iterator[tuple[AggregateNode, Group, LinearQuery]]:
         """Yield the question of each COUNT(*) in each group, group by group."""
         counts = [leaf for leaf in self.leaves if leaf.is_count]
         for group in self.groups():
             for leaf in counts:
-                yield leaf, group, self.counted(group) if leaf.grouped else self.where
+                yield leaf, group, self.counted(group)
+
+    def question_number(self, leaf: AggregateNode, group: Group) -> int:
+        """Return the number of an aggregate's question in a group, which idempotency keys hold.
+
+        It is the same whatever the condition excludes, and whatever else is asked.
+        """
+        place = next(place for place, one in enumerate(self.leaves) if one is leaf)
+        return group.number * len(self.leaves) + place
 
     def counted(self, group: Group) -> LinearQuery:
         """Return the question that counts the records of a group: a COUNT(*) of it."""
@@ -274,12 +317,54 @@ class Statement:
 
     def _nodes(self) -> list[Node]:
         """Return every expression that has to be answered for a group."""
-        tests = () if self.having is None else self.having.nodes()
-        return [*(column.node for column in self.columns), *tests, *(one.node for one in self.order)]
+        tests = [test for test in (self.having, self.qualify) if test is not None]
+        return [
+            *(column.node for column in self.columns),
+            *(node for test in tests for node in test.nodes()),
+            *(one.node for one in self.order),
+        ]
 
 
-def _counts_nobody(query: LinearQuery) -> bool:
-    return (query if query.readings is None else query.readings.most).constant == 0
+class _Reach:
+    """Which groups a record that is asked about may fall into: a function of the declaration alone."""
+
+    def __init__(self, where: LinearQuery, groupings: Sequence[Grouping]) -> None:
+        most = where if where.readings is None else where.readings.most
+        self._counts_nobody = most.constant == 0
+        grouped = {name for one in groupings for name in one.scope}
+        self._parts: list[tuple[tuple[str, ...], NDArray[np.bool_], list[int]]] = []
+        for factor in most.factors:
+            others = tuple(axis for axis, name in enumerate(factor.scope) if name not in grouped)
+            scope = tuple(name for name in factor.scope if name in grouped)
+            keys = [key for key, one in enumerate(groupings) if set(one.scope) & set(scope)]
+            if scope:
+                self._parts.append((scope, (factor.weights > 0).any(axis=others), keys))
+        self._domain = where.domain
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def reaches(self, group: Group) -> bool:
+        """Tell whether some value of each part of the condition may lie in the group."""
+        return not self._counts_nobody and all(
+            self._part_reaches(number, group) for number in range(len(self._parts))
+        )
+
+    def _part_reaches(self, number: int, group: Group) -> bool:
+        scope, holds, keys = self._parts[number]
+        chosen = [place for place in group.places if place != TOTAL]
+        known = number, *(chosen[key] for key in keys)
+        if known not in self._known:
+            meant = tuple(group.keys[key] for key in keys)
+            if all(len(names) == 1 for names, _ in meant):
+                cells: dict[str, NDArray[np.int64]] = {}
+                for (name,), own in meant:
+                    cells[name] = np.intersect1d(cells[name], own) if name in cells else own
+                found = holds[np.ix_(*(cells[name] for name in scope))]
+            else:
+                wide = union_scope(self._domain, [scope, *(names for names, _ in meant)])
+                inside = replace(group, keys=meant).inside(self._domain, wide)
+                found = on_scope(self._domain, scope, holds, wide) & inside
+            self._known[known] = bool(found.any())
+        return self._known[known]
 
 
 def statement_of(

@@ -8,12 +8,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from queries.comparisons import meaning_of, resolve_operand
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
-from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
+from queries.predicates import Comparison, Junction, Not, Order, Part, Predicate, Scalar
+from queries.sql_dates import part_of
 from queries.sql_tree import (
     COMPARISONS,
-    PARTS,
+    PART_NODES,
     check_node,
     error_at,
     position_of,
@@ -22,7 +23,6 @@ from queries.sql_tree import (
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_PART_NODES = tuple(PARTS)
 _DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
 _FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
@@ -62,7 +62,7 @@ def _range(node: exp.Expr, domain: Domain) -> Predicate:
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
         refuse(node, "IS with anything but NULL")
-    return Comparison(_named(node.this, domain)[0], "missing", position=position_of(node))
+    return Comparison(_operand(node.this, domain)[0], "missing", position=position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
@@ -88,7 +88,7 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
     left, right = node.this, node.expression
     if (
         not isinstance(left, exp.Column)
-        and isinstance(right, (exp.Column, exp.Sub, *_PART_NODES))
+        and isinstance(right, (exp.Column, exp.Sub, *PART_NODES))
         and not isinstance(left, exp.Sub)
     ):
         left, right, operator = right, left, _FLIPPED[operator]
@@ -104,14 +104,9 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     return Comparison(name, "in", values, position_of(node), part)
 
 
-def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
+def _operand(node: exp.Expr, domain: Domain) -> tuple[str, Part | None]:
     """Return the attribute that is compared, and the part of it: ``YEAR(hired)`` or ``hired``."""
-    if not isinstance(node, _PART_NODES):
-        return _named(node, domain)
-    check_node(node)
-    name, part = _attribute(node.this, domain), PARTS[type(node)]
-    meaning_of(domain[name]).require_part(part, position_of(node))
-    return name, part
+    return part_of(node, domain) if isinstance(node, PART_NODES) else _named(node, domain)
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {

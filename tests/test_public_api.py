@@ -27,7 +27,7 @@ SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verificat
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute
 decode_records Domain DomainError encode_records Factor format_schema Histogram
-IntegerAttribute LinearQuery load_schema Marginal marginal_cells
+IntegerAttribute LinearQuery load_schema Lookup Marginal marginal_cells
 NumericAttribute parities parse_line parse_question parse_schema parse_sql parse_where
 parse_workload Person popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
 RecordsError save_schema SchemaError ScopeError Statement UNITS Workload

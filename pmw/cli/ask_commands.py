@@ -41,6 +41,7 @@ Examples:
   pmw ask study.pmw --stream < questions.jsonl > answers.jsonl
   pmw ask study.pmw --workload marginals:2 > cells.jsonl
   pmw ask study.pmw "sex = 'Female' AND age >= 65" --within 100
+  pmw ask study.pmw --sql "SELECT sex, AVG(age) FROM people GROUP BY sex" --explain
   pmw ask study.model "age >= 65"
   pmw ask http://127.0.0.1:8000/sessions/study "age >= 65" --token-file ann.token
 \b
@@ -93,6 +94,11 @@ Workloads:
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @click.option(
+    "--explain",
+    is_flag=True,
+    help="Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
+)
+@click.option(
     "--token-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -111,6 +117,9 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     With --population a second interval is told: of the fraction of the population that the condition holds
     for, where the table is a simple random sample of people. It holds for a question that was chosen without
     looking at anything about the table.
+
+    With --explain nothing is asked: it is told which counts the question becomes, what is held of each, and
+    what they may charge at most.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
     is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
@@ -131,6 +140,8 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     from queries.errors import QueryError
 
     try:
+        if is_address and given["explain"]:
+            raise click.UsageError("--explain looks into a session's file, and SESSION is an address")
         if is_address:
             from pmw.cli.remote import ask_remote
 
@@ -168,6 +179,8 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
             return _answer(held.enter_context(resumed(session, wait)), where, options, given)
         if given["within"] is not None:
             raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
+        if given["explain"]:
+            raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
         return _answer(opened_model(session, as_json=given["as_json"]), where, options, given)
 
 
@@ -187,8 +200,23 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
     if given["within"] is not None and where is None:
         raise click.UsageError("--within is for one condition; leave it out, or ask a condition")
+    if given["explain"]:
+        _check_explained(given)
     if given["within"] is not None and given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
+
+
+def _check_explained(given: dict[str, Any]) -> None:
+    """Refuse options that --explain has no use for.
+
+    Raises:
+        UsageError: one was given.
+    """
+    if given["stream"] or given["workload"] is not None:
+        raise click.UsageError("--explain is for one condition or statement; give WHERE or --sql with it")
+    for name in ("fresh", "strict", "population", "within"):
+        if given[name] not in (None, False):
+            raise click.UsageError(f"--explain answers nothing; leave --{name} out")
 
 
 def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
@@ -202,6 +230,8 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
         return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
+    if given["explain"]:
+        return _explain(cast("Session", session), where or "", given)
     if given["sql"] is not None:
         return _ask_statement(session, given["sql"], options, as_json=given["as_json"])
     return _ask_condition(session, where or "", options, as_json=given["as_json"])
@@ -227,6 +257,20 @@ def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json
     result = answered(session, parse_sql(sql, session.domain), options)
     click.echo(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result, strict=options.strict)
+
+
+def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
+    """Print what asking a condition or a statement would do; return the exit code."""
+    from pmw.cli.answering import StreamOptions, read_condition, require_accepted
+    from pmw.cli.texts import json_line, terminal_width
+    from queries.parsing import parse_sql
+
+    domain, sql = session.domain, given["sql"]
+    asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
+    require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
+    found = session.explain(asked)
+    click.echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+    return 0
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:

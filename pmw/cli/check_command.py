@@ -18,9 +18,13 @@ from pmw.cli.table_options import (
 )
 from pmw.display.texts import counted, shown_name, text_table
 
+_MOST_LISTED = 5  # keys of a lookup
+
 if TYPE_CHECKING:
     from pmw.data import Place
     from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
+    from queries.domain import Domain
+    from queries.lookups import Lookup
 
 
 @click.command(
@@ -65,6 +69,9 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
+    if domain.lookups:
+        form["lookups"] = [_lookup_form(one, domain) for one in domain.lookups]
+        lines = [*lines, "", *(_lookup_line(one, domain) for one in domain.lookups)]
     told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
     click.echo(told)
     if not facts.kept and not facts.absent:
@@ -157,6 +164,33 @@ def _details(facts: AttributeFacts) -> Iterator[str]:
         yield f"{shown_name(facts.name)}:"
     for suggestion in facts.suggestions:
         yield f"  {suggestion}"
+
+
+def _lookup_form(lookup: Lookup, domain: Domain) -> dict[str, Any]:
+    attribute = domain[lookup.attribute]
+    return {
+        "name": lookup.name,
+        "attribute": lookup.attribute,
+        "key": lookup.key,
+        "columns": list(lookup.columns),
+        "keys": len(lookup.rows),
+        "unnamed": lookup.unnamed(attribute),
+        "undeclared": lookup.undeclared(attribute),
+    }
+
+
+def _lookup_line(lookup: Lookup, domain: Domain) -> str:
+    attribute = domain[lookup.attribute]
+    text = f"Lookup {shown_name(lookup.name)!r} of {shown_name(lookup.attribute)!r}"
+    text += f" ({_listed(lookup.columns)}): {counted(len(lookup.rows), 'key')}"
+    for words, found in (
+        ("declared values without one", lookup.unnamed(attribute)),
+        ("keys that are no declared value", lookup.undeclared(attribute)),
+    ):
+        if found:
+            more = ", …" if len(found) > _MOST_LISTED else ""
+            text += f"; {words}: {_listed(tuple(found[:_MOST_LISTED]))}{more}"
+    return f"{text}."
 
 
 def _outcome(count: int, kept: bool) -> str:

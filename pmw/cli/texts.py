@@ -285,7 +285,7 @@ def table_text(table: AnswerTable) -> str:
     refused = [one.is_refused for one in table.estimates()]
     if any(refused):
         bounds += f"; {sum(refused):,} of {len(refused):,} {REFUSAL}"
-    elif not table.is_promised:
+    elif any(one.interval is None for one in table.estimates()):
         bounds += "; where they are missing, nothing is promised"
     lines = [
         table.to_text(width=terminal_width()),

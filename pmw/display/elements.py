@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 12  # of a table that is printed on one page
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?%?$")
-_NO_NUMBER = ("", "\N{EN DASH}", "none", "undefined", "refused")  # what stands where one is missing
+_NO_NUMBER = ("", "\N{EN DASH}", "none", "refused")  # what stands where one is missing
 
 
 def markup(text: str) -> Markup:

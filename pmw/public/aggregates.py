@@ -5,7 +5,7 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
 
 * A sum is one linear form.
 * A mean, or a ratio of sums, is the set of r for which numerator - r denominator may be 0 (Fieller 1954):
-  one event for both. It is undefined where the denominator may be 0.
+  one event for both. Where the denominator may be 0, the interval holds if it is not.
 * A quantile inverts a test at each threshold of the cumulative counts: the true value's own threshold is one
   fixed linear form, so each end fails with half of what may fail, without a union over thresholds.
 * A mean is not known, but some point of a grid that nothing released has moved is within half a step of it.
@@ -33,6 +33,7 @@ from pmw.public.sums import (
     Sums,
     counted_values,
     following_question,
+    hard_ends,
     multiplied_values,
     squared_values,
     summed_values,
@@ -93,13 +94,43 @@ class Aggregates:
         if not isinstance(node, Linear | Ratio) and node.condition is not None:
             return self._where(node.condition).question(replace(node, condition=None), group)
         if isinstance(node, Linear) and node.is_count:
-            return self._statement.counted(group) if node.grouped else self._statement.where
+            return self._statement.counted(group)
         parts = self._parts(node, group)
         if isinstance(node, Linear) and node.counting:
             (weights,) = parts
             condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
             return counted_where([condition], self._domain)
         return following_question(self._domain, parts)
+
+    def scope(self, node: AggregateNode, group: Group) -> tuple[str, ...]:
+        """Return the attributes that an aggregate of a group is about, in declared order."""
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).scope(replace(node, condition=None), group)
+        return union_scope(self._domain, [part.scope for part in self._parts(node, group)])
+
+    def may_hold(self, node: AggregateNode, group: Group) -> bool:
+        """Tell whether some record may be one that an aggregate of a group is taken of."""
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).may_hold(replace(node, condition=None), group)
+        if isinstance(node, Linear):
+            return True
+        if isinstance(node, Ratio):
+            below = self._sums.pair(node, group)[1]
+            return bool(np.any(below.low) or np.any(below.high))
+        values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
+        return all(bool(np.any(self._sums.weights(counted_values(one), group).high)) for one in values)
+
+    def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
+        """Return a sum over a group divided by a sum over another one: one event for both.
+
+        Args:
+            above, below: a sum, and the group whose records it is over.
+            events: how many intervals have to hold together.
+        """
+        scopes = [scope for form, group in (above, below) for scope in (form.scope, group.scope)]
+        scope = union_scope(self._domain, scopes)
+        one, two = (self._sums.weights(form, group, scope) for form, group in (above, below))
+        return self._ratio(one, two, events)
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records an aggregate is about."""
@@ -129,48 +160,38 @@ class Aggregates:
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor = self._sums.model(below)
-        value = self._sums.model(above) / divisor if divisor > 0 else None
-        bounds = self._sums.bounds(below, events)
-        if bounds is None:  # of counts the model has to expect somebody at least
-            return Estimate(value if divisor >= min(1.0, float(below.high.max())) else None)
-        ends = self._sums.ratio_ends(above, below, bounds)
-        if ends is None or value is None or self._sums.ends(below, events)[0] <= 0:
+        value = self._sums.model(above) / divisor if divisor else math.nan
+        if not math.isfinite(value):
             return Estimate(None)
-        return within(value, *ends)
+        bounds = self._sums.bounds(below, events)
+        ends = self._sums.ratio_ends(above, below, bounds)
+        if ends is None:
+            return Estimate(value)
+        return within(value, *ends, conditional=not self._sums.is_sure(below, bounds, events))
 
     # --- quantiles ------------------------------------------------------------------------------------------
 
     def _quantile(self, node: Quantile, group: Group, events: int) -> Estimate:
         counted = self._sums.weights(counted_values(node.values), group)
-        bounds = self._sums.bounds(counted, events)
         value = self._quantile_of_model(node, counted)
-        if bounds is None or value is None:
-            return Estimate(value)
-        if self._sums.ends(counted, events)[0] <= 0:
+        if value is None:
             return Estimate(None)
         low, high = (
             np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)
             for end in (node.values.low, node.values.high)
         )
-        below, beyond = (0.0, 0.0) if node.extreme else (-node.part, 1 - node.part)
+        bounds = self._sums.bounds(counted, events)
+        if bounds is None:
+            return within(value, float(np.nanmin(low)), float(np.nanmax(high)), conditional=True)
+        sure = self._sums.is_sure(counted, bounds, events)
         if node.extreme:
-            return self._extreme(node.part, low, high, counted, bounds)
-        bottom = _first_end(low, counted, bounds, node.part, below)
-        top = _last_end(high, counted, bounds, node.part, beyond)
-        return within(value, bottom, top)
-
-    def _extreme(
-        self, part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: SumBounds
-    ) -> Estimate:
-        """Return the outermost value that is sure to be there, and what the true one lies between."""
-        if part == 1:  # the greatest number is minus the least of the negative ones
-            found = self._extreme(0, -high, -low, counted, bounds)
-            if found.value is None or found.interval is None:
-                return found
-            return Estimate(-found.value, (-found.interval[1], -found.interval[0]))
-        bottom = _first_end(low, counted, bounds, 0.0, 1.0)
-        top = _last_end(high, counted, bounds, 0.0, 0.0)
-        return Estimate(top, (min(bottom, top), top))
+            bottom, top = _extreme_ends(node.part, low, high, counted, bounds)
+            if sure:  # the outermost value that is sure to be there
+                value = top if node.part == 0 else bottom
+        else:
+            bottom = _first_end(low, counted, bounds, node.part, -node.part)
+            top = _last_end(high, counted, bounds, node.part, 1 - node.part)
+        return within(value, bottom, top, conditional=not sure)
 
     def _placed(self, values: CellValues, scope: tuple[str, ...], array: _Array) -> _Array:
         return np.broadcast_to(
@@ -178,7 +199,12 @@ class Aggregates:
         )
 
     def _quantile_of_model(self, node: Quantile, counted: GroupWeights) -> float | None:
-        """Return the model's quantile; values are taken as evenly spread inside a cell."""
+        """Return the model's quantile; values are taken as evenly spread inside a cell.
+
+        Of n numbers the outermost are expected at 1/(n + 1) of them, from either end.
+
+        Source: David and Nagaraja 2003, "Order Statistics", section 3.1.
+        """
         low, high = (
             self._placed(node.values, counted.scope, end) for end in (node.values.low, node.values.high)
         )
@@ -189,9 +215,22 @@ class Aggregates:
         order = np.argsort((low + high)[mass > 0] / 2, kind="stable")
         low, high, mass = (one[mass > 0][order] for one in (low, high, mass))
         reached = np.cumsum(mass)
-        place = min(int(np.searchsorted(reached, node.part * whole)), len(reached) - 1)
-        inside = (node.part * whole - (reached[place] - mass[place])) / mass[place]
+        part = abs(node.part - 1 / (max(whole, 1.0) + 1)) if node.extreme else node.part
+        place = min(int(np.searchsorted(reached, part * whole)), len(reached) - 1)
+        inside = (part * whole - (reached[place] - mass[place])) / mass[place]
         return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
+
+
+def _extreme_ends(
+    part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: SumBounds
+) -> tuple[float, float]:
+    """Return what the least number lies between, or the greatest, where ``part`` is 1."""
+    if part == 1:  # the greatest number is minus the least of the negative ones
+        bottom, top = _extreme_ends(0, -high, -low, counted, bounds)
+        return -top, -bottom
+    bottom = _first_end(low, counted, bounds, 0.0, 1.0)
+    top = _last_end(high, counted, bounds, 0.0, 0.0)
+    return min(bottom, top), top
 
 
 def _first_end(low: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
@@ -234,24 +273,24 @@ _Counted = tuple[GroupWeights, SumBounds]  # the records that are meant, and wha
 
 
 def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
-    """Return a variance or a standard deviation."""
+    """Return a variance or a standard deviation; a sample's needs two records."""
     counted = sums.weights(counted_values(node.values), group)
-    count = sums.model(counted)
-    if count <= 1:
+    count, least = sums.model(counted), 2 if node.sample else 1
+    if count <= 0:
         return Estimate(None)
     finish = _finisher(node)
-    mean = sums.model(sums.weights(summed_values(node.values), group)) / count
+    summed = sums.weights(summed_values(node.values), group)
+    mean = sums.model(summed) / count
     square = sums.model(sums.weights(squared_values(node.values, mean), group)) / count
-    value = finish(max(0.0, square), count)
+    value = finish(max(0.0, square), max(count, least))
     bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
     if bounds is None:
-        return Estimate(value)
-    records = sums.ends(counted, _SPREAD_EVENTS * events)
-    means = _means(sums, node.values, group, (counted, bounds))
-    if records[0] <= 1 or means is None:
-        return Estimate(None)
-    low, high = _variance_ends(sums, node.values, group, (counted, bounds), means)
-    return within(value, finish(low, records[1]), finish(high, records[0]))
+        lowest, highest = hard_ends(summed, counted)
+        return within(value, 0.0, finish((highest - lowest) ** 2 / 4, least), conditional=True)
+    sure = sums.is_sure(counted, bounds, _SPREAD_EVENTS * events, least=least)
+    fewest, most = (max(end, least) for end in sums.ends(counted, _SPREAD_EVENTS * events))
+    low, high = _variance_ends(sums, node.values, group, (counted, bounds))
+    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
 
 
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
@@ -287,20 +326,16 @@ def _range(values: CellValues) -> tuple[float, float]:
     return float(values.low[values.present].min()), float(values.high[values.present].max())
 
 
-def _means(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> list[float] | None:
-    """Return the points of the grid within half a step of what the mean may be; None where it has no ends."""
+def _means(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> list[float]:
+    """Return the points of the grid within half a step of what the mean may be."""
     mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
-    if mean is None:
-        return None
     least, step = _range(values)[0], _step(values)
     tried = [least + number * step for number in range(_MEANS + 1)]
     half = step / 2 * (1 + 1e-9)
-    return [one for one in tried if mean[0] - half <= one <= mean[1] + half]
+    return [one for one in tried if mean is None or mean[0] - half <= one <= mean[1] + half]
 
 
-def _variance_ends(
-    sums: Sums, values: CellValues, group: Group, counted: _Counted, means: list[float]
-) -> tuple[float, float]:
+def _variance_ends(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> tuple[float, float]:
     """Return what the variance lies between, over n records.
 
     At the point nearest to the true mean, within half a step h of it, the mean of (x - m)^2 is the variance
@@ -309,7 +344,7 @@ def _variance_ends(
     least, greatest = _range(values)
     most = (greatest - least) ** 2 / 4
     found = []
-    for tried in means:
+    for tried in _means(sums, values, group, counted):
         squares = sums.weights(squared_values(values, tried), group)
         found.append(sums.ratio_ends(squares, *counted) or (0.0, math.inf))
     lows, highs = zip(*found, strict=True) if found else ((0.0,), (most,))

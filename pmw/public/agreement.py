@@ -8,7 +8,8 @@ nearest to convex sets in turn (Bregman 1965), here the sums and the intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -21,8 +22,9 @@ from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from queries.expressions import Linear
+from queries.linear import LinearQuery
 from queries.questions import QuestionList
-from queries.statements import Group, Statement
+from queries.statements import TOTAL, Group, Statement
 
 ROUNDING = 0.5  # records: sums that differ by no more agree as they are written
 _NEAR = ROUNDING / 100  # records: of sums that were moved
@@ -101,55 +103,180 @@ def with_sums(
     """Return the answers of a statement with counts that add up, and what has to be known about them.
 
     A count of all records that are asked about is what the model says of them, and so is that of each value
-    of one of several keys. Where an accuracy contract refuses one of the counts, all stay as they are.
+    of one of several keys; where the table has these totals itself, they are what groups add up to, and all
+    but that of all records give way, too. Where an accuracy contract refuses one of the counts, all stay as
+    they are.
 
     Args:
         state: what is known.
         statement: what is asked.
         answers: to its counting questions, by the aggregate and the group's values.
     """
-    groups = list(statement.groups())
-    leaves = [
-        leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count and leaf.grouped
-    ]
-    if not statement.groupings or not leaves or not groups:
-        return answers, ()
-    wholes = _wholes_of(state, statement, groups)
+    groups: dict[tuple[int, ...], dict[tuple[int, ...], Group]] = {}
+    for group in statement.groups():
+        groups.setdefault(group.held, {})[group.places] = group
     found, notes = dict(answers), list[str]()
-    for leaf in leaves:
-        told = [answers[id(leaf), group.places] for group in groups]
-        if any(one.is_refused for one in told):
-            continue
-        counts = _counts(Answers.of(state, told))
-        if wholes is None or largest_gap(counts, wholes) <= ROUNDING:
-            continue
-        moved = agreed(counts, wholes)
-        notes.append(_APART if moved is None else _moved_words(counts, moved))
-        if moved is not None:
-            for group, one, count in zip(groups, told, moved.value.tolist(), strict=True):
-                found[id(leaf), group.places] = _moved_to(one, count, state.total.value)
+    finest = [keys for keys in groups if keys and not any(set(keys) < set(others) for others in groups)]
+    for leaf in (leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count):
+        settled: set[tuple[int, ...]] = set()  # sets whose totals were told with other groups
+        for keys in finest:
+            coarser = {held: own for held, own in groups.items() if set(held) < set(keys)}
+            answered = _Answered(state, id(leaf), found)
+            note = _agree(answered, statement, (groups[keys], coarser), settled)
+            settled |= set(coarser)
+            notes += [] if note is None else [note]
     return found, tuple(dict.fromkeys(notes))
 
 
-def _wholes_of(state: PublicState, statement: Statement, groups: Sequence[Group]) -> list[Wholes] | None:
-    """Return what groups add up to: all of them, and where there are several keys those of each value."""
+class _Answered:
+    """The answers to one aggregate, which are replaced in place."""
+
+    def __init__(self, state: PublicState, leaf: int, answers: dict[Asked, Answer]) -> None:
+        self.state, self._leaf, self._answers = state, leaf, answers
+
+    def of(self, groups: Iterable[tuple[int, ...]]) -> list[Answer]:
+        """Return the answers to groups, by their places."""
+        return [self._answers[self._leaf, places] for places in groups]
+
+    def told(self, groups: Iterable[tuple[int, ...]]) -> Counts:
+        """Return the counts of groups."""
+        return _counts(Answers.of(self.state, self.of(groups)))
+
+    def put(self, groups: Iterable[tuple[int, ...]], values: _Array) -> None:
+        """Put other counts in the places of those that are answered."""
+        for places, count in zip(groups, values.tolist(), strict=True):
+            moved = _moved_to(self._answers[self._leaf, places], count, self.state.total.value)
+            self._answers[self._leaf, places] = moved
+
+
+_Named: TypeAlias = Mapping[tuple[int, ...], Group]  # groups, by their places
+
+
+def _agree(
+    answered: _Answered,
+    statement: Statement,
+    sets: tuple[_Named, Mapping[tuple[int, ...], _Named]],
+    settled: Collection[tuple[int, ...]],
+) -> str | None:
+    """Move the counts of one set of groups, and of the totals in the same table; return what to tell of it.
+
+    Args:
+        answered: the counts.
+        statement: what is asked.
+        sets: the groups, and by their keys the totals of them in the same table.
+        settled: those of these totals that stay what they are.
+    """
+    groups, coarser = sets
+    if any(one.is_refused for own in (groups, *coarser.values()) for one in answered.of(own)):
+        return None
+    wholes = _wholes_of(answered.state, statement, list(groups.values()), coarser)
+    if wholes is None:
+        return None
+    told: dict[tuple[int, ...], Wholes] = {}
+    for held, own in coarser.items():
+        counts, numbers = answered.told(own), {places: number for number, places in enumerate(own)}
+        if not held or held in settled:
+            counts = Counts(counts.value, counts.value, counts.value)
+        whole = [tuple(one if key in held else TOTAL for key, one in enumerate(places)) for places in groups]
+        told[held] = Wholes(counts, np.array([numbers[places] for places in whole], dtype=np.int64))
+    counts, wholes = answered.told(groups), [*wholes, *told.values()]
+    if largest_gap(counts, wholes) <= ROUNDING:
+        return None
+    moved = agreed(counts, wholes)
+    if moved is None:
+        return _APART
+    answered.put(groups, moved.value)
+    for held, one in told.items():
+        sums = one.counts.value - one.lacking(moved)
+        answered.put(coarser[held], np.clip(sums, one.counts.low, one.counts.high))
+    return _moved_words(counts, moved)
+
+
+def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> Mapping[Asked, Answer]:
+    """Return the answers to a statement's COUNT(*) in whole numbers that add up as they did.
+
+    Each count is the whole number below it or above it. Groups add up to their total rounded, and to the
+    total of one set of other groups in the same table, of those that have most keys.
+
+    Args:
+        statement: what is asked.
+        answers: to its counting questions, by the aggregate and the group's values.
+    """
+    found = dict(answers)
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for group in statement.groups():
+        groups.setdefault(group.held, []).append(group.places)
+    for leaf in (leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count):
+        for held in sorted(groups, key=len):
+            coarser = [keys for keys in groups if set(keys) < set(held)]
+            whole = max(coarser, key=len, default=None)
+            parts: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+            for places in groups[held]:
+                own = tuple(one if key in (whole or ()) else TOTAL for key, one in enumerate(places))
+                parts.setdefault(own, []).append(places)
+            for of, some in parts.items():
+                total = None if whole is None else found[id(leaf), of].count
+                told = [found[id(leaf), places] for places in some]
+                if any(one.is_refused for one in told):
+                    continue
+                counts = whole_numbers(np.array([one.count for one in told]), total)
+                for places, one, count in zip(some, told, counts.tolist(), strict=True):
+                    found[id(leaf), places] = replace(one, count=count)
+    return found
+
+
+def whole_numbers(counts: _Array, total: float | None = None) -> _Array:
+    """Return whole numbers next to counts that add up to a total, or near to it: float64, shape (n,).
+
+    Those with the greatest fractions are rounded up: the largest-remainder method (Hamilton).
+
+    Args:
+        counts: float64, shape (n,).
+        total: a whole number; None for that next to their sum.
+    """
+    near = np.rint(counts)
+    counts = np.where(np.abs(counts - near) <= 1e-9 * np.maximum(1.0, np.abs(counts)), near, counts)
+    below = np.floor(counts)
+    whole = round(float(counts.sum())) if total is None or math.isnan(total) else round(total)
+    more = int(min(max(whole - below.sum(), 0), np.count_nonzero(counts > below)))
+    below[np.argsort(below - counts, kind="stable")[:more]] += 1
+    return below
+
+
+def _wholes_of(
+    state: PublicState, statement: Statement, groups: Sequence[Group], told: Collection[tuple[int, ...]]
+) -> list[Wholes] | None:
+    """Return what groups add up to: all of them, and where there are several keys those of each value.
+
+    Args:
+        state: what is known.
+        statement: what is asked.
+        groups: of some keys.
+        told: the keys of totals that the table has.
+    """
     places = np.array([group.places for group in groups], dtype=np.int64)
-    queries, of = [statement.where], [np.zeros(len(groups), dtype=np.int64)]
-    for key, grouping in enumerate(statement.groupings if len(statement.groupings) > 1 else ()):
+    held = groups[0].held
+    keys = [key for key in held if len(held) > 1 and (key,) not in told]
+    queries, of = list[LinearQuery](), list[NDArray[np.int64]]()
+    if () not in told:
+        queries, of = [statement.where], [np.zeros(len(groups), dtype=np.int64)]
+    for key in keys:
+        grouping = statement.groupings[key]
         asked, numbers = np.unique(places[:, key], return_inverse=True)
         of.append(numbers.reshape(-1) + len(queries))
         for label, cells in (grouping.groups[place] for place in asked.tolist()):
             scope = statement.domain.scope(grouping.scope)
             queries.append(statement.counted(Group((label,), (0,), ((grouping.scope, cells),), scope)))
-    told = FreeAnswers().answers(state, QuestionList(queries))
-    if np.isnan(told.count).any():
-        return None
+    answers = FreeAnswers().answers(state, QuestionList(queries)) if queries else None
+    if answers is None or np.isnan(answers.count).any():
+        return [] if answers is None else None
     found = []
     for numbers in of:
         first, last = int(numbers.min()), int(numbers.max())
-        found.append(Wholes(_counts(told.take(np.arange(first, last + 1))), numbers - first))
-    total = found[0].counts.value  # stays what it is when it is asked for
-    found[0] = Wholes(Counts(total, total, total), found[0].of)
+        found.append(Wholes(_counts(answers.take(np.arange(first, last + 1))), numbers - first))
+    if () not in told:
+        total = found[0].counts.value  # stays what it is when it is asked for
+        found[0] = Wholes(Counts(total, total, total), found[0].of)
     return found
 
 

@@ -7,6 +7,7 @@ has values for the cells, and bounds such a sum on them by the weights, alone or
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -320,13 +321,35 @@ def _is_fine(state: PublicState, known: Known) -> bool:
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
+class Holding(enum.Enum):
+    """What holds a scope: all of its attributes together, but for the last two."""
+
+    OPENING = "opening"  # what opening measured
+    MEASURED = "measured"  # a marginal that was measured since
+    TESTED = "tested"  # a test that was negative
+    PARTS = "parts"  # some of its attributes alone
+    NOTHING = "nothing"
+
+
+NOT_HELD = (Holding.PARTS, Holding.NOTHING)
+
+
+def holding_of(state: PublicState, scope: tuple[str, ...]) -> Holding:
+    """Return what holds a scope; a function of which scopes were released, not of their numbers."""
+    if not scope or opening_over(state, scope) is not None:
+        return Holding.OPENING
+    wanted = set(scope)
+    if any(wanted <= set(one.scope) for one in state.marginals):
+        return Holding.MEASURED
+    if any(wanted <= set(names) for names in state.certificates):
+        return Holding.TESTED
+    known = (*(one.scope for one in (*state.opening, *state.marginals)), *state.certificates)
+    return Holding.PARTS if any(wanted & set(names) for names in known) else Holding.NOTHING
+
+
 def is_held(state: PublicState, query: LinearQuery) -> bool:
     """Tell whether released numbers or a certificate bound the error of a question."""
-    if not query.scope or opening_over(state, query.scope) is not None:
-        return True
-    wanted = set(query.scope)
-    held = [one.scope for one in state.marginals]
-    return any(wanted <= set(scope) for scope in (*held, *state.certificates))
+    return holding_of(state, query.scope) not in NOT_HELD
 
 
 def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:

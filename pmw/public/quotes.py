@@ -7,6 +7,7 @@ that is cut off at 0, or is stretched to hold the model's answer.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.evidence import Holding, holding_of
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
@@ -29,6 +31,13 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 _WIDEST = 2**50  # units: of noise that says nothing of any table
+_HELD_BY = {
+    Holding.OPENING: "what opening measured of {} leaves room for no records",
+    Holding.MEASURED: "what was measured of {} leaves room for no records",
+    Holding.TESTED: "counts of {} are held by a test alone",
+    Holding.PARTS: "counts of {} are not held",
+    Holding.NOTHING: "counts of {} are not held",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,20 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
     scope = _scope(state.domain, names)
     _require_few_cells(state, plan, scope)
     return quote_noise(state, scope, plan.noise)
+
+
+def way_to_bars(state: PublicState, scope: tuple[str, ...]) -> str:
+    """Return why numbers over a scope have no promise, and what measuring it costs; a clause."""
+    told = _HELD_BY[holding_of(state, scope)].format(", ".join(scope) or "all records")
+    try:
+        quote = quote_marginal(state, scope)
+    except (QueryError, SessionError) as refusal:
+        return f"{told}; {refusal}"
+    left = "" if quote.affordable else ", and so much is not left"
+    return (
+        f"{told}: pmw measure \N{HORIZONTAL ELLIPSIS} {shlex.quote(','.join(scope))} costs "
+        f"{quote.share:.1%} of the budget{left}"
+    )
 
 
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:

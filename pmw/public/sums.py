@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,16 @@ _STEPS = 32  # of a bisection
 
 
 def _short(number: float | None, digits: int) -> float | None:
-    return round(number, digits) if number is not None and math.isfinite(number) else None
+    if number is None or not math.isfinite(number):
+        return None
+    return round(number, digits) if digits else round(number)  # a whole number is written without a point
+
+
+def _rounded(function: Callable[[float], float], number: float) -> float:
+    near = round(number)  # numbers that differ from a whole one as floats do are that one
+    if not math.isfinite(number) or abs(number - near) <= 1e-9 * max(1.0, abs(number)):
+        return number if not math.isfinite(number) else float(near)
+    return float(function(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +46,13 @@ class Estimate:
     """What an aggregate comes to.
 
     Args:
-        value: None where it is undefined, for it may be a division by nobody, or where it is refused.
+        value: None where the model itself divides by 0, or where it is refused.
         interval: holds the true value with the stated confidence; None where nothing is promised.
         source: where it comes from.
         typical: of a count, as ``Answer`` has it.
         aligned: False where the cells cannot decide which records are meant.
+        conditional: nothing released says that there are records to take the value of: the interval holds if
+            there are.
     """
 
     value: float | None
@@ -49,6 +60,7 @@ class Estimate:
     source: Source = Source.SYNTHETIC
     typical: tuple[float, float] | None = None
     aligned: bool = True
+    conditional: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -56,14 +68,19 @@ class Estimate:
         return self.source is Source.REFUSED
 
     @property
-    def is_undefined(self) -> bool:
-        """Whether it may be a division by nobody."""
-        return self.value is None and not self.is_refused
-
-    @property
     def is_promised(self) -> bool:
-        """Whether an interval holds the true value, or there is none."""
-        return self.interval is not None or self.is_undefined
+        """Whether there is a true value, and an interval that holds it."""
+        return self.interval is not None and not self.conditional
+
+    def whole(self) -> Estimate:
+        """Return the estimate of a whole number: the nearest one, between whole ends that hold all others."""
+        if self.value is None:
+            return self
+        interval, typical = (
+            None if ends is None else (_rounded(math.floor, ends[0]), _rounded(math.ceil, ends[1]))
+            for ends in (self.interval, self.typical)
+        )
+        return replace(self, value=_rounded(round, self.value), interval=interval, typical=typical)
 
     def to_dict(self, digits: int = 6) -> dict[str, Any]:
         """Return the form of an aggregate in an answer, ready for JSON.
@@ -72,7 +89,7 @@ class Estimate:
             digits: behind the point of its numbers.
         """
         low, high = (_short(end, digits) for end in self.interval or (None, None))
-        return {
+        form = {
             "value": _short(self.value, digits),
             "low": low,
             "high": high,
@@ -80,6 +97,7 @@ class Estimate:
             "typical": None if self.typical is None else [_short(end, digits) for end in self.typical],
             "aligned": self.aligned,
         }
+        return {**form, "conditional": True} if self.conditional else form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,17 +172,15 @@ class Sums:
 
         Args:
             form: the sum.
-            group: the group; every one of them where the sum is over all groups together.
+            group: the group.
             extra: further attributes that the weights are wanted over.
         """
         domain, statement = self.domain, self._statement
         where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope if form.grouped else ()]
+        scopes = [where.scope, form.scope, extra, group.scope]
         scope = union_scope(domain, scopes)
         shape = domain.scope_shape(scope)
-        inside: NDArray[np.bool_] = np.ones((), dtype=bool)
-        if form.grouped:
-            inside = group.inside(domain, scope)
+        inside = group.inside(domain, scope)
         least, share, most = (
             on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
         )
@@ -177,8 +193,7 @@ class Sums:
     def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
         """Return the weights of both sums of a ratio, over the same attributes."""
         forms = (node.numerator, node.denominator)
-        scopes = [form.scope for form in forms] + [group.scope for form in forms if form.grouped]
-        scope = union_scope(self.domain, scopes)
+        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
         above, below = (self.weights(form, group, scope) for form in forms)
         return above, below
 
@@ -210,14 +225,30 @@ class Sums:
         """
         return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
 
+    def is_sure(
+        self, counted: GroupWeights, bounds: SumBounds | None, events: int, *, least: int = 1
+    ) -> bool:
+        """Tell whether released numbers say that there are so many records to take a number of.
+
+        Args:
+            counted: the weights of these records, 0 or more.
+            bounds: on sums over the same attributes; None where nothing holds them, and so nothing is said.
+            events: how many aggregates' intervals have to hold together.
+            least: how many records the number needs.
+        """
+        return bounds is not None and self.ends(counted, events)[0] > least - 1
+
     def ratio_ends(
-        self, above: GroupWeights, below: GroupWeights, bounds: SumBounds
+        self, above: GroupWeights, below: GroupWeights, bounds: SumBounds | None
     ) -> tuple[float, float] | None:
         """Return the least and the greatest r for which two sums may be equal, above = r below.
 
-        None where there is no end: the ratio has none on some tables, and the divisor's bar reaches 0.
+        They hold if the divisor is not 0. Without bounds they are what any records allow. None where there is
+        no end: the ratio has none on some tables, and the divisor's bar reaches 0.
         """
-        low, high = _hard_ends(above, below)
+        low, high = hard_ends(above, below)
+        if bounds is None:
+            return (low, high) if math.isfinite(high - low) else None
         least = bounds.low(below.low)
         if least > 0:
             reach = 2 * max(abs(bounds.low(above.low)), abs(bounds.high(above.high))) / least
@@ -229,14 +260,20 @@ class Sums:
         return bottom, top
 
 
-def within(value: float, low: float, high: float) -> Estimate:
-    """Return a value and its interval; the value is moved into it, for no record is where it is not."""
+def within(value: float, low: float, high: float, *, conditional: bool = False) -> Estimate:
+    """Return a value and its interval; the value is moved into it, for no record is where it is not.
+
+    Args:
+        value: the model's.
+        low, high: the ends of the interval.
+        conditional: they hold if there are records to take the value of.
+    """
     if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
         low, high = min(low, high), max(low, high)
-    return Estimate(min(max(value, low), high), (low, high))
+    return Estimate(min(max(value, low), high), (low, high), conditional=conditional)
 
 
-def _hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
+def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
     """Return what a ratio lies between on every table, where a record without a divisor has no numerator."""
     together = np.array_equal(above.least, below.least) and np.array_equal(above.most, below.most)
     if together:  # a record counts in both sums or in neither

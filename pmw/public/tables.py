@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.agreement import Asked, with_sums
+from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
-from pmw.public.evidence import is_held
+from pmw.public.evidence import NOT_HELD, holding_of, is_held
 from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
+from pmw.public.quotes import way_to_bars
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
+from pmw.public.windows import Windows, uncertain_places
 from queries.cells import GroupValue
 from queries.expressions import (
     AggregateNode,
@@ -26,22 +29,32 @@ from queries.expressions import (
     Coalesced,
     Compared,
     Constant,
+    Correlation,
     Joined,
     KeyColumn,
+    KeyMark,
     Linear,
     Node,
     Rounding,
+    Share,
+    Sorting,
     Test,
+    Window,
 )
 from queries.linear import LinearQuery
 from queries.parsing import part_key
-from queries.statements import BAR_COLUMNS, Group, Statement
+from queries.statements import BAR_COLUMNS, TOTAL, Group, OutputColumn, Statement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS_SHOWN = 20
-_UNDEFINED = "undefined"
+_CONDITIONAL = "low and high of what is {} hold if there are records to take it of"
+_IMPOSSIBLE = "there is no number where no record can be by the declaration"
+_NO_RECORDS = "there is no number where the model has no records, or divides by 0"
+_BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
+_NO_BAR = "CORR has no error bar"
+_ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
@@ -62,7 +75,8 @@ class AnswerTable:
         spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records the numbers are about; None where no column of ids bounds a person's.
-        counts: those of ``titles`` whose answers are numbers of records.
+        whole: those of ``titles`` whose answers are whole numbers, such as counts.
+        totals: of each row the places of the keys that it is a total over; empty where no row is one.
     """
 
     keys: tuple[str, ...]
@@ -74,7 +88,8 @@ class AnswerTable:
     spent: Spent = field(default=Spent(0.0, 0.0, 0.0))
     seeded: bool = False
     kept: RecordsKept | None = None
-    counts: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    totals: tuple[tuple[int, ...], ...] = ()
 
     def column(self, name: str) -> tuple[Any, ...]:
         """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
@@ -92,7 +107,7 @@ class AnswerTable:
 
     def digits(self, title: str) -> int:
         """Return how many digits behind the point an aggregate's numbers are written with."""
-        return 3 if title in self.counts else 6  # a number of records as ``Answer`` writes it
+        return 0 if title in self.whole else 6
 
     def estimates(self) -> Iterator[Estimate]:
         """Yield what each aggregate comes to, row by row."""
@@ -101,7 +116,7 @@ class AnswerTable:
 
     @property
     def is_promised(self) -> bool:
-        """Every answer that is defined has an interval."""
+        """Every answer has an interval that needs no condition."""
         return all(one.is_promised for one in self.estimates())
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,8 +144,8 @@ class AnswerTable:
         """Return one row per group: the keys, then of each aggregate its value, ends and source.
 
         Aggregate ``n`` has the ends of its interval in ``n_low`` and ``n_high``, NaN where nothing is
-        promised, and where it comes from in ``n_source``. What is undefined or refused is NaN. The
-        confidence and the notes stand in the table's ``attrs``.
+        promised, and where it comes from in ``n_source``. What is refused, or a division by 0 in the model,
+        is NaN. The confidence and the notes stand in the table's ``attrs``.
         """
         import pandas as pd
 
@@ -177,15 +192,22 @@ class AnswerTable:
         """
         return [
             [
-                *(key_text(key) for key in keys),
+                *self.labels(number),
                 *(
                     text
                     for title, one in zip(self.titles, found, strict=True)
-                    for text in (*number_texts(one, none, whole=title in self.counts), one.source.value)
+                    for text in (*number_texts(one, none, whole=title in self.whole), one.source.value)
                 ),
             ]
-            for keys, found in self.rows[:most_rows]
+            for number, (_, found) in enumerate(self.rows[:most_rows])
         ]
+
+    def labels(self, number: int) -> list[str]:
+        """Return the values of a row's group as people read them."""
+        texts = [key_text(key) for key in self.rows[number][0]]
+        for place in self.totals[number] if self.totals else ():
+            texts[place] = _ALL
+        return texts
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -212,14 +234,15 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     Args:
         estimate: the number.
         none: what stands where there is none.
-        whole: it is a number of records.
+        whole: it is a whole number.
     """
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
-        return (none if estimate.is_refused else _UNDEFINED), none, none
+        return none, none, none
     spread = high - low if math.isfinite(high - low) else abs(value)
     digits = 0 if whole or spread >= 100 or abs(value) >= 10_000 else 2 if spread >= 0.1 else 4
-    texts = [none if math.isnan(one) else f"{one:,.{digits}f}" for one in (value, low, high)]
+    rounded = (round(one, digits) + 0.0 if math.isfinite(one) else one for one in (value, low, high))
+    texts = [none if math.isnan(one) else f"{one:,.{digits}f}" for one in rounded]  # + 0.0: no -0
     return texts[0], texts[1], texts[2]
 
 
@@ -240,6 +263,7 @@ class Tabulation:
 
     def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
         self._statement = statement
+        self.left_out: list[LinearQuery] = []  # what would say nothing, and is not asked
         if statement.counts_alone:
             self._asked = list(statement.questions())
             return
@@ -249,11 +273,9 @@ class Tabulation:
             for leaf in statement.leaves:
                 asked.append((leaf, group, aggregates.question(leaf, group)))
                 pause(_WORK)
-        self._asked = [
-            one
-            for one in asked
-            if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
-        ]
+        tells = [_is_counting(leaf) or _may_be_held(state, query) for leaf, _, query in asked]
+        self._asked = [one for one, told in zip(asked, tells, strict=True) if told]
+        self.left_out = [one[2] for one, told in zip(asked, tells, strict=True) if not told]
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -264,8 +286,8 @@ class Tabulation:
         Args:
             request_id: that of the statement.
         """
-        for place, (_, _, query) in enumerate(self._asked):
-            yield query, part_key(request_id, place)
+        for leaf, group, query in self._asked:
+            yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def table(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
@@ -283,32 +305,33 @@ class Tabulation:
             for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
         }
         found, moved = with_sums(state, statement, found)
+        found = in_whole_numbers(statement, found)
         reader = _Rows(state, statement, found)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        rows: list[tuple[Group, _Row]] = []
-        for group in statement.groups():
+        groups = reader.ordered(reader.kept(pause), statement.order)
+        end = len(groups) if statement.limit is None else statement.offset + statement.limit
+        places = range(len(groups))[statement.offset : end]
+        rows = []
+        for group in groups[statement.offset : end]:
             pause(_WORK * len(statement.columns))
-            if statement.having is not None and not reader.holds(statement.having, group):
-                continue
             values = tuple(reader.plain(column.node, group) for column in keys)
-            rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
-        for one in reversed(statement.order):
-            rows.sort(key=lambda row: reader.place(one.node, row[0]), reverse=one.greatest_first)
-            rows.sort(key=lambda row: reader.plain(one.node, row[0]) is None, reverse=one.nulls_first)
-        end = None if statement.limit is None else statement.offset + statement.limit
+            rows.append((values, tuple(reader.estimate(column.node, group) for column in shown)))
+        if statement.limit is not None and any(one.node.events() for one in statement.order):
+            moved += uncertain_places(reader, groups, statement.order, places)
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(row for _, row in rows[statement.offset : end]),
+            tuple(rows),
             state.contract.options.confidence,
-            (*statement.notes, *moved),
+            (*statement.notes, *moved, *reader.reasons(shown, groups[statement.offset : end])),
             version,
             spent,
             state.contract.seeded,
             state.contract.records_kept,
-            frozenset(column.title for column in shown if _is_counting(column.node)),
+            frozenset(column.title for column in shown if column.node.is_whole),
+            _totals([column.node for column in keys], groups[statement.offset : end]),
         )
 
 
@@ -317,6 +340,13 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     if answers:
         return max(answer.version for answer in answers), answers[-1].spent
     return state.version, spent_in(state)
+
+
+def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
+    """Return the places of the keys that each group is a total over; nothing where no group is one."""
+    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
+    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    return tuple(found) if any(found) else ()
 
 
 def _is_counting(node: Node) -> bool:
@@ -339,29 +369,66 @@ class _Rows:
     """Answers expressions, group by group."""
 
     def __init__(self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer]) -> None:
+        self._state = state
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
         self._answers = answers
+        self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
+        self._are_whole: dict[int, bool] = {}
+        self._groups: list[Group] = []
+        self._pause: Pause = lambda _: None
+        self._windows = Windows(self, (), self._aggregates, statement.domain)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
+    def kept(self, pause: Pause) -> list[Group]:
+        """Return the groups that the conditions on answers keep, windows among these.
+
+        Windows are over the groups that HAVING keeps.
+        """
+        self._pause = pause
+        having, qualify, groups = self._statement.having, self._statement.qualify, []
+        for group in self._statement.groups():
+            pause(_WORK * len(self._statement.columns))
+            if having is None or self.holds(having, group):
+                groups.append(group)
+        self._groups = groups
+        self._windows = Windows(self, groups, self._aggregates, self._statement.domain)
+        return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+
+    def ordered(self, groups: Iterable[Group], order: Sequence[Sorting]) -> list[Group]:
+        """Return groups in the order of their answers."""
+        found = list(groups)
+        for one in reversed(order):
+            found.sort(key=lambda group: self.place(one.node, group), reverse=one.greatest_first)
+            found.sort(key=lambda group: self.certainty(one, group))
+        return found
+
     def estimate(self, node: Node, group: Group) -> Estimate:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
-        leaves = node.leaves()
-        found = self._estimate(node, group, len(leaves))
+        leaves, events = node.leaves(), node.events()
+        found = self._estimate(node, group, len(events))
         if len(leaves) == 1 and leaves[0] is node:
             return found
-        aligned = all(self._leaf(leaf, group, len(leaves)).aligned for leaf in leaves)
-        if found.value is None and any(self._leaf(leaf, group, 1).is_refused for leaf in leaves):
+        aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
+        meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
+        if found.value is None and any(
+            self._leaf(leaf, one, 1).is_refused for leaf in leaves for one in meant
+        ):
             return replace(found, source=Source.REFUSED, aligned=aligned)
-        return replace(found, source=self._source(found, leaves, group), typical=None, aligned=aligned)
+        return replace(found, source=self._source(found, leaves, meant), typical=None, aligned=aligned)
 
-    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], group: Group) -> Source:
+    def estimate_of(self, node: Node, group: Group, events: int) -> Estimate:
+        """Return what an expression comes to in a group, with an interval that holds with others."""
+        self._pause(_WORK)
+        return self._estimate(node, group, events)
+
+    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], groups: Sequence[Group]) -> Source:
         """Return where a number comes from: measured where all that it is made of was."""
         if not found.is_promised:
             return self._unpromised
-        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves]
+        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves for group in groups]
         measured = all(answer is not None and answer.source is Source.MEASURED for answer in answers)
         return Source.MEASURED if measured and found.value is not None else Source.SYNTHETIC
 
@@ -371,7 +438,20 @@ class _Rows:
             return group.labels[node.place]
         if isinstance(node, Constant):
             return node.value
-        return self._estimate(node, group, len(node.leaves())).value
+        if isinstance(node, KeyMark):
+            return sum(
+                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
+            )
+        value = self._estimate(node, group, len(node.events())).value
+        return int(value) if value is not None and self._are_whole[id(node)] else value
+
+    def certainty(self, sorting: Sorting, group: Group) -> int:
+        """Return what sorts a group first, in either direction: what has no promise comes after what has."""
+        node, empty = sorting.node, -1 if sorting.nulls_first else 2
+        if not node.leaves():
+            return empty if self.plain(node, group) is None else 0
+        found = self._estimate(node, group, len(node.events()))
+        return empty if found.value is None else int(not found.is_promised)
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
@@ -381,6 +461,37 @@ class _Rows:
         if isinstance(value, str):
             return 1, value
         return 0, -math.inf if value is None else float(value)
+
+    def reasons(self, columns: Sequence[OutputColumn], groups: Sequence[Group]) -> tuple[str, ...]:
+        """Return why numbers have no promise, each reason once, and what would give them one."""
+        reasons: dict[str, None] = {}
+        for column, group in itertools.product(columns, groups):
+            leaves, events = column.node.leaves(), len(column.node.events())
+            found = self._estimate(column.node, group, events)
+            if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
+                continue
+            unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
+            impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
+            if found.value is None:
+                reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
+            elif found.conditional:
+                reasons[_CONDITIONAL.format(self._unpromised.value)] = None
+            elif not unpromised:
+                reasons[_BY_ZERO] = None
+            told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
+            reasons.update(dict.fromkeys(told))
+        return tuple(reasons)
+
+    def _ways(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
+        """Return why an aggregate has no promise, and what measuring its attributes would cost."""
+        key = id(leaf), group.scope
+        if key not in self._told:
+            scope = self._aggregates.scope(leaf, group)
+            has_bars = not isinstance(leaf, Correlation)
+            is_known = holding_of(self._state, scope) not in NOT_HELD
+            way = () if is_known and not has_bars else (way_to_bars(self._state, scope),)
+            self._told[key] = way if has_bars else (_NO_BAR, *way)
+        return self._told[key]
 
     def holds(self, test: Test, group: Group) -> bool:
         """Tell whether a condition holds of the answers; what is compared with NULL does not."""
@@ -401,26 +512,23 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn):
-            node = Constant(group.labels[node.place])
-        if isinstance(node, Constant):
-            number = node.value
-            if isinstance(number, str) or number is None:
-                return Estimate(None)
-            return Estimate(float(number), (float(number), float(number)))
+        if id(node) not in self._are_whole:
+            self._are_whole[id(node)] = node.is_whole
+        found = self._unrounded(node, group, events)
+        return found.whole() if self._are_whole[id(node)] else found
+
+    def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
+        if isinstance(node, KeyColumn | KeyMark | Constant):
+            return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
         if isinstance(node, Coalesced):
-            inner = self._estimate(node.inner, group, events)
-            # The true value may be the inner one: nothing is promised of the other.
-            return (
-                inner
-                if inner.value is not None
-                else Estimate(self._estimate(node.other, group, events).value)
-            )
+            return _coalesced(*(self._estimate(one, group, events) for one in node.inner_nodes))
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
+        if isinstance(node, Window | Share):
+            return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
 
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
@@ -434,9 +542,30 @@ class _Rows:
                 )
             else:
                 found = self._aggregates.estimate(node, group, events=events)
+                if _is_counting(node) and answer is not None:
+                    found = _answered(found, answer)
                 aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(found, source=self._source(found, (node,), group), aligned=aligned)
+                self._known[key] = replace(
+                    found, source=self._source(found, (node,), [group]), aligned=aligned
+                )
         return self._known[key]
+
+
+def _exactly(value: Any) -> Estimate:
+    """Return the estimate of what is known: a number, or a text or NULL, which are none."""
+    if isinstance(value, str) or value is None:
+        return Estimate(None)
+    return Estimate(float(value), (float(value), float(value)))
+
+
+def _answered(found: Estimate, answer: Answer) -> Estimate:
+    """Return an estimate with the count that is answered, in an interval that holds it too."""
+    if answer.is_refused:
+        return replace(found, value=None, interval=None)
+    ends = found.interval
+    if ends is not None:
+        ends = min(ends[0], answer.count), max(ends[1], answer.count)
+    return replace(found, value=answer.count, interval=ends)
 
 
 def _compared(test: Compared, left: Any, right: Any) -> bool | None:
@@ -449,11 +578,11 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
-    if inner.value is None:
-        return inner
+    if inner.value is None or (node.function == "nullif" and inner.value == 0):
+        return Estimate(None)
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
-        return Estimate(None) if low <= 0 <= high else inner
+        return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: round(number, node.digits),
         "floor": math.floor,
@@ -466,20 +595,34 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         ends = (low, high)
         if node.function == "abs":
             ends = (0.0 if inner.interval[0] < 0 < inner.interval[1] else min(low, high), max(low, high))
-    return Estimate(float(function(inner.value)), ends)
+    return Estimate(float(function(inner.value)), ends, conditional=inner.conditional)
+
+
+def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
+    """Return an estimate, or another one where it has no value.
+
+    Where nothing says that there are records, the true value may be either: the interval holds both.
+    """
+    if inner.value is None:  # of the model alone
+        return Estimate(other.value)
+    if not inner.conditional or inner.interval is None:
+        return inner
+    if other.interval is None:
+        return Estimate(inner.value)
+    ends = (*inner.interval, *other.interval)
+    return replace(inner, interval=(min(ends), max(ends)))
 
 
 def _joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
     """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
     if left.value is None or right.value is None:
         return Estimate(None)
-    divided = sign == "/"
-    ends = right.interval
-    if divided and (right.value == 0 or (ends is not None and ends[0] <= 0 <= ends[1])):
+    divided, ends = sign == "/", right.interval
+    if divided and right.value == 0:
         return Estimate(None)
     join = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
     value = float(join(left.value, right.value))
-    if left.interval is None or ends is None:
+    if left.interval is None or ends is None or (divided and ends[0] <= 0 <= ends[1]):
         return Estimate(value)
     corners = [float(join(one, two)) for one in left.interval for two in ends]
-    return Estimate(value, (min(corners), max(corners)))
+    return Estimate(value, (min(corners), max(corners)), conditional=left.conditional or right.conditional)

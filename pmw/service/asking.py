@@ -192,8 +192,9 @@ def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Request]:
     if not isinstance(question.query, Statement):
         yield question
         return
-    for place, (_, _, query) in enumerate(question.query.questions()):
-        yield Request(query, query.to_json(), part_key(question.request_id, place), fresh)
+    for leaf, group, query in question.query.questions():
+        number = question.query.question_number(leaf, group)
+        yield Request(query, query.to_json(), part_key(question.request_id, number), fresh)
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:

@@ -18,8 +18,7 @@ from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.ledger import Ledger, LedgerLine, ledger_cells
 from pmw.public.pictures import headline
-from pmw.public.sums import Estimate
-from pmw.public.tables import AnswerTable, Key, key_text, number_texts
+from pmw.public.tables import AnswerTable, number_texts
 from pmw.service.hosting import Hosted
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.service.users import Role, User
@@ -192,7 +191,7 @@ def _meaning(answer: Answer) -> tuple[str, ...]:
 def _of_table(table: AnswerTable, text: str) -> Shown:
     charts: tuple[Chart, ...] = ()
     for place, title in enumerate(table.titles):
-        bars = [_bar_of(table, row, place) for row in table.rows]
+        bars = [_bar_of(table, number, place) for number in range(len(table))]
         charts += chart_of(f"{title} with its intervals", [bar for bar in bars if bar is not None])
     notes = table.notes if table.kept is None else (table.kept.note(), *table.notes)
     if not all(one.aligned for one in table.estimates()):
@@ -213,14 +212,14 @@ def _promised(table: AnswerTable) -> tuple[str, ...]:
     return (sure,) if table.is_promised else (sure, none)
 
 
-def _bar_of(table: AnswerTable, row: tuple[Sequence[Key], Sequence[Estimate]], place: int) -> Bar | None:
+def _bar_of(table: AnswerTable, row: int, place: int) -> Bar | None:
     """Return what is drawn of an aggregate in a row; None where it has no value."""
-    keys, one = row[0], row[1][place]
+    one = table.rows[row][1][place]
     if one.value is None:
         return None
     title = table.titles[place]
-    label = " · ".join(map(key_text, keys)) or title
-    text, _, _ = number_texts(one, _NONE, whole=title in table.counts)
+    label = " · ".join(table.labels(row)) or title
+    text, _, _ = number_texts(one, _NONE, whole=title in table.whole)
     return Bar(label, one.value, text, interval=one.interval)
 
 
@@ -276,6 +275,8 @@ def attributes_of(domain: Domain) -> list[dict[str, Any]]:
     listed = []
     for attribute in domain:
         also = [text for text, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
+        lookups = [one for one in domain.lookups if one.attribute == attribute.name]
+        also += [f"lookup {one.name} ({', '.join(one.columns)})" for one in lookups]
         form: dict[str, Any] = {
             "name": attribute.name,
             "cells": attribute.size,

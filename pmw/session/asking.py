@@ -223,7 +223,7 @@ class Asking(ABC):
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
     ) -> AnswerTable:
-        """Answer how many records satisfy a condition, for each combination of declared values.
+        """Answer how many records satisfy a condition, for each combination of declared values it leaves.
 
         Args:
             names: one attribute, or several.

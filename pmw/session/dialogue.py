@@ -20,10 +20,12 @@ from pmw.public.tables import Tabulation
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
+from pmw.session.explaining import Explanation, explained
 from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.turns import TURN_WORK, Turns
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
+from queries.parsing import parse_sql
 from queries.reader import QuestionReader
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -207,6 +209,25 @@ class Dialogue(Asking):
                 queries = [question]
             requests = Requests.of([self._request(query) for query in queries])
             return engine.forecast(requests, self._account)
+
+    def explain(self, question: str | LinearQuery | Statement) -> Explanation:
+        """Return which counts a question becomes, what is held of them, and what they may charge; free.
+
+        Args:
+            question: a statement as a text, or what the parsers of ``queries`` read.
+
+        Raises:
+            QueryError: the statement is refused.
+
+        Privacy: a function of public state, stored answers and the question.
+        """
+        if isinstance(question, str):
+            question = parse_sql(question, self.domain)
+        statement = question if isinstance(question, Statement) else Statement.count_by(question)
+        with self._engaged() as engine:
+            work = Tabulation(self.state, statement)
+            asked = [query for query, _ in work.questions()]
+            return explained(engine.limited(self._account), asked, work.left_out, self.forecast(statement))
 
 
 class Analyst(Dialogue):

@@ -143,11 +143,12 @@ FAULTS: list[tuple[str, str]] = [
     ("name = 'x'\nattributes = []", "a domain needs at least one attribute, got none"),
     (
         "nmae = 'x'\n" + INTEGER,
-        "the schema knows the keys name, person, attributes, drafted_from, got 'nmae'; did you mean 'name'?",
+        "the schema knows the keys name, person, lookups, attributes, drafted_from, got 'nmae'; did you mean "
+        "'name'?",
     ),
     (
         INTEGER + "\n[table]\nx = 1",
-        "the schema knows the keys name, person, attributes, drafted_from, got 'table'",
+        "the schema knows the keys name, person, lookups, attributes, drafted_from, got 'table'",
     ),
     ("name = 3\n" + INTEGER * 2, "a domain needs a printable name, got name=3"),
     (INTEGER + "# again\n" + INTEGER, "attribute names must differ, got 'a' more than once"),
@@ -202,7 +203,10 @@ def test_a_text_that_describes_no_domain_is_refused(text: str, message: str, tmp
     ("raw", "message"),
     [
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
-        (b"\xef\xbb\xbf\nnmae = 3", ": the schema knows the keys name, person, attributes, drafted_from"),
+        (
+            b"\xef\xbb\xbf\nnmae = 3",
+            ": the schema knows the keys name, person, lookups, attributes, drafted_from",
+        ),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema file of at most 16 MB"),
     ],
 )

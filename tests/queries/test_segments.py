@@ -30,6 +30,7 @@ from queries import (
     encode_records,
     parse_where,
 )
+from queries.factors import Factor
 from queries.predicates import Comparison, Predicate, Scalar
 from queries.segments import count_where
 from queries.statements import Statement
@@ -209,9 +210,11 @@ def test_groups_split_a_question_and_its_readings(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
     query = count_where(data.draw(_predicates(domain)), domain)
     names = data.draw(st.permutations(domain.names))[: data.draw(st.integers(0, 2))]
-    groups = [group for _, _, group in Statement.count_by(query, names).questions()]
-    codes = itertools.product(*(range(domain[name].size) for name in names))
-    for cells, group in zip(codes, groups, strict=True):
+    groups = {group.places: own for _, group, own in Statement.count_by(query, names).questions()}
+    for cells in itertools.product(*(range(domain[name].size) for name in names)):
+        excluded = LinearQuery(domain, (Factor((), np.array(0)),))
+        group = groups.get(cells, excluded)
+        assert (cells in groups) == (not names or (group.readings or (group, group))[1].constant > 0)
         inside = np.zeros(domain.shape, dtype=np.int64)
         chosen = dict(zip(names, cells, strict=True))
         inside[tuple(chosen.get(name, slice(None)) for name in domain.names)] = 1

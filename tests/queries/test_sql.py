@@ -33,7 +33,7 @@ DOMAIN = Domain(
     ),
     name="people",
 )
-FIRST = "; write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes"
+FIRST = "; write SELECT sex, COUNT(*) FROM people GROUP BY sex"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_keys_come_first_whoever_names_them(keys: str) -> None:
         assert [column.names for column in other.columns] == [column.names for column in plain.columns]
         keyed = [[question.key() for _, _, question in one.questions()] for one in (plain, other)]
         assert keyed[0] == keyed[1]
-        assert len(keyed[0]) == 3 * 74
+        assert len(keyed[0]) == 3 * 26  # the condition excludes the other ages
     assert {label for group in plain.groups() for label in group.labels if label in ("Male", None)} == {
         *("Male", None)
     }
@@ -100,23 +100,20 @@ def test_columns_have_the_names_that_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("statement", "position", "message"),
     [
-        ("SELECT COUNT(*) FROM people JOIN b ON people.age = b.age", 7, "a join"),
-        ("SELECT COUNT(*) FROM people, b", 7, "a join"),
+        ("SELECT COUNT(*) FROM people JOIN b ON people.age = b.age", 33, "a join with 'b'"),
+        ("SELECT COUNT(*) FROM people, b", 29, "a join with 'b'"),
         ("SELECT COUNT(DISTINCT age) FROM people", 22, "an aggregate of DISTINCT values"),
         ("SELECT COUNT(*) FROM people UNION SELECT 1", 7, "UNION"),
-        ("SELECT COUNT(*) OVER () FROM people", 7, "a window other than SUM(COUNT(*)) OVER ()"),
-        ("SELECT COUNT(*) FROM people GROUP BY ALL", None, "GROUP BY ALL"),
-        ("SELECT COUNT(*) FROM people GROUP BY ROLLUP(sex)", 44, "ROLLUP"),
+        ("SELECT COUNT(*) OVER () FROM people", 7, "a window over records"),
         ("SELECT sex, COUNT(*) FROM people GROUP BY sex WITH ROLLUP", 42, "ROLLUP"),
-        ("SELECT COUNT(*) FROM people GROUP BY CUBE(sex)", 42, "CUBE"),
-        ("SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ((sex))", 53, "GROUPING SETS"),
         ("SELECT COUNT(*) FROM people TABLESAMPLE (10 PERCENT)", 41, "TABLESAMPLE"),
-        ("SELECT COUNT(*) FROM people; DROP TABLE people", 40, "a second statement"),
+        ("SELECT COUNT(*) FROM people; DROP TABLE people", 29, "a second statement"),
         ("SELECT COUNT(*) FROM people FOR UPDATE", 7, "FOR UPDATE"),
         ("SELECT COUNT(*) INTO t FROM people", 21, "SELECT INTO"),
         ("SELECT COUNT(*) FROM db.people", 21, "a table name with a dot"),
         ("SELECT * FROM people", 7, "a list of records"),
-        ("SELECT COUNT(*) FROM people QUALIFY 1", 36, "QUALIFY"),
+        ("SELECT COUNT(*) FROM people QUALIFY 1", 36, "this condition in HAVING"),
+        ("SELECT COUNT(*) FROM people WHERE (age, sex) = (1, 'Male')", 35, "a tuple"),
         ("SELECT COUNT(*) FROM people PIVOT (SUM(age) FOR sex IN (1))", 35, "PIVOT"),
     ],
 )
@@ -156,7 +153,7 @@ def test_any_other_statement_is_refused_by_its_first_word(
         ("SELECT sex AS n_low, COUNT(*) AS n FROM people GROUP BY sex", "bad_request",
          "two columns would be called 'n_low'; give one another name with AS"),
         ("SELECT COUNT(*) FROM people WHERE age = 30 AND", "syntax",
-         "expected a statement such as SELECT AVG(age) FROM people GROUP BY sex; "
+         "expected a statement such as SELECT sex, COUNT(*) FROM people GROUP BY sex; "
          "it cannot be read near 'AND'"),
         ("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 30"] * 1000), "too_long",
          "a condition or statement has at most 4,096 bytes"),

@@ -79,3 +79,38 @@ def test_a_group_by_one_attribute_of_a_joined_condition_holds_its_part() -> None
         expected = np.zeros_like(weights)
         expected[code] = weights[code]
         np.testing.assert_array_equal(full_weights(group), expected)
+
+
+@pytest.mark.parametrize(
+    ("where", "names", "labels"),
+    [
+        ("sex = 'Male'", ("sex",), [("Male",)]),
+        ("sex <> 'Male' OR age < 24", ("sex",), [("Female",), ("Male",), ("(other)",)]),
+        ("sex = 'Male' OR age < 24", ("age",), [("20..23",), ("24..27",), ("28..29",), (None,)]),
+        ("age IS NOT NULL AND member = TRUE", ("age", "member"), [
+            ("20..23", True), ("24..27", True), ("28..29", True)]),
+        ("income < 5", ("income",), [("[0, 10)",)]),  # the cell is cut: some of it may be meant
+        ("income < 5 AND income >= 10", ("income",), []),
+    ],
+)  # fmt: skip
+def test_groups_that_the_condition_excludes_are_left_out(
+    where: str, names: tuple[str, ...], labels: list[tuple[object, ...]]
+) -> None:
+    statement = Statement.count_by(parse_where(where, DOMAIN), names)
+    assert [group.labels for group in statement.groups()] == labels
+
+
+def test_one_row_stays_where_nobody_is_asked_about() -> None:
+    statement = Statement.count_by(parse_where("income < 5 AND income >= 10", DOMAIN))
+    assert [group.labels for group in statement.groups()] == [()]
+
+
+def test_numbers_of_questions_do_not_depend_on_what_is_excluded() -> None:
+    """Stored answers of earlier versions have the numbers of all groups, those of excluded ones included."""
+    every = Statement.count_by(LinearQuery.everything(DOMAIN), ("sex", "age"))
+    some = Statement.count_by(parse_where("sex <> 'Female' AND age >= 24", DOMAIN), ("sex", "age"))
+    numbered = {group.labels: every.question_number(leaf, group) for leaf, group, _ in every.questions()}
+    assert list(numbered.values()) == list(range(12))
+    found = {group.labels: some.question_number(leaf, group) for leaf, group, _ in some.questions()}
+    assert len(found) == 4
+    assert found == {labels: numbered[labels] for labels in found}

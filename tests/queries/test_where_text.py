@@ -139,20 +139,21 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("age = ANY(SELECT 1)", 17, "ANY here is not supported"),
         ("COUNT(*) = 3", 0, "COUNT here is not supported"),
         ("CASE WHEN age = 30 THEN TRUE END", 10, "a condition without a comparison is not supported"),
-        ("CAST(age AS DATE) = 30", 5, "a cast to anything but INTEGER, DOUBLE or VARCHAR is not supported"),
+        ("CAST(age AS TIME) = 30", 5, "a cast to anything but INTEGER, DOUBLE or VARCHAR is not supported"),
         ("age // 2.5 = 3", 0, "// of anything but whole numbers is not supported"),
         ("age % 0 = 3", 0, "a division by anything but a number other than 0 is not supported"),
         ("(age, sex) = (30, 'Male')", 1, "a tuple is not supported"),
         ("age = (30, 31)", 7, "a tuple is not supported"),
-        ("TRUE = FALSE", None, "a comparison without an attribute is not supported"),
+        ("TRUE = FALSE", 0, "a comparison without an attribute is not supported"),
         ("LEFT(sex, -1) = 'F'", 11, "a number of characters other than 0 to 4,096 is not supported"),
         ("SUBSTRING(sex, 0, 2) = 'F'", 10, "SUBSTRING that begins before the first character"),
         ("CAST(income AS TEXT) = '3'", 5, "a text of numbers that are fractions"),
         ("frobnicate(age) = 30", 0, "function"),
-        ("age = 30; age = 31", 0, "statement"),
-        ("age = ?", None, "a placeholder is not supported"),
-        ("age = :value", None, "a placeholder is not supported"),
-        ("age = @value", None, "a parameter is not supported"),
+        ("age = 30; age = 31", 10, "statement"),
+        ("age = 30; DROP TABLE people", 10, "a second statement is not supported"),
+        ("age = ?", 0, "a placeholder is not supported"),
+        ("age = :value", 0, "a placeholder is not supported"),
+        ("age = @value", 0, "a parameter is not supported"),
         ("age = Male", 6, "expected a value to compare with, got the name 'Male'"),
         ('sex = "Male"', 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
         ("sex = Male", 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
@@ -160,7 +161,7 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("sex = 'Male' COLLATE nocase", 6, "COLLATE here is not supported"),
         ("30 < age < 40", 0, "a comparison of a comparison (write 30 < age AND age < 40) is not supported"),
         ("1", 0, "a condition without a comparison is not supported"),
-        ("age = NULL", None, "NULL (write IS NULL) is not supported"),
+        ("age = NULL", 0, "NULL (write IS NULL) is not supported"),
         ("age IS 3", 0, "IS with anything but NULL, TRUE or FALSE is not supported"),
         ("people.age = 30", 0, "people.age"),
         ("age[1] = 30", 0, "BRACKET here is not supported"),
@@ -173,7 +174,6 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
     "syntax": [
         ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
         ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
-        ("age = 30; DROP TABLE people", 10, "cannot be read near 'DROP'"),
         ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL"),
         ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
         ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),
@@ -184,10 +184,10 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("age = 30\x00", 8, r"cannot be read near '\x00'"),
         ("age = 0x10", 7, "cannot be read near 'x10'"),
         ("age = 1_000", 7, "cannot be read near '_000'"),
-        ("sex = 'Male", None, "a quote is not closed"),
-        ("sex = 'it's'", None, "a quote is not closed"),
-        ('"age = 30', None, "cannot be read"),
-        ("/* age = 30", None, "cannot be read"),
+        ("sex = 'Male", 6, "a quote is not closed"),
+        ("sex = 'it's'", 11, "a quote is not closed"),
+        ('"age = 30', 0, "a double quote is not closed"),
+        ("/* age = 30", 0, "a comment is not closed"),
         ("age IN ()", 0, "IN needs at least one value"),
         ("sex LIKE 'F!' ESCAPE '!'", 0, "does not end with its ESCAPE character"),
         ("sex LIKE 'F' ESCAPE '!!'", 0, "ESCAPE needs one character, got '!!'"),
@@ -240,8 +240,9 @@ def test_the_longest_text_is_read_and_one_that_is_too_long_or_too_deep_is_refuse
     padded = text + " " * (LONGEST_TEXT - len(text))
     assert parse_where(padded, people).describe() == "age 30"
     long = (padded + " ", "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000)
-    for refused in (refusal(parse_where, text, people) for text in long):
-        assert (refused.code, refused.position) == ("too_long", None)
+    for asked, place in zip(long, (LONGEST_TEXT, LONGEST_TEXT // 2, 0), strict=True):
+        refused = refusal(parse_where, asked, people)
+        assert (refused.code, refused.position) == ("too_long", place)
     for opening in ("NOT ", "(", "-", "age = (", "abs(", "CASE WHEN ", "age IN (", "[", "a."):
         refusal(parse_where, opening * (LONGEST_TEXT // len(opening)), people)
 

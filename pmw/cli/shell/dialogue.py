@@ -34,7 +34,7 @@ from pmw.cli.shell.words import (
     is_statement,
     schema_text,
 )
-from pmw.cli.texts import json_line, quote_text, show, status_text
+from pmw.cli.texts import json_line, quote_text, show, status_text, terminal_width
 from pmw.cli.usage import refusal
 from pmw.display.texts import installed_by
 from pmw.session.session import Session
@@ -215,6 +215,7 @@ class Dialogue:
         name, _, argument = text.partition(" ")
         carried: dict[str, Callable[[str], None]] = {
             ".cost": self._cost,
+            ".explain": self._explain,
             ".help": self._help,
             ".measure": self._measure,
             ".mode": self._choose,
@@ -238,6 +239,11 @@ class Dialogue:
             which = "This question" if question else "The last question, asked now,"
             lines.append(f"{which} {self._session.forecast(asked).sentence()}.")
         show("\n".join(lines))
+
+    def _explain(self, question: str) -> None:
+        if not question:
+            raise click.ClickException("expected .explain with a condition or a statement")
+        show(self._session.explain(self._read(question)).to_text(terminal_width()))
 
     def _help(self, _: str) -> None:
         width = max(map(len, COMMANDS))

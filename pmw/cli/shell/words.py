@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pmw.cli.texts import value_text
-from pmw.display.texts import counted
+from pmw.display.texts import counted, text_table
 from queries.categories import CategoricalAttribute
 from queries.cells import cell_count, quoted_name
 from queries.domain import Attribute, Domain
@@ -21,6 +21,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 COMMANDS = {
     ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",
+    ".explain": "which counts a question becomes, what is held of them and what they may cost",
     ".help": "this list",
     ".measure": "the price of a table such as .measure sex,race; it is paid after a yes on a terminal",
     ".mode": "table, csv or json: how answers are printed",
@@ -32,8 +33,9 @@ MODES = ("table", "csv", "json")
 
 _SQL = (
     "AND", "AS", "AVG", "BETWEEN", "BY", "CASE", "COUNT", "DESC", "DISTINCT", "ELSE", "END", "FALSE",
-    "FILTER", "FROM", "GROUP", "HAVING", "IN", "IS", "LIKE", "LIMIT", "MAX", "MEDIAN", "MIN", "NOT", "NULL",
-    "OR", "ORDER", "SELECT", "STDDEV", "SUM", "THEN", "TRUE", "VARIANCE", "WHEN", "WHERE",
+    "FILTER", "FROM", "GROUP", "HAVING", "IN", "IS", "JOIN", "LIKE", "LIMIT", "MAX", "MEDIAN", "MIN", "NOT",
+    "NULL", "ON", "OR", "ORDER", "SELECT", "STDDEV", "SUM", "THEN", "TRUE", "USING", "VARIANCE", "WHEN",
+    "WHERE",
 )  # fmt: skip
 _MOST = 200  # values offered at once
 _WORD = re.compile(r"[^\s(),;=<>!'\"]*$")
@@ -83,32 +85,51 @@ def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
             return
         if command in (".schema", ".measure"):
             yield from names
+            yield from (quoted_name(one.name) for one in domain.lookups if command == ".schema")
             return
         before = before[len(command) :]
     elif not before.strip() and word.startswith("."):
         yield from COMMANDS
         return
-    attribute = _compared(before, domain)
-    if attribute is not None:
-        yield from _values(attribute)
-    if attribute is not None or word.startswith("'"):
+    values = _compared(before, domain)
+    if values is not None:
+        yield from values
+    if values is not None or word.startswith("'"):
         return
     yield from names
     yield from (quoted_name(name) for name in domain.levels)
-    if re.search(r"\bFROM\s+$", before, re.IGNORECASE):
-        yield quoted_name(domain.name)
+    yield from (quoted_name(name) for one in domain.lookups for name in one.columns)
+    yield from _tables(before, domain)
     yield from _SQL
 
 
-def _compared(before: str, domain: Domain) -> Attribute | None:
-    """Return the attribute whose value comes next."""
+def _tables(before: str, domain: Domain) -> Iterator[str]:
+    """Yield the names of tables that may come next."""
+    if re.search(r"\bFROM\s+$", before, re.IGNORECASE):
+        yield quoted_name(domain.name)
+    if re.search(r"\bJOIN\s+$", before, re.IGNORECASE):
+        yield from (quoted_name(one.name) for one in domain.lookups)
+
+
+def _compared(before: str, domain: Domain) -> Sequence[str] | None:
+    """Return the values of the attribute, or the texts of the column of a lookup, that is compared."""
     found = _COMPARED.search(before) or _UPPER.search(before) or _LISTED.search(before)
     if found is None:
         return None
     name = found.group(1)
     name = name[1:-1].replace('""', '"') if name.startswith('"') else name
     folded = {one.casefold(): one for one in domain.names}
-    return domain[folded[name.casefold()]] if name.casefold() in folded else None
+    if name.casefold() in folded:
+        return _values(domain[folded[name.casefold()]])
+    texts = {
+        text
+        for one in domain.lookups
+        for column in one.columns
+        if column.casefold() == name.casefold()
+        for text in one.texts(column).values()
+        if text is not None
+    }
+    return [value_text(text) for text in sorted(texts)[:_MOST]] or None
 
 
 def _values(attribute: Attribute) -> Sequence[str]:
@@ -119,16 +140,27 @@ def _values(attribute: Attribute) -> Sequence[str]:
 
 
 def schema_text(domain: Domain, name: str = "") -> str:
-    """Return the declared attributes in words, or every value of one.
+    """Return the declared attributes and lookups in words, or every value of one.
 
     Raises:
-        ScopeError: there is no such attribute.
+        ScopeError: there is no such attribute or lookup.
     """
+    lookup = next((one for one in domain.lookups if one.name == name), None)
+    if lookup is not None:
+        rows = (
+            (key, *(row.get(column, "") for column in lookup.columns)) for key, row in lookup.rows.items()
+        )
+        return text_table((lookup.key, *lookup.columns), list(rows), left=1 + len(lookup.columns))
     if name:
         attribute = domain[name]
         return "\n".join(attribute.label(code) for code in range(attribute.size))
-    width = max(len(one) for one in domain.names)
-    return "\n".join(f"{one.name:<{width}}  {_told(one)}" for one in domain)
+    told = {one.name: _told(one) for one in domain}
+    told |= {
+        one.name: f"lookup of {one.attribute}, to join by {one.key}: {', '.join(one.columns)}"
+        for one in domain.lookups
+    }
+    width = max(len(one) for one in told)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in told.items())
 
 
 def _told(attribute: Attribute) -> str:

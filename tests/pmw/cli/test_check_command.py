@@ -45,6 +45,28 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_check_tells_what_lookups_call(table: Path, run: Run) -> None:
+    schema = table / "t.toml"
+    rows = "work,name\npublic,Public service\n" + "".join(f"x{place},none\n" for place in range(7))
+    (table / "names.csv").write_text(rows)
+    schema.write_text(SCHEMA + '[lookups.works]\nattribute = "work"\nfile = "names.csv"\n')
+    result = run(*CHECK)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == (
+        "Lookup 'works' of 'work' (name): 8 keys; declared values without one: private; "
+        "keys that are no declared value: x0, x1, x2, x3, x4, …."
+    )
+    told = json.loads(run(*CHECK, "--json").stdout)["lookups"]
+    assert told == [{
+        "name": "works", "attribute": "work", "key": "work", "columns": ["name"], "keys": 8,
+        "unnamed": ["private"], "undeclared": [f"x{place}" for place in range(7)],
+    }]  # fmt: skip
+    schema.write_text(SCHEMA + '[lookups.works]\nattribute = "wrk"\nvalues = { public = "P" }\n')
+    refused = run(*CHECK)
+    assert refused.exit_code != 0
+    assert "t.toml: lookup 'works': expected an attribute of the schema, got 'wrk'" in refused.stderr
+
+
 def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> None:
     result = run(*CHECK)
     assert (result.exit_code, result.stderr) == (0, WARNING)

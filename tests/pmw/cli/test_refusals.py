@@ -214,6 +214,14 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     (("ask", "study.pmw", "SELECT COUNT(*) FROM people"), "expected a condition, got a statement", 4),
     *each(
+        (("ask", "study.pmw", "age >= 30", "--explain"),),
+        (("--fresh",), "--explain answers nothing; leave --fresh out"),
+        (("--within", "10"), "--explain answers nothing; leave --within out"),
+        (("--population",), "--explain answers nothing; leave --population out"),
+    ),
+    (("ask", "study.pmw", "--stream", "--explain"), "--explain is for one condition or statement"),
+    ((*SERVICE, "age >= 30", "--explain", "--token-file", "x"), "SESSION is an address"),
+    *each(
         (("ask", "study.pmw", "--workload"),),
         (("marginal:2",), "did you mean 'marginals'?", 4),
         (("ranges:height",), "unknown attribute 'height'", 4),
@@ -226,7 +234,11 @@ REFUSED: list[tuple[Any, ...]] = [
         (("SELECT AVG(age) FROM people ORDER BY count",), "unknown attribute 'count'", 4),
         (("SELECT AVG(age) / 0 FROM people",), "a division by 0", 4),
         (("SELECT SUM(1e400) FROM people",), "expected numbers of at most 1e+100", 4),
-        (("SELECT * FROM people",), "a list of records is not supported; run the statement on synthetic", 4),
+        (
+            ("SELECT * FROM people",),
+            "a list of records is not supported; write SELECT sex, member, COUNT(*) FROM",
+            4,
+        ),
     ),
     (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
     (("measure", "study.pmw", "height"), "expected an attribute of the schema, got 'height'", 4),

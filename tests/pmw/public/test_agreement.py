@@ -18,7 +18,7 @@ from pmw.public.answer import Answer, Source
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.state import PublicState
 from queries.parsing import parse_sql
-from queries.statements import Statement
+from queries.statements import TOTAL, Statement
 from tests.worlds import WIDE
 
 BY_ONE = "SELECT a, COUNT(*) FROM wide WHERE b <= 2 GROUP BY a"
@@ -142,3 +142,32 @@ def test_a_session_says_which_counts_of_a_table_were_moved() -> None:
         total = ModelAnswers(session.state).answer(parse_sql(BY_ONE, WIDE.domain).where)
         assert sum(filter(None, counts)) == pytest.approx(total.count, abs=ROUNDING)
     assert largest_gap(Counts(*np.zeros((3, 0))), []) == 0
+
+
+@pytest.mark.parametrize("sets", ["ROLLUP (a, c)", "CUBE (a, c)", "GROUPING SETS ((a), (c), ())"])
+def test_totals_in_a_table_are_what_its_groups_add_up_to(sets: str) -> None:
+    statement = parse_sql(f"SELECT a, c, COUNT(*) FROM wide WHERE b <= 2 GROUP BY {sets}", WIDE.domain)
+    before = apart(told(statement), 3)
+    found, notes = with_sums(state(), statement, before)
+    assert any("so that groups add up" in note for note in notes)
+    counts = {places: one.count for (_, places), one in found.items()}
+    for asked, one in found.items():
+        assert one.interval is not None
+        assert one.interval[0] - 1e-9 <= one.count <= one.interval[1] + 1e-9
+        assert one.interval == before[asked].interval
+    assert found[next(iter(before))[0], (TOTAL, TOTAL)] == before[next(iter(before))[0], (TOTAL, TOTAL)]
+    both = [places for places in counts if TOTAL not in places]
+    for total, count in counts.items():
+        parts = [
+            places
+            for places in both
+            if all(one in (TOTAL, own) for one, own in zip(total, places, strict=True))
+        ]
+        if not both:  # (a) and (c) add up to all
+            parts = (
+                [places for places in counts if places[1] == TOTAL != places[0]]
+                if total == (TOTAL, TOTAL)
+                else []
+            )
+        if parts:
+            assert sum(counts[one] for one in parts) == pytest.approx(count, abs=ROUNDING)

@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import pmw
 from pmw.display.charts import Bar, bar_chart
 from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.service.users import Role, UsersFile
-from queries import CategoricalAttribute, Domain, IntegerAttribute
-from tests.worlds import WHOLE_YEARS
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup
+from tests.worlds import PEOPLE, WHOLE_YEARS
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
@@ -27,7 +28,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
-from pmw.service.page_facts import asked_by, chart_of
+from pmw.service.page_facts import asked_by, attributes_of, chart_of
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -267,3 +268,11 @@ def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> N
         assert kind in file.headers["content-type"]
         assert "http" not in file.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert client.get("/static/../pages.py").status_code == 404
+
+
+def test_the_page_tells_the_lookups_of_an_attribute() -> None:
+    regions = Lookup("regions", "region", {"north": {"side": "cold", "short": "N"}})
+    listed = attributes_of(replace(PEOPLE.domain, lookups=(regions,)))
+    also = {one["name"]: one["also"] for one in listed}
+    assert also["region"] == "missing, other, lookup regions (side, short)"
+    assert "lookup" not in also["sex"]

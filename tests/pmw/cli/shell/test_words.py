@@ -8,7 +8,7 @@ from prompt_toolkit.document import Document
 
 from pmw.cli.shell.editing import SchemaCompleter
 from pmw.cli.shell.words import completions, schema_text
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, NumericAttribute
 
 DOMAIN = Domain(
     (
@@ -67,6 +67,39 @@ def test_every_attribute_is_offered_on_an_empty_line() -> None:
 @pytest.mark.parametrize("line", ["(" * 2000, "'" * 2001, "a " * 2000, "\x00\x1b", "é = '" + "x" * 10**5])
 def test_odd_lines_are_completed_in_no_time(line: str) -> None:
     assert len(offered(line)) < 1000
+
+
+JOINED = Domain(
+    DOMAIN.attributes, "people",
+    lookups=(Lookup("countries", "native-country", {
+        "United States": {"name": "USA", "region": "America"}, "Cote d'Ivoire": {"region": "Africa"},
+    }, "country"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("SELECT COUNT(*) FROM people JOIN co", ["countries"]),
+        ("SELECT COUNT(*) FROM co", []),
+        ("SELECT reg", ["region"]),
+        ("WHERE c.region = ", ["'Africa'", "'America'"]),
+        ("WHERE c.name IN ('U", ["'USA'"]),
+        (".schema co", ["countries"]),
+        (".measure co", []),
+    ],
+)
+def test_lookups_are_offered_where_they_stand(line: str, wanted: list[str]) -> None:
+    found = [text for text, _ in completions(line, JOINED)]
+    assert [text for text in found if text != "COUNT"] == wanted
+
+
+def test_the_schema_lists_lookups_and_their_texts() -> None:
+    last = schema_text(JOINED).splitlines()[-1]
+    assert last == "countries       lookup of native-country, to join by country: name, region"
+    assert schema_text(JOINED, "countries").splitlines() == [
+        "country        name  region", "United States  USA   America", "Cote d'Ivoire        Africa",
+    ]  # fmt: skip
 
 
 def test_the_completer_takes_the_place_of_the_word() -> None:

@@ -1,0 +1,422 @@
+"""Windows over a table's rows: ranks, running sums, shares and neighbours, and what the bars leave of them.
+
+A rank lies between those that the rows' intervals allow, which hold together with the stated confidence. A
+sum over rows that are certain is one sum over their records together. Where the order of rows is itself
+uncertain, so is which rows a frame holds: a sum then allows for each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.display.texts import counted
+from pmw.public.aggregates import Aggregates
+from pmw.public.sums import Estimate
+from queries.domain import Domain
+from queries.expressions import Linear, Node, Share, Sorting, Window
+from queries.statements import Group
+
+_Places = NDArray[np.int64]
+_Array = NDArray[np.float64]
+_Order = Sequence[Sorting]
+_ANYWHERE = (-math.inf, math.inf)
+
+
+class Rows(Protocol):
+    """What windows are over: the rows of a table."""
+
+    def estimate_of(self, node: Node, group: Group, events: int) -> Estimate:
+        """Return what an expression comes to, with an interval that holds together with others."""
+        ...
+
+    def plain(self, node: Node, group: Group) -> Any:
+        """Return the value of a group, a constant, or the number of an answer."""
+        ...
+
+    def ordered(self, groups: Iterable[Group], order: _Order) -> list[Group]:
+        """Return the groups in the order of their answers."""
+        ...
+
+
+# --- the order of rows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Positions:
+    """Where each of some rows stands in an order: int64, shape (rows,); what is less stands ahead.
+
+    Args:
+        first, last: its first and its last position that the intervals allow.
+    """
+
+    first: _Places
+    last: _Places
+
+    @property
+    def ahead(self) -> tuple[_Places, _Places]:
+        """How many rows stand ahead of each: at least, and at most."""
+        surely = np.searchsorted(np.sort(self.last), self.first, side="left")
+        maybe = np.searchsorted(np.sort(self.first), self.last, side="left") - (self.first < self.last)
+        return surely, maybe
+
+    @property
+    def beside(self) -> _Places:
+        """How many other rows may stand ahead of each, or in its position."""
+        return np.searchsorted(np.sort(self.first), self.last, side="right") - 1
+
+    @property
+    def different(self) -> tuple[_Places, _Places]:
+        """How many different positions are ahead of each row: at least, and at most."""
+        apart: list[int] = []  # rows that cannot stand in one position, as many as there are
+        for place in np.lexsort((self.first, self.last)).tolist():
+            if not apart or self.first[place] > apart[-1]:
+                apart.append(int(self.last[place]))
+        known = self.first == self.last
+        kept = np.sort(np.concatenate([np.unique(self.first[known]), self.first[~known]]))
+        most = np.searchsorted(kept, self.last, side="left") - (~known)
+        return np.searchsorted(np.array(apart, dtype=np.int64), self.first, side="left"), most
+
+
+def positions(columns: Sequence[NDArray[np.float64]]) -> Positions:
+    """Return where rows stand whose order is that of several columns of intervals.
+
+    Args:
+        columns: float64, shape (rows, 2): the ends of what decides the order, the first column first.
+    """
+    count = len(columns[0]) if columns else 0
+    own: NDArray[np.float64] = np.zeros(count)
+    for ends in columns:
+        both = [np.stack([own, end], axis=1) for end in ends.T]
+        numbers = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(2, -1)
+        if np.any(numbers[0] != numbers[1]):  # further columns say nothing of what may be different here
+            return Positions(numbers[0], numbers[1])
+        own = numbers[0].astype(np.float64)
+    return Positions(own.astype(np.int64), own.astype(np.int64))
+
+
+def order_columns(
+    rows: Rows, groups: Sequence[Group], order: _Order, together: int = 1
+) -> list[NDArray[np.float64]]:
+    """Return what decides the order of rows, as ``positions`` takes it; what has no bar may stand anywhere.
+
+    Args:
+        rows: answers expressions.
+        groups: the rows.
+        order: what they are sorted by.
+        together: how many rows' intervals have to hold together.
+    """
+    columns = []
+    for one in order:
+        node = one.node
+        if node.events():
+            found = [rows.estimate_of(node, group, together * len(node.events())) for group in groups]
+            ends = np.array([one.interval or _ANYWHERE for one in found]).reshape(-1, 2)
+            columns.append(-ends[:, ::-1] if one.greatest_first else ends)
+        else:
+            listed = rows.ordered(groups, [one])
+            numbers = {value: place for place, value in enumerate(dict.fromkeys(
+                rows.plain(node, group) for group in listed))}  # fmt: skip
+            exact = np.array([float(numbers[rows.plain(node, group)]) for group in groups])
+            columns.append(np.stack([exact, exact], axis=1))
+    return columns
+
+
+def uncertain_places(rows: Rows, groups: Sequence[Group], order: _Order, shown: range) -> tuple[str, ...]:
+    """Return notes on the places of a sorted table that the bars of its answers do not decide.
+
+    Args:
+        rows: answers expressions.
+        groups: the rows in order, those that are not shown among them.
+        order: what they are sorted by.
+        shown: the places of the rows that are shown, from 0.
+    """
+    columns = order_columns(rows, groups, order)
+    barred = np.all([np.isfinite(ends).all(axis=1) for ends in columns], axis=0)
+    listed = np.flatnonzero(barred)
+    true = positions([ends[barred] for ends in columns])
+    ahead, beside = true.ahead[0], true.beside
+    places = [number for number in range(len(listed)) if listed[number] in shown]
+    open_ = [number for number in places if ahead[number] != number or beside[number] != number]
+    notes = []
+    if open_:
+        meant = (ahead != beside) & (ahead <= open_[-1]) & (beside >= open_[0])
+        which = [int(listed[number]) + 1 for number in open_]
+        verb, noun = ("is", "place") if len(which) == 1 else ("are", "places")
+        notes.append(
+            f"{noun} {_in_words(which)} {verb} not certain: the bars of {counted(int(meant.sum()), 'group')} "
+            "overlap there"
+        )
+    if not barred.all():
+        without = counted(int((~barred).sum()), "group")
+        notes.append(f"{without} without a bar may belong to any place")
+    return tuple(notes)
+
+
+def _in_words(numbers: Sequence[int]) -> str:
+    """Return growing numbers as people write them: ``1, 3 to 5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partition:
+    """Rows of one partition in order.
+
+    Args:
+        groups: the rows.
+        at: int64, shape (rows,): their positions by the answers.
+        true: where they may stand in truth.
+        ranks: of a rank, the least and the greatest of each row.
+    """
+
+    groups: list[Group]
+    at: _Places
+    true: Positions
+    ranks: tuple[_Places, _Places]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """Which rows a frame holds, by their places in the partition: int64, shape (rows,) each.
+
+    Args:
+        held: by the answers.
+        least, most: surely, and possibly.
+    """
+
+    held: _Places
+    least: _Places
+    most: _Places
+
+    @property
+    def is_certain(self) -> bool:
+        """The true numbers give the same rows."""
+        return np.array_equal(self.least, self.most)
+
+
+class Windows:
+    """What windows come to in each row of a table.
+
+    Args:
+        rows: answers expressions.
+        groups: the rows.
+        aggregates: bounds sums over several rows together.
+        domain: the declared attributes.
+    """
+
+    def __init__(self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, domain: Domain) -> None:
+        self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
+        self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
+        self._of_all: dict[tuple[int, int, int], Estimate] = {}
+        self._answers: dict[tuple[int, int], _Array] = {}
+        self._all_ends: dict[tuple[int, int, int], _Array] = {}
+        self._owners: dict[int, _Places] = {}
+
+    def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
+        """Return what a window, or a share of one, comes to in a row.
+
+        Args:
+            node: the window, or the share.
+            group: the row's group.
+            events: how many intervals have to hold together.
+        """
+        return (
+            self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)
+        )
+
+    def _window(self, node: Window, group: Group, events: int) -> Estimate:
+        partition, place = self._partition(node, group, events)
+        if node.is_rank:
+            value = _rank(node.function, partition.at, place)
+            least, most = (float(ranks[place]) for ranks in partition.ranks)
+            return Estimate(value, _with(value, least, most))
+        frame = _frame(node, partition, place)
+        if not frame.held.size:
+            return Estimate(None) if node.default is None else self._answered(node.default, group, 1)
+        if node.function == "count":
+            return Estimate(float(frame.held.size), (float(frame.least.size), float(frame.most.size)))
+        if node.function in ("first", "last"):
+            chosen = partition.groups[frame.held[0 if node.function == "first" else -1]]
+            found = self._answered(node.inner, chosen, events)
+            return found if frame.is_certain else Estimate(found.value)
+        return self._of_frame(node, partition, frame, events)
+
+    def _share(self, node: Share, group: Group, events: int) -> Estimate:
+        """Return a sum divided by a window's; undefined where the window's may be 0."""
+        partition, place = self._partition(node.window, group, events)
+        frame = _frame(node.window, partition, place)
+        above, below = self._answered(node.above, group, 1), self._window(node.window, group, 1)
+        if above.value is None or not below.value or (below.interval or _ANYWHERE)[0] <= 0:
+            return Estimate(None)
+        value = node.factor * above.value / below.value
+        union, inner = self._union(partition, frame), node.window.inner
+        if union is None or not isinstance(inner, Linear):
+            return Estimate(value)
+        ends = self._aggregates.quotient((node.above, group), (inner, union), events).interval
+        return Estimate(value, None if ends is None else _with(value, *(node.factor * end for end in ends)))
+
+    def _partition(self, node: Window, group: Group, events: int) -> tuple[_Partition, int]:
+        """Return the rows of a row's partition, and the place of the row among them."""
+        key = id(node), events
+        if key not in self._parted:
+            parts: dict[tuple[Any, ...], list[Group]] = {}
+            for one in self._groups:
+                parts.setdefault(tuple(self._rows.plain(by, one) for by in node.partition), []).append(one)
+            self._parted[key] = {}
+            for groups in parts.values():
+                found = self._placed(node, self._rows.ordered(groups, node.order), events)
+                for place, one in enumerate(found.groups):
+                    self._parted[key][one.number] = found, place
+        return self._parted[key][group.number]
+
+    def _placed(self, node: Window, groups: list[Group], events: int) -> _Partition:
+        """Return rows in order with their positions."""
+        values = [tuple(self._rows.plain(by.node, one) for by in node.order) for one in groups]
+        changes = [before != after for before, after in itertools.pairwise(values)]
+        at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
+        uncertain = sum(1 for by in node.order if by.node.events())
+        together = events * max(1, uncertain) * len(groups)
+        columns = order_columns(self._rows, groups, node.order, together)
+        true = positions(columns) if columns else Positions(at, at)
+        return _Partition(groups, at, true, _true_ranks(node.function, true))
+
+    def _answered(self, node: Node | None, group: Group, events: int) -> Estimate:
+        """Return the number that is answered for a row, and an interval that holds with others."""
+        if node is None:
+            return Estimate(None)
+        value = self._rows.plain(node, group)
+        if value is None or isinstance(value, str):
+            return Estimate(None)
+        ends = self._rows.estimate_of(node, group, events * max(1, len(node.events()))).interval
+        return Estimate(float(value), None if ends is None else _with(float(value), *ends))
+
+    def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the sum, the mean, the least or the greatest of a frame."""
+        key = id(node), id(partition), events
+        if frame.held.size < len(partition.groups):
+            return self._folded(node, partition, frame, events)
+        if key not in self._of_all:  # which is the same in every row
+            self._of_all[key] = self._folded(node, partition, frame, events)
+        return self._of_all[key]
+
+    def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        values = self._values(node, partition)[frame.held]
+        if np.isnan(values).any():
+            return Estimate(None)
+        if node.function in ("min", "max"):
+            fold = np.min if node.function == "min" else np.max
+            ends = self._ends(node, partition, events)[:, frame.held]
+            known = frame.is_certain and bool(np.isfinite(ends).all())
+            low, high = (float(fold(end)) for end in ends)
+            return Estimate(float(fold(values)), (low, high) if known else None)
+        value = math.fsum(values.tolist())
+        interval = self._sum_ends(node, partition, frame, events)
+        total = Estimate(value, None if interval is None else _with(value, *interval))
+        if node.function == "sum":
+            return total
+        count, interval = frame.held.size, total.interval if frame.is_certain else None
+        return Estimate(
+            value / count, None if interval is None else (interval[0] / count, interval[1] / count)
+        )
+
+    def _sum_ends(
+        self, node: Window, partition: _Partition, frame: _Frame, events: int
+    ) -> tuple[float, float] | None:
+        """Return what the sum of a frame lies between: one sum, or ends that are added."""
+        union = self._union(partition, frame)
+        if union is not None and isinstance(node.inner, Linear):
+            return self._aggregates.estimate(node.inner, union, events=events).interval
+        ends = self._ends(node, partition, events)
+        if not np.isfinite(ends[:, frame.most]).all():
+            return None
+        maybe = np.setdiff1d(frame.most, frame.least)
+        low = ends[0, frame.least].sum() + np.minimum(ends[0, maybe], 0).sum()
+        high = ends[1, frame.least].sum() + np.maximum(ends[1, maybe], 0).sum()
+        return float(low), float(high)
+
+    def _values(self, node: Window, partition: _Partition) -> _Array:
+        """Return what is answered for the rows of a partition: float64, shape (rows,); NaN for none."""
+        key = id(node), id(partition)
+        if key not in self._answers:
+            told = [self._answered(node.inner, group, 1).value for group in partition.groups]
+            self._answers[key] = np.array([math.nan if one is None else one for one in told])
+        return self._answers[key]
+
+    def _ends(self, node: Window, partition: _Partition, events: int) -> _Array:
+        """Return ends that hold in all rows of a partition together: float64, shape (2, rows)."""
+        key = id(node), id(partition), events
+        if key not in self._all_ends:
+            together = events * len(partition.groups)
+            told = [self._answered(node.inner, group, together).interval for group in partition.groups]
+            self._all_ends[key] = np.array([one or _ANYWHERE for one in told]).T
+        return self._all_ends[key]
+
+    def _union(self, partition: _Partition, frame: _Frame) -> Group | None:
+        """Return the group of all records of a frame's rows; None where these are uncertain, or overlap."""
+        groups = partition.groups
+        if not frame.is_certain or len({group.held for group in groups}) > 1:
+            return None
+        scope = groups[0].scope
+        if id(partition) not in self._owners:  # the row of each cell, the last one for those of no row
+            owners = np.full(self._domain.scope_shape(scope), len(groups))
+            for place, group in enumerate(groups):
+                owners[np.broadcast_to(group.inside(self._domain, scope), owners.shape)] = place
+            self._owners[id(partition)] = owners.reshape(-1)
+        held = np.zeros(len(groups) + 1, dtype=bool)
+        held[frame.held] = True
+        cells = np.flatnonzero(held[self._owners[id(partition)]])
+        return Group((), (), ((scope, cells),) if scope else (), scope)
+
+
+def _rank(function: str, at: _Places, place: int) -> float:
+    """Return the rank of a row by the answers."""
+    if function == "row_number":
+        return place + 1.0
+    return 1.0 + (float(at[place]) if function == "dense_rank" else float(np.count_nonzero(at < at[place])))
+
+
+def _true_ranks(function: str, true: Positions) -> tuple[_Places, _Places]:
+    """Return the least and the greatest rank of each row that the intervals allow."""
+    if function == "dense_rank":
+        least, most = true.different
+    else:
+        least, most = true.ahead
+    return least + 1, (true.beside if function == "row_number" else most) + 1
+
+
+def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
+    """Return the rows of a row's frame."""
+    at, true = partition.at, partition.true
+    rows = np.arange(len(at))
+    ahead, maybe = true.last < true.first[place], true.first <= true.last[place]
+    if node.frame is None:
+        held, ahead = rows[at <= at[place]], true.last <= true.first[place]
+    else:
+        start, end = node.frame
+        first, last = 0 if start is None else place + start, len(at) if end is None else place + end + 1
+        held = rows[max(0, first) : max(0, last)]
+        if node.frame == (None, None) or np.array_equal(true.first, true.last):
+            return _Frame(held, held, held)
+        if node.frame != (None, 0):
+            return _Frame(held, rows[:0], rows)
+    return _Frame(held, rows[ahead | (rows == place)], rows[maybe])
+
+
+def _with(value: float, low: float, high: float) -> tuple[float, float]:
+    """Return an interval that holds a number, too."""
+    return min(value, low), max(value, high)

@@ -1,0 +1,206 @@
+"""Windows: what DuckDB makes of the answers, with ranks and sums that hold what the bars allow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pmw
+from pmw.public.windows import positions
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+DOMAIN = Domain(
+    (
+        CategoricalAttribute("city", ("a", "b", "c", "d", "e")),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("age", 0, 9),
+    ),
+    name="people",
+)
+OVER = [
+    "RANK() OVER (ORDER BY COUNT(*) DESC)",
+    "DENSE_RANK() OVER (PARTITION BY sex ORDER BY COUNT(*))",
+    "ROW_NUMBER() OVER (PARTITION BY city ORDER BY sex DESC)",
+    "SUM(COUNT(*)) OVER ()",
+    "SUM(COUNT(*)) OVER (PARTITION BY sex ORDER BY city)",
+    "SUM(COUNT(*)) OVER (PARTITION BY sex ORDER BY COUNT(*) DESC)",
+    "SUM(COUNT(*)) OVER (PARTITION BY sex ORDER BY city ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "AVG(COUNT(*)) OVER (PARTITION BY sex)",
+    "MIN(COUNT(*)) OVER (PARTITION BY sex)",
+    "MAX(COUNT(*)) OVER (PARTITION BY city)",
+    "COUNT(*) OVER (PARTITION BY city)",
+    "LAG(COUNT(*)) OVER (PARTITION BY sex ORDER BY city)",
+    "LEAD(COUNT(*), 2, 0) OVER (PARTITION BY sex ORDER BY city DESC)",
+    "COUNT(*) - LAG(COUNT(*)) OVER (PARTITION BY sex ORDER BY city)",
+    "FIRST_VALUE(COUNT(*)) OVER (PARTITION BY sex ORDER BY city)",
+    "LAST_VALUE(COUNT(*)) OVER (PARTITION BY sex ORDER BY city)",
+    "COUNT(*) * 100.0 / SUM(COUNT(*)) OVER (PARTITION BY city)",
+    "ROUND(1.0 * COUNT(*) / SUM(COUNT(*)) OVER (), 3)",
+]
+
+
+def people(seed: int, rows: int = 4000) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    city = generator.choice(list("abcde"), rows, p=[0.3, 0.27, 0.2, 0.13, 0.1])
+    return pd.DataFrame(
+        {"city": city, "sex": generator.choice(["f", "m"], rows), "age": generator.integers(0, 10, rows)}
+    )
+
+
+def by_duckdb(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
+    with duckdb.connect() as connection:
+        connection.register("people", frame)
+        return connection.execute(statement).df()
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[pmw.Session]:
+    """A session with bars of some width."""
+    options = pmw.Options(seed=5)
+    with pmw.open_session(people(1), DOMAIN, epsilon=0.5, delta=1e-9, options=options) as one:
+        one.group_by(["city", "sex"])
+        yield one
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_a_window_is_what_duckdb_makes_of_the_answers(session: pmw.Session, over: str) -> None:
+    """The counts of the answered table stand in a table of their own, which DuckDB sums up."""
+    statement = "SELECT city, sex, {} AS n, {} AS v FROM people GROUP BY city, sex ORDER BY city, sex"
+    found = session.sql(statement.format("COUNT(*)", over)).to_pandas()
+    counts = found[["city", "sex", "n"]].rename(columns={"n": "answered"})
+    summed = over if over.startswith("COUNT(*) OVER") else over.replace("COUNT(*)", "SUM(answered)")
+    expected = by_duckdb(counts, statement.format("SUM(answered)", summed))
+    np.testing.assert_allclose(found["v"].astype(float), expected["v"].astype(float), rtol=1e-9)
+    if "v_low" in found:
+        held = (found["v_low"] <= found["v"] + 1e-9) & (found["v"] <= found["v_high"] + 1e-9)
+        assert (held | found["v_low"].isna()).all()
+
+
+def test_bars_of_windows_hold_the_truth() -> None:
+    held, bars = 0, 0
+    for seed in range(2, 5):
+        frame = people(seed, 2000)
+        options = pmw.Options(seed=seed)
+        with pmw.open_session(frame, DOMAIN, epsilon=0.5, delta=1e-9, options=options) as one:
+            for over in OVER:
+                text = f"SELECT city, sex, COUNT(*) AS n, {over} AS v FROM people GROUP BY 1, 2 ORDER BY 1, 2"
+                found, true = one.sql(text).to_pandas(), by_duckdb(frame, text)
+                if "v_low" not in found:
+                    continue
+                expected, promised = true["v"].astype(float), found["v_low"].notna()
+                inside = (found["v_low"] - 1e-6 <= expected) & (expected <= found["v_high"] + 1e-6)
+                held += int(inside[promised & expected.notna()].sum())
+                bars += int((promised & expected.notna()).sum())
+    assert bars > 300
+    assert held >= 0.95 * bars
+
+
+def test_a_sum_over_rows_has_the_bar_of_one_sum(session: pmw.Session) -> None:
+    text = "SELECT city, SUM(COUNT(*)) OVER () AS v FROM people GROUP BY city"
+    (total,) = session.sql("SELECT COUNT(*) AS v FROM people").column("v")
+    for one in session.sql(text).column("v"):
+        assert one.interval is not None
+        assert total.interval is not None
+        assert one.interval[1] - one.interval[0] <= 1.01 * (total.interval[1] - total.interval[0]) + 1
+
+
+def test_a_rank_has_the_range_that_the_bars_allow(session: pmw.Session) -> None:
+    text = "SELECT city, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS r FROM people GROUP BY city"
+    table = session.sql(text)
+    ranks = [one.interval for one in table.column("r")]
+    assert any(ends is not None and ends[0] < ends[1] for ends in ranks) or all(
+        ends == (place, place) for place, ends in enumerate(ranks, 1)
+    )
+    for place, one in enumerate(table.column("n")):
+        others = [other for other in table.column("n") if other is not one]
+        assert one.interval is not None
+        surely = sum(other.interval is not None and other.interval[0] > one.interval[1] for other in others)
+        ends = ranks[place]
+        assert ends is not None
+        assert ends[0] <= 1 + surely  # bars that hold together are no narrower
+
+
+def test_windows_are_over_what_having_keeps_and_qualify_is_after_them(session: pmw.Session) -> None:
+    some = "SELECT city, COUNT(*) AS n, SUM(COUNT(*)) OVER () AS t FROM people GROUP BY city"
+    kept = session.sql(f"{some} HAVING COUNT(*) > 600 ORDER BY city").to_pandas()
+    assert 1 < len(kept) < 5
+    np.testing.assert_allclose(kept["t"], kept["n"].sum())
+    first = session.sql(f"{some} QUALIFY RANK() OVER (ORDER BY COUNT(*) DESC) <= 2").to_pandas()
+    every = session.sql(some).to_pandas()
+    assert sorted(first["n"]) == sorted(every["n"])[-2:]
+    np.testing.assert_allclose(first["t"], every["n"].sum())
+
+
+def test_windows_cost_nothing_beyond_the_counts(session: pmw.Session) -> None:
+    session.sql("SELECT city, sex, COUNT(*) FROM people GROUP BY city, sex")
+    spent = session.state.ledger.share
+    for over in OVER:
+        session.sql(f"SELECT city, sex, COUNT(*), {over} AS v FROM people GROUP BY city, sex")
+    assert session.state.ledger.share == spent
+
+
+# --- positions ----------------------------------------------------------------------------------------------
+
+LOWEST, WIDTHS = st.integers(0, 4), st.integers(0, 3)
+ENDS = st.lists(st.tuples(LOWEST, WIDTHS).map(lambda one: (one[0], sum(one))), min_size=1, max_size=5)
+
+
+@given(ENDS)
+def test_ranks_are_those_of_some_numbers_inside_the_intervals(ends: list[tuple[int, int]]) -> None:
+    """All numbers on a grid of halves are tried, which has a place between any two whole ones."""
+    found = positions([np.array(ends, dtype=np.float64)])
+    tried: list[set[Any]] = [set() for _ in ends]
+    for values in itertools.product(*(np.arange(2 * low, 2 * high + 1) for low, high in ends)):
+        for place, value in enumerate(values):
+            ahead = [one for one in values if one < value]
+            tried[place].add((len(ahead), len(set(ahead)), len([one for one in values if one <= value]) - 1))
+    ranks = (*found.ahead, *found.different, found.beside)
+    for place, some in enumerate(tried):
+        least, most, fewest, many, beside = (int(one[place]) for one in ranks)
+        assert (least, most) == (min(one[0] for one in some), max(one[0] for one in some))
+        assert fewest <= min(one[1] for one in some)
+        assert many >= max(one[1] for one in some)
+        assert beside == max(one[2] for one in some)
+        if all(low == high for low, high in ends):
+            assert fewest == many
+
+
+def test_a_second_column_decides_where_the_first_is_exact() -> None:
+    first, second = np.array([[1.0, 1], [1, 1], [0, 0]]), np.array([[5.0, 7], [8, 9], [0, 99]])
+    assert [one.tolist() for one in positions([first, second]).ahead] == [[1, 2, 0], [1, 2, 0]]
+
+
+# --- places of a sorted table -------------------------------------------------------------------------------
+
+
+def test_a_top_k_says_which_places_are_not_certain(session: pmw.Session) -> None:
+    table = session.sql("SELECT city, sex, COUNT(*) AS n FROM people GROUP BY 1, 2 ORDER BY n DESC LIMIT 4")
+    every = session.sql("SELECT city, sex, COUNT(*) AS n FROM people GROUP BY 1, 2 ORDER BY n DESC")
+    ends = [one.interval for one in every.column("n")]
+    open_ = []
+    for place, own in enumerate(ends[:4]):
+        assert own is not None
+        others = [one for number, one in enumerate(ends) if number != place and one is not None]
+        if any(one[0] <= own[1] and own[0] <= one[1] for one in others):
+            open_.append(place + 1)
+    (note,) = [note for note in table.notes if "not certain" in note]
+    assert open_
+    assert {
+        int(word.strip(",")) for word in note.partition(" not certain")[0].split() if word[0].isdigit()
+    } <= {*open_}
+    assert not [note for note in every.notes if "not certain" in note]
+
+
+def test_places_that_the_bars_decide_have_no_note() -> None:
+    with pmw.open_session(people(1), DOMAIN, epsilon=1000, delta=1e-9, options=pmw.Options(seed=1)) as one:
+        one.group_by("city")
+        table = one.sql("SELECT city, COUNT(*) AS n FROM people GROUP BY city ORDER BY n DESC LIMIT 3")
+        assert not [note for note in table.notes if "not certain" in note]
