@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from sqlglot import exp
 
 from queries.cell_values import CellCondition, CellValues, constant_value
@@ -20,7 +21,7 @@ from queries.expressions import (
     total,
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
-from queries.sql_tree import position_of, refuse
+from queries.sql_tree import error_at, position_of, refuse
 from queries.statement_grammar import GRAMMAR
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -91,6 +92,8 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Star):
         refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
+    if np.any(values.undecided & values.present):
+        raise _untold(node)
     for ends in (values.low, values.high):
         require_finite(ends)
     if values.labels is not None:
@@ -103,7 +106,19 @@ def _marked(node: exp.Count, domain: Domain) -> CellValues:
     if isinstance(node.this, exp.Star):
         return constant_value(1)
     values = row_value(node.this, domain)
+    if values.labels is not None and np.any(values.undecided & ~values.present):
+        raise _untold(node)
     return replace(values, labels=None)
+
+
+def _untold(node: exp.Expr) -> QueryError:
+    """Return the error of an aggregate of values that cells do not tell."""
+    return error_at(
+        node,
+        "unaligned",
+        "undeclared texts, or a condition that cuts cells, leave these values open; count with COUNT(*) and "
+        "WHERE, whose interval holds either way",
+    )
 
 
 def _quantile(node: exp.Expr) -> tuple[exp.Expr, float]:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import GroupValue, cell_count
+from queries.cells import OTHER_LABEL, GroupValue, cell_count
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery, Readings
 
 MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
+_NOWHERE = np.zeros((), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +65,16 @@ class CellCondition:
         """Return the condition that holds for every value of some cells, and for none of the others."""
         return cls(scope, holds, holds.astype(np.float64), holds)
 
+    @classmethod
+    def constant(cls, holds: bool) -> CellCondition:
+        """Return the condition that holds for every record, or for none."""
+        return cls.decided((), np.array(holds))
+
+    @property
+    def complement(self) -> CellCondition:
+        """Where it does not hold: it is false there, or neither."""
+        return CellCondition(self.scope, ~self.most, 1.0 - self.share, ~self.least)
+
     @property
     def is_decided(self) -> bool:
         """No cell is left open."""
@@ -78,6 +89,12 @@ class CellCondition:
     def is_indicator(self) -> bool:
         """Every weight is 0 or 1."""
         return self.is_decided or bool(np.isin(self.weights, (0.0, 1.0)).all())
+
+    def placed(self, domain: Domain, scope: tuple[str, ...]) -> CellCondition:
+        """Return the same over a wider scope."""
+        shape = domain.scope_shape(scope)
+        arrays = (on_scope(domain, self.scope, one, scope) for one in (self.least, self.share, self.most))
+        return CellCondition(scope, *(np.broadcast_to(one, shape) for one in arrays))
 
     def both(self, other: CellCondition, domain: Domain) -> CellCondition:
         """Return where both hold; shares inside one cell are taken as independent."""
@@ -95,13 +112,10 @@ class CellCondition:
         share: Callable[[Any, Any], Any],
     ) -> CellCondition:
         scope = union_scope(domain, (self.scope, other.scope))
-        (least, part, most), (least2, part2, most2) = (
-            [on_scope(domain, one.scope, array, scope) for array in (one.least, one.share, one.most)]
-            for one in (self, other)
+        one, two = self.placed(domain, scope), other.placed(domain, scope)
+        return CellCondition(
+            scope, join(one.least, two.least), share(one.share, two.share), join(one.most, two.most)
         )
-        parts = np.broadcast_arrays(join(least, least2), share(part, part2), join(most, most2))
-        shape = domain.scope_shape(scope)
-        return CellCondition(scope, *(np.broadcast_to(array, shape) for array in parts))
 
     def units(self) -> NDArray[np.int64]:
         """Return the weights, rounded to the grid."""
@@ -146,6 +160,10 @@ class CellValues:
         present: bool: whether the cell's rows hold a value at all; NULL where they do not.
         labels: object, of the cells, where the value is no number; None for numbers.
         whole: the numbers are whole by their declaration, so that a division drops the fraction.
+        undecided: bool: the cell does not tell the value, as that of undeclared texts does not. What is
+            compared with it is open there.
+        declared: texts that no undecided cell holds.
+        dated: the labels are those of periods, and the numbers their first and last seconds.
     """
 
     scope: tuple[str, ...]
@@ -155,6 +173,23 @@ class CellValues:
     present: NDArray[np.bool_]
     labels: NDArray[np.object_] | None = None
     whole: bool = False
+    undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
+    declared: frozenset[str] = frozenset()
+    dated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "undecided", np.broadcast_to(self.undecided, self.present.shape))
+
+    @property
+    def is_null(self) -> bool:
+        """It is NULL everywhere, which is of any kind."""
+        return not (self.present.any() or self.undecided.any())
+
+    @property
+    def nulls(self) -> CellCondition:
+        """Where it is NULL."""
+        least = ~self.present & ~self.undecided
+        return CellCondition(self.scope, least, least.astype(np.float64), ~self.present)
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
@@ -177,7 +212,10 @@ class CellValues:
 
         labels = None if self.labels is None else wide(self.labels)
         low, middle, high = (wide(array) for array in self.arrays)
-        return CellValues(scope, low, middle, high, wide(self.present), labels, self.whole)
+        return replace(
+            self, scope=scope, low=low, middle=middle, high=high, present=wide(self.present), labels=labels,
+            undecided=wide(self.undecided),
+        )  # fmt: skip
 
     def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
         """Return a growing function of every number."""
@@ -196,6 +234,7 @@ class CellValues:
                 "whole cells, or by a condition at one of their edges",
                 code="unaligned",
             )
+        self._require_told()
         cells: NDArray[Any] = self.middle if self.labels is None else self.labels
         found: list[tuple[GroupValue, NDArray[np.int64]]] = []
         for value in _distinct(cells[self.present], numbers=self.labels is None):
@@ -203,6 +242,24 @@ class CellValues:
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
+
+    def _require_told(self) -> None:
+        """Refuse texts of which a cell may hold several, one of them that of another group.
+
+        Raises:
+            QueryError: a cell does not tell its text, and it may be that of another group.
+        """
+        if self.labels is None or not self.undecided.any():
+            return
+        named = self.labels[self.undecided] == OTHER_LABEL
+        others = set(map(str, self.labels[self.present & ~self.undecided].tolist()))
+        if not (named & self.present[self.undecided]).all() or not others <= self.declared:
+            what = "undeclared texts" if named.any() else "values inside one cell"
+            raise QueryError(
+                f"GROUP BY cuts cells: {what} would fall into several groups; group by whole cells, by a "
+                "condition at one of their edges, or by declared values",
+                code="unaligned",
+            )
 
 
 def _distinct(cells: NDArray[Any], *, numbers: bool) -> list[Any]:
@@ -222,25 +279,30 @@ def constant_value(value: float | str | None) -> CellValues:
 def attribute_values(attribute: Attribute) -> CellValues:
     """Return what the cells of an attribute hold: numbers where it has some, else labels.
 
-    Values beyond the declared ends count as the ends. Empty and undeclared values hold none.
+    Values beyond the declared ends count as the ends. Empty ones hold none; undeclared ones hold no number
+    that sums count, and a text that is not declared.
     """
     scope, size = (attribute.name,), attribute.size
-    present = np.ones(size, dtype=bool)
-    for code in (attribute.missing_code, attribute.other_code):
-        if code is not None:
-            present[code] = False
-    ends = attribute.number_ends()
-    if ends is None:
-        present[:] = True
-        labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
-        if attribute.missing_code is not None:
-            present[attribute.missing_code] = False
-        zeros = np.zeros(size)
-        return CellValues(scope, zeros, zeros, zeros, present, labels)
+    present, undecided = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
+    if attribute.missing_code is not None:
+        present[attribute.missing_code] = False
+    if attribute.other_code is not None:
+        undecided[attribute.other_code] = True
     low, high = np.zeros(size), np.zeros(size)
-    low[: len(ends[0])], high[: len(ends[1])] = ends
-    middle = (low + high) / 2
-    return CellValues(scope, low, middle, high, present, None, attribute.is_whole)
+    ends = attribute.number_ends()
+    if ends is not None:
+        low[: len(ends[0])], high[: len(ends[1])] = ends
+        middle, present = (low + high) / 2, present & ~undecided
+        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided)
+    labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
+    span = attribute.seconds()
+    if span is not None:
+        low[: len(span[0])], high[: len(span[1])] = span
+    declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
+    return CellValues(
+        scope, low, (low + high) / 2, high, present, labels, span is not None, undecided, declared,
+        span is not None,
+    )  # fmt: skip
 
 
 def combined(
@@ -265,7 +327,14 @@ def combined(
         one.present & two.present,
         None,
         whole,
+        either_undecided(one, two),
     )
+
+
+def either_undecided(one: CellValues, two: CellValues) -> NDArray[np.bool_]:
+    """Return where a function of two values is not told: one of them is not, and neither is NULL."""
+    held = (one.present | one.undecided) & (two.present | two.undecided)
+    return (one.undecided | two.undecided) & held
 
 
 def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -179,6 +179,10 @@ class Cells(ABC):
         """Return the least and the greatest number of each cell that holds some; None where none does."""
         return None
 
+    def seconds(self) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Return the first and the last second of each cell that is a period; None where none is."""
+        return None
+
     @property
     def level_names(self) -> tuple[str, ...]:
         """Names of coarser values that questions may ask for instead."""

@@ -242,14 +242,14 @@ class _Ordered(Meaning[_Scale]):
             ((low, high),) = points
             start, end = self.attribute.value_ends
             return (start, low), (high, end)
-        return points or (self._range(comparison),)
+        return points or self._range(comparison)
 
     def _part_intervals(self, comparison: Comparison, part: Part) -> Intervals:
         self.require_part(part, comparison.position)
         return ()
 
-    def _range(self, comparison: Comparison) -> tuple[float, float]:
-        """Return the interval of a comparison of order."""
+    def _range(self, comparison: Comparison) -> Intervals:
+        """Return the interval of a comparison of order; none of BETWEEN whose first end is the greater."""
         (start, end), numbers = self.attribute.value_ends, list[float]()
         for order, value in comparison.bounds:
             number = self._number(value, comparison.position)
@@ -257,13 +257,11 @@ class _Ordered(Meaning[_Scale]):
             start, end = (max(cut, start), end) if order in ("ge", "gt") else (start, min(cut, end))
             numbers.append(number)
         if numbers[0] > numbers[-1]:
-            low, high = map(shown_value, comparison.values)
-            message = f"BETWEEN needs its smaller end first, got {low} and {high}"
-            raise self._empty_range(message, comparison.position)
+            return ()
         if start >= end:
             message = f"{self._goes()} (values outside count as these ends)"
             raise self._empty_range(message, comparison.position)
-        return start, end
+        return ((start, end),)
 
     def _goes(self) -> str:
         first, last = map(self.attribute.literal, (self.attribute.ends[0], self.attribute.last))

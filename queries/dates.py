@@ -95,6 +95,11 @@ class Periods(OrderedCells):
         """Seconds of one number."""
         return DAY // self.day
 
+    def seconds(self) -> tuple[list[float], list[float]]:
+        """Return the first and the last second of each cell; a date is its first one."""
+        starts, ends = self.boundaries[:-1], self.boundaries[1:]
+        return [float(one * self.scale) for one in starts], [float((one - 1) * self.scale) for one in ends]
+
     @abstractmethod
     def read_second(self, value: object) -> int | None:
         """Return the second that a value is, or None where it is no date or time."""

@@ -193,6 +193,15 @@ class Ratio(Aggregate):
         return Arithmetic("+", self, Constant(number))
 
 
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What rows are sorted by: an expression, whether the greatest, and whether empty values come first."""
+
+    node: Node
+    greatest_first: bool = False
+    nulls_first: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Window(Expression):
     """A function of the rows of the table that is answered, such as ``RANK() OVER (ORDER BY COUNT(*))``.
@@ -202,7 +211,7 @@ class Window(Expression):
             ``avg``, ``min``, ``max``, ``first`` or ``last``.
         inner: what the frame holds; None for ranks and ``count``.
         partition: rows with equal values of these stand together.
-        order: expressions that rows are in the order of, and whether the greatest come first.
+        order: what rows are in the order of.
         frame: the first and the last row, from the own one; None for no end. Without it the frame ends with
             the rows whose order is that of the own one.
         default: what stands where the frame has no row.
@@ -211,7 +220,7 @@ class Window(Expression):
     function: str
     inner: Node | None
     partition: tuple[Node, ...] = ()
-    order: tuple[tuple[Node, bool], ...] = ()
+    order: tuple[Sorting, ...] = ()
     frame: tuple[int | None, int | None] | None = None
     default: Node | None = None
 
@@ -219,7 +228,7 @@ class Window(Expression):
     def inner_nodes(self) -> tuple[Node, ...]:
         """All that it is made of."""
         ends = [node for node in (self.inner, self.default) if node is not None]
-        return (*ends, *self.partition, *(node for node, _ in self.order))
+        return (*ends, *self.partition, *(one.node for one in self.order))
 
     def events(self) -> tuple[Node, ...]:
         """Return the window itself, where it is of answers."""

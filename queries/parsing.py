@@ -88,10 +88,10 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
         if plain is not None:
             with suppress(QueryError):  # what is refused is read again, for the message
                 return count_where(plain, domain)
-        from queries.where_text import parse_predicate  # late: the SQL parser is only needed for some texts
+        from queries.condition_text import parse_condition  # late: some texts alone need the SQL parser
 
         try:
-            return count_where(parse_predicate(where, domain), domain)
+            return parse_condition(where, domain)
         except QueryError as error:
             error.text = where
             raise

@@ -1,11 +1,13 @@
-"""Expressions of one row in SQL: numbers, CASE and conditions, evaluated cell by cell.
+"""Expressions of one row in SQL: numbers, texts, CASE and conditions, evaluated cell by cell.
 
 A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 10`` is a decade.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,23 +15,36 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from queries.cell_comparisons import (
+    LikePattern,
+    changed_letters,
+    compared,
+    joined_texts,
+    like_condition,
+    mapped_texts,
+    text_lengths,
+)
 from queries.cell_values import (
     CellCondition,
     CellValues,
     attribute_values,
     combined,
     constant_value,
+    counted_where,
+    require_fit,
     union_scope,
 )
-from queries.comparisons import meaning_of, resolve_attribute
+from queries.cells import OTHER_LABEL
+from queries.comparisons import meaning_of, resolve_attribute, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells, single_column
-from queries.predicates import COMPARE, Not, Order
-from queries.segments import count_where
+from queries.linear import LinearQuery
+from queries.predicates import Junction, Not, Order
+from queries.segments import conditions_where, count_where
 from queries.sql_dates import part_of
-from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of, refuse
-from queries.where_text import convert_condition
+from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, position_of, refuse
+from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -37,6 +52,7 @@ _NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
 }  # fmt: skip
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
+_TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
 
@@ -49,12 +65,22 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     node = node.unnest()
     read = _READERS.get(type(node))
     if read is None:
-        refuse(node, None if isinstance(node, exp.Func) else "this expression")
+        refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
     return read(node, domain)
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
-    return attribute_values(domain[_name(node, domain)])
+    quoted = bool(node.this.args.get("quoted"))
+    name, level = resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+    values = attribute_values(domain[name])
+    if level is None:
+        return values
+    labels = np.full(values.present.shape, OTHER_LABEL, dtype=object)
+    groups = meaning_of(domain[name]).part_groups(level)
+    for label, cells in groups:
+        labels[cells] = label
+    # An undeclared text may share its first characters with a declared one.
+    return replace(values, labels=labels, declared=frozenset())
 
 
 def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
@@ -96,10 +122,13 @@ def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
 
 
 def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
+    require_no_hyphen(node, domain)
     left, right = (_numbers(side, domain, "arithmetic") for side in (node.this, node.expression))
     whole = left.whole and right.whole
     function = _ARITHMETIC[type(node)]
-    if function in (np.divide, np.fmod):
+    if function in (np.divide, np.fmod, _whole_division):
+        if function is _whole_division and not whole:
+            refuse(node, "// of anything but whole numbers")
         if right.constant is None or right.constant == 0:
             refuse(node, "a division by anything but a number other than 0")
         if function is np.fmod and np.any(left.low != left.high):
@@ -108,13 +137,14 @@ def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
     return combined(domain, function, left, right, whole=whole)
 
 
-_ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
-    exp.Add: np.add, exp.Sub: np.subtract, exp.Mul: np.multiply, exp.Div: np.divide, exp.Mod: np.fmod,
-}  # fmt: skip
-
-
 def _whole_division(one: _Numbers, two: _Numbers) -> _Numbers:
     return np.trunc(one / two)
+
+
+_ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
+    exp.Add: np.add, exp.Sub: np.subtract, exp.Mul: np.multiply, exp.Div: np.divide, exp.Mod: np.fmod,
+    exp.IntDiv: _whole_division,
+}  # fmt: skip
 
 
 def _negative(node: exp.Expr, domain: Domain) -> CellValues:
@@ -151,13 +181,92 @@ def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
     return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends))
 
 
+def _extreme(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return GREATEST or LEAST of numbers; NULL is left out."""
+    function = np.maximum if isinstance(node, exp.Greatest) else np.minimum
+    first, *others = (_numbers(one, domain, node.key.upper()) for one in (node.this, *node.expressions))
+    for other in others:
+        both = combined(domain, function, first, other, whole=first.whole and other.whole)
+        one, two = first.placed(domain, both.scope), other.placed(domain, both.scope)
+        low, middle, high = (
+            np.where(both.present, joint, np.where(one.present, left, right))
+            for joint, left, right in zip(both.arrays, one.arrays, two.arrays, strict=True)
+        )
+        undecided, present = one.undecided | two.undecided, one.present | two.present
+        first = CellValues(both.scope, low, middle, high, present & ~undecided, None, both.whole, undecided)
+    return first
+
+
 def _cast(node: exp.Expr, domain: Domain) -> CellValues:
-    values, kind = _numbers(node.this, domain, "CAST"), node.args["to"].this
+    kind = node.args["to"].this
+    if kind in _TEXT_TYPES:
+        return _as_text(node.this, domain)
+    values = _numbers(node.this, domain, "CAST")
     if kind in _WHOLE_TYPES:
         return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
     if kind not in _REAL_TYPES:
-        refuse(node, "a cast to anything but INTEGER or DOUBLE")
+        refuse(node, "a cast to anything but INTEGER, DOUBLE or VARCHAR")
     return replace(values, whole=False)
+
+
+def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return a text, or the text of a whole number."""
+    values = row_value(node, domain)
+    if values.dated:
+        refuse(node, "a text of a date")
+    if values.labels is not None or values.is_null:
+        return values
+    if not values.whole or np.any((values.low != values.high) & values.present):
+        refuse(node, "a text of numbers that are fractions, or known to wide cells alone")
+    labels = np.array([str(int(one)) for one in values.middle.ravel()], dtype=object)
+    return replace(values, labels=labels.reshape(values.middle.shape), whole=False)
+
+
+def _text(node: exp.Expr, domain: Domain) -> CellValues:
+    values = row_value(node, domain)
+    if values.labels is None or values.dated:
+        raise error_at(
+            node, "wrong_kind", "expected a text here; CAST(… AS VARCHAR) makes one of a whole number"
+        )
+    return values
+
+
+def _mapped(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return LOWER or UPPER of a text, letter by letter."""
+    change = str.lower if isinstance(node, exp.Lower) else str.upper
+    return mapped_texts(_text(node.this, domain), lambda text: changed_letters(text, change))
+
+
+def _piece(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return LEFT, RIGHT or SUBSTRING of a text."""
+    if isinstance(node, exp.Substring):
+        start = _count(node.args["start"], domain) - 1
+        length = None if node.args.get("length") is None else _count(node.args["length"], domain)
+        if start < 0:
+            refuse(node, "SUBSTRING that begins before the first character, which is 1")
+        cut = slice(start, None if length is None else start + length)
+    else:
+        length = _count(node.expression, domain)
+        # text[-0:] would be all of it
+        cut = (
+            slice(length) if isinstance(node, exp.Left) else slice(-length if length else LONGEST_TEXT, None)
+        )
+    return mapped_texts(_text(node.this, domain), lambda text: text[cut])
+
+
+def _count(node: exp.Expr, domain: Domain) -> int:
+    number = row_value(node, domain).constant
+    if number is None or number != int(number) or not 0 <= number <= LONGEST_TEXT:
+        refuse(node, f"a number of characters other than 0 to {LONGEST_TEXT:,}")
+    return int(number)
+
+
+def _length(node: exp.Expr, domain: Domain) -> CellValues:
+    return text_lengths(_text(node.this, domain))
+
+
+def _joined(node: exp.Expr, domain: Domain) -> CellValues:
+    return joined_texts(_as_text(node.this, domain), _as_text(node.expression, domain), domain)
 
 
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
@@ -186,9 +295,11 @@ def _coalesce(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
-    fails = row_condition(node, domain, negated=True)
-    known = _chosen(fails, constant_value(0), constant_value(None), domain)
-    return _chosen(row_condition(node, domain), constant_value(1), known, domain)
+    true, false = row_condition(node, domain), row_condition(node, domain, negated=True)
+    known = true.either(false, domain)
+    true = true.placed(domain, known.scope)
+    low, middle, high = (one.astype(np.float64) for one in (true.least, true.weights, true.most))
+    return CellValues(known.scope, low, middle, high, known.most, None, whole=True)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
@@ -206,30 +317,48 @@ def _case(node: exp.Expr, domain: Domain) -> CellValues:
 def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
     """Return one value where a condition holds, else the other; what lies between where it is not decided."""
     scope = union_scope(domain, (holds.scope, then.scope, other.scope))
-    nowhere = CellCondition.decided(scope, np.zeros(domain.scope_shape(scope), dtype=bool))
-    where = nowhere.either(holds, domain)
+    where = holds.placed(domain, scope)
     then, other = then.placed(domain, scope), other.placed(domain, scope)
     least, most, open_ = where.least, where.most, where.most & ~where.least
-    if np.any(open_ & (then.present != other.present)) or (_is_text(then, other) and open_.any()):
-        raise QueryError(
-            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
-            code="unaligned",
-        )
-    present = np.where(least, then.present, other.present)
     labels = None
     if _is_text(then, other):
-        if not _fits(then) or not _fits(other):
+        if not (_fits(then) and _fits(other)):
             raise QueryError(
                 "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
             )
         labels = np.where(least, _labels(then), _labels(other))
+        told = (then.present == other.present) & (_labels(then) == _labels(other))
+        open_ = open_ & ~told.astype(bool)
+        labels[open_] = None
+    elif np.any(open_ & (then.present != other.present)):
+        raise QueryError(
+            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
+            code="unaligned",
+        )
+    present = np.where(least, then.present, np.where(open_, then.present & other.present, other.present))
+    undecided = np.where(
+        least, then.undecided, np.where(most, then.undecided | other.undecided, other.undecided)
+    )
     low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
     high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
     middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
     middle = middle * then.middle + (1 - middle) * other.middle
     # NULL is of any kind.
-    whole = (then.whole or not then.present.any()) and (other.whole or not other.present.any())
-    return CellValues(scope, low, middle, high, present, labels, whole)
+    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
+    if labels is None:
+        return CellValues(scope, low, middle, high, present, None, whole, undecided)
+    dated = (then.dated or then.is_null) and (other.dated or other.is_null)
+    mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
+    return CellValues(
+        scope, low, middle, high, present, labels, whole, undecided | open_,
+        frozenset() if mixed else _undeclared(then, other), dated,
+    )  # fmt: skip
+
+
+def _undeclared(*values: CellValues) -> frozenset[str]:
+    """Return texts that no undecided cell of several values holds."""
+    found = [one.declared for one in values if one.undecided.any()]
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _is_text(*values: CellValues) -> bool:
@@ -237,7 +366,7 @@ def _is_text(*values: CellValues) -> bool:
 
 
 def _fits(values: CellValues) -> bool:
-    return values.labels is not None or not values.present.any()
+    return values.labels is not None or values.is_null
 
 
 def _labels(values: CellValues) -> NDArray[Any]:
@@ -255,24 +384,24 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
     **dict.fromkeys((exp.Floor, exp.Ceil), _floor),
     exp.Round: _round,
     exp.Abs: _absolute,
+    **dict.fromkeys((exp.Greatest, exp.Least), _extreme),
     exp.Cast: _cast,
+    **dict.fromkeys((exp.Lower, exp.Upper), _mapped),
+    **dict.fromkeys((exp.Left, exp.Right, exp.Substring), _piece),
+    exp.Length: _length,
+    exp.DPipe: _joined,
     **dict.fromkeys(PART_NODES, _part),
     exp.Nullif: _nullif,
     exp.Coalesce: _coalesce,
     **dict.fromkeys((exp.Case, exp.If), _case),
-    **dict.fromkeys(COMPARISONS, _truth),
 }
-_COMPUTED = (
-    *(*_ARITHMETIC, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),
-    exp.Dot,
-)
 
 
 # --- conditions ---------------------------------------------------------------------------------------------
 
 
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
-    """Return where a condition holds: in the words of ``convert_condition``, or with arithmetic and CASE.
+    """Return where a condition holds: as ``convert_condition`` reads it where it can, else cell by cell.
 
     What is compared with NULL holds nowhere, and neither does its negation.
 
@@ -291,64 +420,251 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         cells, inner = single
         return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
-        one, two = (row_condition(side, domain, negated=negated) for side in (node.this, node.expression))
-        return one.both(two, domain) if isinstance(node, exp.And) != negated else one.either(two, domain)
-    return _computed_condition(node, domain, negated)
+        sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
+        return _joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
+    try:
+        return _CONDITIONS[type(node)](node, domain, negated)
+    except QueryError as error:
+        if error.position is None:
+            error.position = position_of(node)
+        raise
+
+
+def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
+    """Return the question that counts the records where conditions all hold.
+
+    Raises:
+        QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
+    """
+    terms = [term for node in nodes for term in _conjuncts(node)]
+    plain = [convert_condition(term, domain) for term in terms if not is_computed(term)]
+    found = conditions_where(Junction("and", tuple(plain)), domain)
+    for term in terms:
+        one = row_condition(term, domain) if is_computed(term) else None
+        if one is None:
+            continue
+        joined = [other for other in found if set(other.scope) & set(one.scope)]
+        found = [other for other in found if other not in joined]
+        found.append(_joined_conditions([*joined, one], domain, every=True))
+    return counted_where(found, domain)
+
+
+def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield what a condition joins by AND, from left to right."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, exp.And):
+            waiting += [one.expression, one.this]
+        elif isinstance(one, exp.Paren):
+            waiting.append(one.this)
+        else:
+            yield one
 
 
 def is_computed(node: exp.Expr) -> bool:
     """Tell whether a condition holds what ``convert_condition`` does not read."""
-    return any(
-        isinstance(part, _COMPUTED)
-        or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
-        for part in node.walk(prune=lambda one: isinstance(one, PART_NODES))
-    )
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, exp.And | exp.Or):
+            waiting += [one.this, one.expression]
+        elif isinstance(one, exp.Not | exp.Paren):
+            waiting.append(one.this)
+        elif type(one) in _CONDITIONS and not _is_plain(one):
+            return True
+    return False
 
 
-def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+def _is_plain(node: exp.Expr) -> bool:
+    """Tell whether one comparison is of an attribute, or a part of it, with values."""
+    for part in node.walk(prune=lambda one: isinstance(one, PART_NODES)):
+        if _is_computation(part) or (part is not node and not _is_operand(part)):
+            return False
     if type(node) in COMPARISONS:
-        sign = COMPARISONS[type(node)]
-        return _compared(node.this, _NEGATED[sign] if negated else sign, node.expression, domain)
+        return _has_column(node.this) != _has_column(node.expression)
     if isinstance(node, exp.Between):
-        low = _compared(node.this, "lt" if negated else "ge", node.args["low"], domain)
-        high = _compared(node.this, "gt" if negated else "le", node.args["high"], domain)
-        return low.either(high, domain) if negated else low.both(high, domain)
-    if not isinstance(node, exp.In) or not node.args.get("expressions"):
-        refuse(node, "a condition of this kind on computed values")
-    found = [_compared(node.this, "ne" if negated else "eq", one, domain) for one in node.expressions]
-    whole = found[0]
-    for one in found[1:]:
-        whole = whole.both(one, domain) if negated else whole.either(one, domain)
-    return whole
+        ends = node.args["low"], node.args["high"]
+        return _has_column(node.this) and not any(map(_has_column, ends)) and not node.args.get("symmetric")
+    if isinstance(node, exp.In):
+        nulls = any(isinstance(one, exp.Null) for one in node.expressions)
+        return not (nulls or any(map(_has_column, node.expressions)))
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
 
 
-def _compared(left: exp.Expr, sign: Order, right: exp.Expr, domain: Domain) -> CellCondition:
-    one, two = row_value(left, domain), row_value(right, domain)
-    if one.labels is not None or two.labels is not None:
-        return _compared_labels(one, sign, two, domain, left)
-    difference = combined(domain, np.subtract, one, two, whole=False)
-    low, high, present = difference.low, difference.high, difference.present
-    ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
-    least, most = ends[0] & ends[1], ends[0] | ends[1]
-    width = np.where(high > low, high - low, 1.0)
-    share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
-    if sign in ("eq", "ne"):
-        inside = (low <= 0) & (high >= 0)
-        least, most = (low == 0) & (high == 0), inside
-        share = np.zeros(low.shape)
-        if sign == "ne":
-            least, most, share = ~inside, ~least, np.ones(low.shape)
-    least, most = least & present, most & present
-    return CellCondition(difference.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
+def _is_operand(node: exp.Expr) -> bool:
+    """Tell whether a node is no condition; TRUE and FALSE are values, too."""
+    return isinstance(node, exp.Boolean) or type(node) not in (*_CONDITIONS, exp.And, exp.Or, exp.Not)
 
 
-def _compared_labels(
-    one: CellValues, sign: Order, two: CellValues, domain: Domain, node: exp.Expr
-) -> CellCondition:
-    if one.labels is None or two.labels is None or sign not in ("eq", "ne"):
-        raise error_at(node, "wrong_kind", "a text of CASE is compared with = or <> and a text")
-    scope = union_scope(domain, (one.scope, two.scope))
-    one, two = one.placed(domain, scope), two.placed(domain, scope)
-    holds = (one.labels == two.labels) if sign == "eq" else (one.labels != two.labels)
-    holds = np.asarray(holds, dtype=bool) & one.present & two.present
-    return CellCondition.decided(scope, holds)
+def _has_column(node: exp.Expr) -> bool:
+    return node.find(exp.Column) is not None
+
+
+def _is_computation(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Cast | exp.Neg):
+        return _has_column(node)
+    return isinstance(node, (exp.Tuple, *_COMPUTED))
+
+
+_COMPUTED = tuple(kind for kind in _READERS if kind not in (
+    *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
+))  # fmt: skip
+
+
+def _joined_conditions(conditions: Sequence[CellCondition], domain: Domain, *, every: bool) -> CellCondition:
+    join = CellCondition.both if every else CellCondition.either
+    return functools.reduce(lambda one, two: join(one, two, domain), conditions)
+
+
+def _comparison(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    _require_declared(node.this, node.expression, domain)
+    sides = node.this.unnest(), node.expression.unnest()
+    if not any(map(_has_column, sides)) and any(isinstance(one, exp.Boolean | exp.Null) for one in sides):
+        refuse(node, "a comparison without an attribute")
+    if len({_is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
+        refuse(node, "a comparison of a comparison (write 30 < age AND age < 40)")
+    if len({_period(one) for one in sides}) > 1:
+        raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
+    sign = COMPARISONS[type(node)]
+    values = row_value(node.this, domain), row_value(node.expression, domain)
+    return compared(values[0], _NEGATED[sign] if negated else sign, values[1], domain)
+
+
+def _period(node: exp.Expr) -> str:
+    """Return of which period a node is the start, as text; an empty one for anything else."""
+    return node.transform(_blanked).sql() if node.find(exp.DateTrunc) else ""
+
+
+def _blanked(node: exp.Expr) -> exp.Expr:
+    return exp.Null() if isinstance(node, exp.Column) else node
+
+
+def _require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
+    """Refuse a name in the place of a value that is no attribute's.
+
+    Raises:
+        QueryError: tells how a text is written.
+    """
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return
+    name, names = right.name, {one.casefold() for one in (*domain.names, *domain.levels)}
+    if name.casefold() in names or left.name.casefold() not in names:
+        return
+    texts = domain[left.name].texts() if left.name in domain else ()
+    text = right.this.args.get("quoted") or name in (texts or ())
+    hint = f"; a text stands in single quotes: '{name}'" if text else ""
+    raise error_at(right, "unsupported", f"expected a value to compare with, got the name {name!r}{hint}")
+
+
+def _range(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return BETWEEN as two comparisons, and SYMMETRIC as two ranges."""
+    low, high = node.args["low"], node.args["high"]
+    whole = _both(exp.GTE, node.this, low, exp.LTE, high)
+    if node.args.get("symmetric"):
+        whole = exp.Or(this=whole, expression=_both(exp.GTE, node.this, high, exp.LTE, low))
+    return row_condition(whole, domain, negated=negated)
+
+
+def _both(
+    first: type[exp.Expr], left: exp.Expr, one: exp.Expr, second: type[exp.Expr], two: exp.Expr
+) -> exp.Expr:
+    sides = [kind(this=left.copy(), expression=end.copy()) for kind, end in ((first, one), (second, two))]
+    return exp.And(this=sides[0], expression=sides[1])
+
+
+def _membership(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    if not node.expressions:
+        raise error_at(node, "syntax", "IN needs at least one value")
+    if isinstance(node.this, exp.Tuple):
+        found = [_row_of_values(node.this, one, domain, negated) for one in node.expressions]
+        return _joined_conditions(found, domain, every=negated)
+    values, listed = row_value(node.this, domain), [row_value(one, domain) for one in node.expressions]
+    require_fit(values.present.size * len(listed), values.scope)
+    found = [compared(values, "ne" if negated else "eq", one, domain) for one in listed]
+    return _joined_conditions(found, domain, every=negated)
+
+
+def _row_of_values(names: exp.Tuple, values: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return where attributes have the values that a tuple lists."""
+    if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
+        raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
+    pairs = zip(names.expressions, values.expressions, strict=True)
+    tests = [exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs]
+    found = [row_condition(test, domain, negated=negated) for test in tests]
+    return _joined_conditions(found, domain, every=not negated)
+
+
+def _is(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return IS NULL, IS TRUE or IS FALSE, which are never NULL themselves."""
+    inner, asked = node.this.unnest(), node.expression
+    if isinstance(asked, exp.Boolean):
+        test = exp.EQ(this=inner, expression=exp.true()) if isinstance(inner, exp.Column) else inner
+        found = row_condition(test, domain, negated=not asked.this)
+    elif not isinstance(asked, exp.Null):
+        refuse(node, "IS with anything but NULL, TRUE or FALSE")
+    elif _is_operand(inner):
+        found = row_value(inner, domain).nulls
+    else:
+        sides = [row_condition(inner, domain, negated=side) for side in (False, True)]
+        found = _joined_conditions(sides, domain, every=False).complement
+    return found.complement if negated else found
+
+
+def _distinct(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return IS DISTINCT FROM: unequal, where NULL equals NULL."""
+    one, two = row_value(node.this, domain), row_value(node.expression, domain)
+    _require_declared(node.this, node.expression, domain)
+    nulls = one.nulls.both(two.nulls, domain)
+    equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+    if not (one.is_null or two.is_null):
+        nulls = nulls.either(row_condition(equal, domain), domain)
+    return nulls if isinstance(node, exp.NullSafeEQ) != negated else nulls.complement
+
+
+def _pattern(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return LIKE and ILIKE, with ESCAPE or without."""
+    like, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
+    mark = None if escape is None else _quoted(escape, node)
+    pattern = LikePattern(_quoted(like.expression, node), mark, isinstance(like, exp.ILike))
+    values = row_value(like.this, domain)
+    if values.labels is None or values.dated:
+        raise error_at(
+            node,
+            "wrong_kind",
+            f"LIKE compares texts, and {like.this.sql()} holds none; CAST(… AS VARCHAR) makes texts of whole "
+            "numbers",
+        )
+    return like_condition(values, pattern, negated=negated != bool(like.args.get("negate")))
+
+
+def _quoted(node: exp.Expr, whole: exp.Expr) -> str:
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise error_at(whole, "wrong_kind", "LIKE compares a text with a pattern in quotes, such as 'A%'")
+    return str(node.this)
+
+
+def _beginning(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return starts_with(text, 'A'), which is LIKE 'A%'."""
+    start = re.sub(r"([%_!])", r"!\1", _quoted(node.expression, node))
+    return like_condition(_text(node.this, domain), LikePattern(f"{start}%", "!"), negated=negated)
+
+
+def _constant_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    del domain
+    return CellCondition.constant(not isinstance(node, exp.Null) and bool(node.this) != negated)
+
+
+_CONDITIONS: dict[type[exp.Expr], Callable[[exp.Expr, Domain, bool], CellCondition]] = {
+    **dict.fromkeys(COMPARISONS, _comparison),
+    exp.Between: _range,
+    exp.In: _membership,
+    exp.Is: _is,
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _distinct),
+    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
+    exp.StartsWith: _beginning,
+    exp.Boolean: _constant_condition,
+}
+_READERS.update(
+    dict.fromkeys((kind for kind in (*_CONDITIONS, exp.And, exp.Or, exp.Not) if kind not in _READERS), _truth)
+)

@@ -34,8 +34,17 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
         QueryError: a name or value is not declared, a value is of the wrong kind, a range is empty, or a
             condition joins so many attributes that its weights would not fit.
     """
+    return counted_where(conditions_where(predicate, domain), domain)
+
+
+def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition]:
+    """Return where a predicate holds: conditions on different attributes, which all hold.
+
+    Raises:
+        QueryError: as for ``count_where``.
+    """
     terms = predicate.pushed().joined_by("and")
-    return counted_where([_evaluate(members, domain) for members in connected_terms(terms)], domain)
+    return [_evaluate(members, domain) for members in connected_terms(terms)]
 
 
 @dataclass(frozen=True, slots=True)

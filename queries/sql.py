@@ -6,14 +6,12 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import CellCondition, counted_where
 from queries.cells import quoted_name
 from queries.comparisons import resolve_operand
 from queries.domain import Domain
@@ -28,15 +26,15 @@ from queries.expressions import (
     Node,
     Rounding,
     Sign,
+    Sorting,
     Test,
     joined_nodes,
 )
 from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
-from queries.predicates import COMPARE, Junction
-from queries.row_expressions import is_computed, row_condition, row_value
-from queries.segments import count_where
+from queries.predicates import COMPARE
+from queries.row_expressions import row_value, where_query
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
@@ -59,7 +57,6 @@ from queries.statement_grammar import (
 )
 from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.ways import Example, way_on
-from queries.where_text import convert_condition
 from queries.windows import over_records, window_node
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
@@ -67,6 +64,7 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
+_NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 _OVER_ROWS = "windows are over the rows of this table, groups without records among them"
 
@@ -138,25 +136,15 @@ def _statement(text: str, domain: Domain) -> Statement:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     people = people_counts(tree, domain)
     check_statement(tree, domain)
-    where, condition = _condition(folded_source(tree, domain), domain)
+    where = where_query(folded_source(tree, domain), domain)
     reader = _Reader(tree, domain)
-    statement = reader.statement(where, condition)
+    statement = reader.statement(where)
     for node in people:
         filters = [] if node.parent_select is None else list(tree.find_all(exp.Filter))
         names = {column.name for one in filters for column in one.expression.find_all(exp.Column)}
         keys = {name for grouping in statement.groupings for name in grouping.scope}
         require_countable(node, {*where.scope, *keys, *names}, domain)
     return statement
-
-
-def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, CellCondition | None]:
-    """Return the question that counts where conditions hold, and these cell by cell where some compute."""
-    if not any(map(is_computed, nodes)):
-        terms = tuple(convert_condition(node, domain) for node in nodes)
-        return count_where(Junction("and", terms), domain), None
-    conditions = [row_condition(node, domain) for node in nodes]
-    condition = functools.reduce(lambda one, two: one.both(two, domain), conditions)
-    return counted_where([condition], domain), condition
 
 
 class _Reader:
@@ -176,7 +164,7 @@ class _Reader:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
 
-    def statement(self, where: LinearQuery, condition: CellCondition | None) -> Statement:
+    def statement(self, where: LinearQuery) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
         having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
         if having is not None and having.find(exp.Window):
@@ -190,8 +178,7 @@ class _Reader:
             sorting,
             self._number("limit"),
             self._number("offset") or 0,
-            notes=self._notes(sorting),
-            condition=condition,
+            notes=self._notes(where, sorting),
             sets=self._sets,
             qualify=None if qualify is None else self._test(qualify.this),
         )
@@ -219,10 +206,10 @@ class _Reader:
     def _lists_values(self) -> bool:
         return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
-    def _notes(self, sorting: tuple[tuple[Node, bool], ...]) -> tuple[str, ...]:
+    def _notes(self, where: LinearQuery, sorting: tuple[Sorting, ...]) -> tuple[str, ...]:
         words = {"having": "HAVING", "qualify": "QUALIFY", "order": "ORDER BY", "limit": "LIMIT"}
         tests = self._tree.args.get("having") is not None or self._tree.args.get("qualify") is not None
-        answers = any(node.leaves() for node, _ in sorting) or tests
+        answers = any(one.node.leaves() for one in sorting) or tests
         given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
         verb = "acts" if len(given) == 1 else "act"
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
@@ -230,6 +217,8 @@ class _Reader:
             notes.append(_OVER_ROWS)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
             notes.append(CLIPPED)
+        if (where if where.readings is None else where.readings.most).constant == 0:
+            notes.append(_NOBODY)
         return tuple(notes)
 
     def _is_of_numbers(self, aggregate: exp.Expr) -> bool:
@@ -420,9 +409,9 @@ class _Reader:
         compare = COMPARE[COMPARISONS[type(node)]]
         return Compared(compare, self._node(node.this), self._node(node.expression))
 
-    def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:
+    def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
-        return self._node(inner), bool(node.args.get("desc"))
+        return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
     def _number(self, key: str) -> int | None:
         given = self._tree.args.get(key)

@@ -65,17 +65,35 @@ class Grammar:
 CONDITIONS = Grammar.of(
     {
         "": (exp.Null,),
-        "this": (exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean),
+        "this": (
+            *(exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Abs, exp.Floor, exp.Ceil),
+            *(exp.Lower, exp.Upper, exp.Length, exp.Var),
+        ),
         "this quoted": (exp.Identifier,),
         "this is_string": (exp.Literal,),
-        "this expression": (*COMPARISONS, exp.And, exp.Or, exp.Is, exp.Extract),
-        "this unit": (exp.DateTrunc,),
+        "this expression": (
+            *(*COMPARISONS, exp.And, exp.Or, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Escape),
+            *(exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv, exp.Nullif),
+            *(exp.Left, exp.Right, exp.StartsWith, exp.Extract),
+        ),
+        "this unit": (exp.DateTrunc, exp.Interval),
         "this format": (exp.TimeToStr,),
-        "this expressions": (exp.In,),
-        "this low high": (exp.Between,),
-        "this expression negate": (exp.Like,),
+        "this expression typed safe": (exp.Div,),
+        "this expression safe": (exp.DPipe,),
+        "this expressions": (exp.In, exp.Coalesce),
+        "this expressions ignore_nulls": (exp.Greatest, exp.Least),
+        "expressions": (exp.Tuple,),
+        "this low high symmetric": (exp.Between,),
+        "this expression negate": (exp.Like, exp.ILike),
+        "this decimals": (exp.Round,),
+        "this start length": (exp.Substring,),
+        "this to _type": (exp.Cast,),
+        "this nested": (exp.DataType,),
+        "this ifs default": (exp.Case,),
+        "this true false": (exp.If,),
     },
-    "use =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT and parentheses",
+    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE, as in age >= 30 AND "
+    "sex = 'Female'",
 )
 
 _WORDS: dict[type[exp.Expr], str] = {
@@ -87,17 +105,13 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Cube: "CUBE",
     exp.Distinct: "DISTINCT",
     exp.DPipe: "||",
-    exp.Escape: "ESCAPE",
     exp.Except: "EXCEPT",
     exp.Exists: "EXISTS",
     exp.Filter: "FILTER",
     exp.GroupingSets: "GROUPING SETS",
-    exp.ILike: "ILIKE",
     exp.Intersect: "INTERSECT",
     exp.Lateral: "LATERAL",
     exp.Null: "NULL (write IS NULL)",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Parameter: "a parameter",
     exp.Placeholder: "a placeholder",
     exp.Rollup: "ROLLUP",
@@ -131,11 +145,22 @@ _ARGUMENT_WORDS = {
     "query": "a sub-query",
     "rollup": "ROLLUP",
     "sample": "TABLESAMPLE",
-    "symmetric": "BETWEEN SYMMETRIC",
     "totals": "WITH TOTALS",
     "windows": "WINDOW",
     "with_": "WITH",
 }
+
+
+class _Language(Dialect):
+    """SQL as it is read here: ``//`` divides whole numbers, and empty values are sorted last unless said."""
+
+    NULL_ORDERING = "nulls_are_last"
+
+    class Tokenizer(Tokenizer):
+        """Splits a text into tokens; no first word makes a command of the rest."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
 
 def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Domain) -> exp.Expr:
@@ -176,7 +201,7 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
 def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
     """Return the tree of a text's statement, or of its condition; none of an empty text."""
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
-    parser = Dialect.get_or_raise(None).parser()
+    parser = _Language().parser()
     trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
     return [tree for tree in trees if tree is not None]
 
@@ -230,6 +255,17 @@ def refuse(
     error.position = error.position if position is None else position
     error.construct = words
     raise error
+
+
+def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
+    """Refuse a name with a dot.
+
+    Raises:
+        QueryError: always where the name has one.
+    """
+    if column.args.get("table") is not None:
+        refuse(column, f"a name with a dot such as {'.'.join(part.name for part in column.parts)}",
+               grammar=grammar)  # fmt: skip
 
 
 def error_at(node: exp.Expr, code: str, message: str) -> QueryError:
@@ -306,12 +342,6 @@ _BEHIND = _COMPARING | {
     *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
     *(TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.ASC, TokenType.DESC),
 }
-
-
-class _Splitter(Tokenizer):
-    """Splits a text into tokens; no first word makes a command of the rest."""
-
-    COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 def name_tokens(text: str, domain: Domain) -> list[Token] | None:
@@ -402,7 +432,7 @@ def _word_names(declared: tuple[str, ...]) -> dict[str, str | None]:
 
 
 def _split(text: str) -> list[Token]:
-    return _Splitter(dialect=Dialect.get_or_raise(None)).tokenize(text)
+    return _Language().tokenize(text)
 
 
 def _bare_names(text: str, tokens: list[Token], names: Container[str]) -> Iterator[int]:

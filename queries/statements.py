@@ -16,7 +16,17 @@ from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.expressions import EVERYBODY, AggregateNode, KeyColumn, Node, Quantile, Test, average, total
+from queries.expressions import (
+    EVERYBODY,
+    AggregateNode,
+    KeyColumn,
+    Node,
+    Quantile,
+    Sorting,
+    Test,
+    average,
+    total,
+)
 from queries.linear import LinearQuery
 from queries.predicates import Part, Position
 
@@ -141,7 +151,7 @@ class Statement:
         columns: what is answered for each group; those without aggregates come first.
         having: which groups are shown, by their answers.
         qualify: which of them are shown, by windows over them.
-        order: expressions that groups are sorted by, and whether the greatest come first.
+        order: what groups are sorted by.
         limit: how many groups are shown; None for all.
         offset: how many are left out before them.
         notes: what an analyst has to know about every answer.
@@ -160,7 +170,7 @@ class Statement:
     groupings: tuple[Grouping, ...]
     columns: tuple[OutputColumn, ...]
     having: Test | None = None
-    order: tuple[tuple[Node, bool], ...] = ()
+    order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
     notes: tuple[str, ...] = ()
@@ -311,7 +321,7 @@ class Statement:
         return [
             *(column.node for column in self.columns),
             *(node for test in tests for node in test.nodes()),
-            *(node for node, _ in self.order),
+            *(one.node for one in self.order),
         ]
 
 

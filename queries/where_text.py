@@ -1,4 +1,4 @@
-"""Where-text: conditions written as in SQL, such as ``age BETWEEN 30 AND 39 AND sex = 'Female'``."""
+"""Comparisons of SQL with values, such as ``age BETWEEN 30 AND 39``, as predicates."""
 
 from __future__ import annotations
 
@@ -10,50 +10,21 @@ from sqlglot import exp
 
 from queries.comparisons import resolve_operand
 from queries.domain import Domain
-from queries.errors import QueryError
 from queries.predicates import Comparison, Junction, Not, Order, Part, Predicate, Scalar
-from queries.sql_dates import canonical_parts, part_of
+from queries.sql_dates import part_of
 from queries.sql_tree import (
     COMPARISONS,
     PART_NODES,
-    begins_with_name,
     check_node,
     error_at,
-    parse_tree,
     position_of,
     refuse,
-    with_quoting_hint,
 )
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
 _FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
-
-def parse_predicate(text: str, domain: Domain) -> Predicate:
-    """Return the predicate that a where-text states; an empty text holds for everybody.
-
-    Raises:
-        QueryError: the text is too long or nested, is no condition, or names what is not declared.
-    """
-    if not text.strip():
-        return Junction("and", ())
-    if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
-        raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
-    try:
-        return _read(text, domain)
-    except QueryError as refusal:
-        raise with_quoting_hint(refusal, text, domain, lambda quoted: _read(quoted, domain)) from None
-    except RecursionError:
-        raise QueryError(
-            "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
-        ) from None
-
-
-def _read(text: str, domain: Domain) -> Predicate:
-    tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'", domain)
-    return convert_condition(canonical_parts(tree), domain)
 
 
 def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
@@ -121,12 +92,6 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
         and not isinstance(left, exp.Sub)
     ):
         left, right, operator = right, left, _FLIPPED[operator]
-    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-        name = right.name
-        texts = domain[left.name].texts() if left.name in domain else ()
-        text = right.this.args.get("quoted") or name in (texts or ())
-        hint = f"; a text stands in single quotes: '{name}'" if text else ""
-        raise error_at(right, "unsupported", f"expected a value to compare with, got the name {name!r}{hint}")
     attribute, part = _operand(left, domain)
     return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
 
@@ -144,29 +109,6 @@ def _operand(node: exp.Expr, domain: Domain) -> tuple[str, Part | None]:
     return part_of(node, domain) if isinstance(node, PART_NODES) else _named(node, domain)
 
 
-def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
-    """Return LIKE as the list of declared texts that match: % is any text, _ any character."""
-    name, part = _named(node.this, domain)
-    pattern = _literal(node.expression)
-    texts = domain[name].texts(part)
-    if texts is None or not isinstance(pattern, str):
-        raise error_at(
-            node, "wrong_kind", f"LIKE compares a categorical attribute with a text in quotes, got {name!r}"
-        )
-    pieces = {"%": ".*", "_": "."}
-    expression = "".join(pieces.get(character) or re.escape(character) for character in pattern)
-    matching = tuple(value for value in texts if re.fullmatch(expression, value, re.DOTALL))
-    if not matching:
-        raise error_at(
-            node,
-            "unknown_value",
-            f"no declared value of {part or name!r} matches LIKE {pattern[:60]!r}; upper and lower case "
-            "count",
-        )
-    found = Comparison(name, "in", matching, position_of(node), part)
-    return Not(found) if node.args.get("negate") else found
-
-
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
     exp.Paren: _inside,
     exp.Not: _negation,
@@ -175,7 +117,6 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
     exp.Between: _range,
     exp.In: _membership,
     exp.Is: _missing,
-    exp.Like: _pattern,
     exp.Column: _lone_attribute,
 }
 
@@ -189,18 +130,25 @@ def _attribute(node: exp.Expr, domain: Domain) -> str:
 
 def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     """Return the attribute that a node names, and its level where it names one."""
-    name = _hyphenated(node)
-    declared = [known for known in domain.names if known.casefold() == name.casefold()]
-    if declared:
-        raise error_at(node, "syntax", f'a name with a hyphen stands in double quotes: "{declared[0]}"')
-    if isinstance(node, exp.Column) and node.args.get("table"):
-        refuse(node, f"a name with a dot such as {'.'.join(part.name for part in node.parts)}")
+    require_no_hyphen(node, domain)
     check_node(node)
     if not isinstance(node, exp.Column):
         refuse(node, "a comparison without an attribute")
     check_node(node.this)
     quoted = bool(node.this.args.get("quoted"))
     return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+
+
+def require_no_hyphen(node: exp.Expr, domain: Domain) -> None:
+    """Refuse a subtraction whose text is a declared name.
+
+    Raises:
+        QueryError: tells how the name is written.
+    """
+    name = _hyphenated(node)
+    declared = [known for known in domain.names if known.casefold() == name.casefold()]
+    if declared:
+        raise error_at(node, "syntax", f'a name with a hyphen stands in double quotes: "{declared[0]}"')
 
 
 def _hyphenated(node: exp.Expr) -> str:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.expressions import Node, Window
+from queries.expressions import Node, Sorting, Window
 from queries.sql_tree import SYNTHETIC, error_at, refuse
 from queries.statement_grammar import GRAMMAR
 
@@ -52,7 +52,10 @@ def _window(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
     called, given = node.this, node.args
     partition = tuple(read(one) for one in given.get("partition_by") or ())
     ordered = [] if given.get("order") is None else given["order"].expressions
-    order = tuple((read(one.this), bool(one.args.get("desc"))) for one in ordered)
+    order = tuple(
+        Sorting(read(one.this), bool(one.args.get("desc")), bool(one.args.get("nulls_first")))
+        for one in ordered
+    )
     if type(called) in _RANKS:
         return Window(_RANKS[type(called)], None, partition, order)
     if type(called) in _NEIGHBOURS:
@@ -78,7 +81,7 @@ def _neighbour(
     node: exp.Expr,
     read: Callable[[exp.Expr], Node],
     partition: tuple[Node, ...],
-    order: tuple[tuple[Node, bool], ...],
+    order: tuple[Sorting, ...],
 ) -> Window:
     """Return LAG or LEAD: the value of a frame of one row."""
     offset, default = node.args.get("offset"), node.args.get("default")

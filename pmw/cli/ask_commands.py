@@ -109,10 +109,10 @@ Workloads:
 def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
-    The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
-    object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
-    lists every declared value. A question that was answered before gets the same answer, free, or a newer
-    model's once its error bar is narrower by a tenth.
+    The condition is written as in SQL: comparisons of attributes and values, BETWEEN, IN, LIKE, IS NULL,
+    arithmetic, CASE, AND, OR, NOT; or as an object, as in a stream. An empty one counts everybody. With
+    --sql a whole statement is asked, and GROUP BY lists every declared value. A question that was answered
+    before gets the same answer, free, or a newer model's once its error bar is narrower by a tenth.
 
     With --population a second interval is told: of the fraction of the population that the condition holds
     for, where the table is a simple random sample of people. It holds for a question that was chosen without

@@ -37,6 +37,7 @@ from queries.expressions import (
     Node,
     Rounding,
     Share,
+    Sorting,
     Test,
     Window,
 )
@@ -316,7 +317,7 @@ class Tabulation:
             pause(_WORK * len(statement.columns))
             values = tuple(reader.plain(column.node, group) for column in keys)
             rows.append((values, tuple(reader.estimate(column.node, group) for column in shown)))
-        if statement.limit is not None and any(node.events() for node, _ in statement.order):
+        if statement.limit is not None and any(one.node.events() for one in statement.order):
             moved += uncertain_places(reader, groups, statement.order, places)
         version, spent = _stand(state, answers if statement.counts_alone else ())
         return AnswerTable(
@@ -396,12 +397,12 @@ class _Rows:
         self._windows = Windows(self, groups, self._aggregates, self._statement.domain)
         return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
 
-    def ordered(self, groups: Iterable[Group], order: Sequence[tuple[Node, bool]]) -> list[Group]:
+    def ordered(self, groups: Iterable[Group], order: Sequence[Sorting]) -> list[Group]:
         """Return groups in the order of their answers."""
         found = list(groups)
-        for node, greatest_first in reversed(order):
-            found.sort(key=lambda group: self.place(node, group), reverse=greatest_first)
-            found.sort(key=lambda group: self.certainty(node, group))
+        for one in reversed(order):
+            found.sort(key=lambda group: self.place(one.node, group), reverse=one.greatest_first)
+            found.sort(key=lambda group: self.certainty(one, group))
         return found
 
     def estimate(self, node: Node, group: Group) -> Estimate:
@@ -450,12 +451,13 @@ class _Rows:
         value = self._estimate(node, group, len(node.events())).value
         return int(value) if value is not None and self._are_whole[id(node)] else value
 
-    def certainty(self, node: Node, group: Group) -> int:
+    def certainty(self, sorting: Sorting, group: Group) -> int:
         """Return what sorts a group first, in either direction: what has no promise comes after what has."""
+        node, empty = sorting.node, -1 if sorting.nulls_first else 2
         if not node.leaves():
-            return 2 * (self.plain(node, group) is None)
+            return empty if self.plain(node, group) is None else 0
         found = self._estimate(node, group, len(node.events()))
-        return 2 if found.value is None else int(not found.is_promised)
+        return empty if found.value is None else int(not found.is_promised)
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""

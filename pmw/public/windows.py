@@ -20,12 +20,12 @@ from pmw.display.texts import counted
 from pmw.public.aggregates import Aggregates
 from pmw.public.sums import Estimate
 from queries.domain import Domain
-from queries.expressions import Linear, Node, Share, Window
+from queries.expressions import Linear, Node, Share, Sorting, Window
 from queries.statements import Group
 
 _Places = NDArray[np.int64]
 _Array = NDArray[np.float64]
-_Order = Sequence[tuple[Node, bool]]
+_Order = Sequence[Sorting]
 _ANYWHERE = (-math.inf, math.inf)
 
 
@@ -109,17 +109,18 @@ def order_columns(
     Args:
         rows: answers expressions.
         groups: the rows.
-        order: expressions that they are sorted by, and whether the greatest come first.
+        order: what they are sorted by.
         together: how many rows' intervals have to hold together.
     """
     columns = []
-    for node, greatest_first in order:
+    for one in order:
+        node = one.node
         if node.events():
             found = [rows.estimate_of(node, group, together * len(node.events())) for group in groups]
             ends = np.array([one.interval or _ANYWHERE for one in found]).reshape(-1, 2)
-            columns.append(-ends[:, ::-1] if greatest_first else ends)
+            columns.append(-ends[:, ::-1] if one.greatest_first else ends)
         else:
-            listed = rows.ordered(groups, [(node, greatest_first)])
+            listed = rows.ordered(groups, [one])
             numbers = {value: place for place, value in enumerate(dict.fromkeys(
                 rows.plain(node, group) for group in listed))}  # fmt: skip
             exact = np.array([float(numbers[rows.plain(node, group)]) for group in groups])
@@ -294,10 +295,10 @@ class Windows:
 
     def _placed(self, node: Window, groups: list[Group], events: int) -> _Partition:
         """Return rows in order with their positions."""
-        values = [tuple(self._rows.plain(by, one) for by, _ in node.order) for one in groups]
+        values = [tuple(self._rows.plain(by.node, one) for by in node.order) for one in groups]
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
-        uncertain = sum(1 for by, _ in node.order if by.events())
+        uncertain = sum(1 for by in node.order if by.node.events())
         together = events * max(1, uncertain) * len(groups)
         columns = order_columns(self._rows, groups, node.order, together)
         true = positions(columns) if columns else Positions(at, at)

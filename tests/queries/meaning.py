@@ -23,7 +23,9 @@ from queries import (
     NumericAttribute,
     QueryError,
 )
+from queries.condition_text import condition_tree
 from queries.predicates import Comparison, Junction, Not, Order, Predicate
+from queries.where_text import convert_condition
 
 Known: TypeAlias = bool | None  # None where it is unknown
 ORDERS: dict[Order, Callable[[Any, Any], bool]] = {
@@ -41,6 +43,11 @@ def refusal(read: Callable[..., object], *given: object) -> QueryError:
     with pytest.raises(QueryError) as caught:
         read(*given)
     return caught.value
+
+
+def read_predicate(text: str, domain: Domain) -> Predicate:
+    """Return the predicate that a where-text of comparisons with values states."""
+    return convert_condition(condition_tree(text, domain), domain) if text.strip() else Junction("and", ())
 
 
 def holds(predicate: Predicate, of_comparison: Callable[[Comparison], Known]) -> Known:

@@ -100,7 +100,6 @@ OUTSIDE = "(values outside count as these ends)"
         (AGE, "ge", (math.inf,), "wrong_kind", "'age' needs a finite number, got inf"),
         (AGE, "ge", (10**400,), "wrong_kind", "'age' needs a finite number"),
         (AGE, "between", (math.nan, 3), "wrong_kind", "'age' needs a finite number, got nan"),
-        (AGE, "between", (40, 30), "empty_range", "BETWEEN needs its smaller end first, got 40 and 30"),
         (AGE, "between", (30.2, 30.8), "empty_range", "empty range: attribute 'age' goes from 17 to 90"),
         (AGE, "between", (91, 99), "empty_range", OUTSIDE),
         (AGE, "lt", (17,), "empty_range", f"an empty range: attribute 'age' goes from 17 to 90 {OUTSIDE}"),

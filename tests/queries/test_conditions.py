@@ -17,8 +17,7 @@ from queries.linear import LinearQuery
 from queries.predicates import COMPARE, Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.sql_tree import SQL_WORDS
-from queries.where_text import parse_predicate
-from tests.queries.meaning import refusal
+from tests.queries.meaning import read_predicate, refusal
 
 DOMAIN = Domain(
     (
@@ -74,7 +73,7 @@ def unplaced(predicate: Any) -> Any:
 
 def read(text: str, domain: Domain) -> Predicate | None:
     try:
-        predicate = parse_predicate(text, domain)
+        predicate = read_predicate(text, domain)
         count_where(predicate, domain)
     except QueryError:
         return None
@@ -122,7 +121,7 @@ def test_what_is_plain_is_read_here_and_refused_in_the_parser_s_words(text: str)
             return error.to_dict()
 
     assert plain_predicate(text, DOMAIN) is not None
-    parsed = told(lambda: count_where(parse_predicate(text, DOMAIN), DOMAIN))
+    parsed = told(lambda: count_where(read_predicate(text, DOMAIN), DOMAIN))
     assert told(lambda: parse_where(text, DOMAIN)) == parsed
 
 

@@ -194,7 +194,7 @@ def test_what_groups_cannot_be_is_refused() -> None:
         ("YEAR(d) = 1999", "empty_range"), ("MONTH(d) = 13", "empty_range"), ("MONTH(d) = 1.5", "wrong_kind"),
         ("MONTH(d) = 'May'", "wrong_kind"), ("HOUR(d) = 1", "wrong_kind"),
         ("YEAR(n) = 1", "unknown_attribute"), ("d >= '2023-01-01 12:00'", "wrong_kind"),
-        ("d BETWEEN '2023-02-01' AND '2023-01-01'", "empty_range"), ("d LIKE '2023%'", "wrong_kind"),
+        ("d LIKE '2023%'", "wrong_kind"),
         ("DATE_TRUNC('month', d) = '2023-01-15'", "empty_range"),
         ("d >= TIMESTAMP '2023-01-01Z'", "wrong_kind"),
     ],

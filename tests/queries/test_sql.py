@@ -60,37 +60,16 @@ def test_a_statement_without_groups_counts_like_its_condition(statement: str, wh
 
 
 @pytest.mark.parametrize(
-    ("pattern", "values"),
-    [
-        ("Married%", "'Married', 'Married_AF'"),
-        ("%arried", "'Married', 'Never-married'"),
-        ("Marrie_", "'Married'"),
-        ("%", "'Married', 'Never-married', 'Married_AF'"),
-    ],
-)
-def test_like_stands_for_the_declared_texts_that_match(pattern: str, values: str) -> None:
-    for word in ("", "NOT "):
-        query = parse_where(f"\"marital-status\" {word}LIKE '{pattern}'", DOMAIN)
-        assert query.key() == parse_where(f'"marital-status" {word}IN ({values})', DOMAIN).key()
-        other = "" if word else "NOT "
-        negated = parse_where(f"NOT \"marital-status\" {other}LIKE '{pattern}'", DOMAIN)
-        assert query.key() == negated.key()
-
-
-@pytest.mark.parametrize(
     ("like", "code", "message"),
     [
-        ("sex LIKE '.*'", "unknown_value",
-         "no declared value of 'sex' matches LIKE '.*'; upper and lower case count"),
-        ("age LIKE '3%'", "wrong_kind",
-         "LIKE compares a categorical attribute with a text in quotes, got 'age'"),
-        ("sex LIKE 3", "wrong_kind",
-         "LIKE compares a categorical attribute with a text in quotes, got 'sex'"),
+        ("age LIKE '3%'", "wrong_kind", "LIKE compares texts, and age holds none; CAST(… AS VARCHAR) makes"),
+        ("sex LIKE 3", "wrong_kind", "LIKE compares a text with a pattern in quotes, such as 'A%'"),
     ],
-)  # fmt: skip
-def test_a_like_that_fits_nothing_is_refused(like: str, code: str, message: str) -> None:
+)
+def test_a_like_of_what_is_no_text_is_refused(like: str, code: str, message: str) -> None:
     error = refusal(parse_where, like, DOMAIN)
-    assert (error.code, error.message, error.position) == (code, message, 0)
+    assert (error.code, error.position) == (code, 0)
+    assert error.message.startswith(message)
 
 
 def columns_of(statement: str) -> list[str]:

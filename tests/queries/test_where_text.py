@@ -18,8 +18,7 @@ from queries import (
 from queries.parsing import require_aligned
 from queries.predicates import Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.sql_tree import LONGEST_TEXT
-from queries.where_text import parse_predicate
-from tests.queries.meaning import refusal
+from tests.queries.meaning import read_predicate, refusal
 
 
 def _age(operator: Operator, *values: Scalar, at: int = 0) -> Comparison:
@@ -87,7 +86,7 @@ READ: list[tuple[str, Predicate]] = [
 
 @pytest.mark.parametrize(("text", "predicate"), READ)
 def test_a_text_says_what_it_says_in_sql(people: Domain, text: str, predicate: Predicate) -> None:
-    assert parse_predicate(text, people) == predicate
+    assert read_predicate(text, people) == predicate
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_a_text_says_what_it_says_in_sql(people: Domain, text: str, predicate: P
     ],
 )
 def test_numbers_are_read_by_one_grammar(people: Domain, text: str, value: float) -> None:
-    found = parse_predicate(f"age >= {text}", people)
+    found = read_predicate(f"age >= {text}", people)
     assert found == _age("ge", value)
     assert isinstance(found, Comparison)
     assert type(found.values[0]) is type(value)
@@ -138,45 +137,32 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("age IN (SELECT 1)", 15, "a sub-query is not supported"),
         ("EXISTS (SELECT 1)", 15, "EXISTS is not supported"),
         ("age = ANY(SELECT 1)", 17, "ANY here is not supported"),
-        ("abs(age) = 30", 0, "ABS here is not supported"),
-        ("age = abs(30)", 6, "ABS here is not supported"),
         ("COUNT(*) = 3", 0, "COUNT here is not supported"),
+        ("CASE WHEN age = 30 THEN TRUE END", 10, "a condition without a comparison is not supported"),
+        ("CAST(age AS TIME) = 30", 5, "a cast to anything but INTEGER, DOUBLE or VARCHAR is not supported"),
+        ("age // 2.5 = 3", 0, "// of anything but whole numbers is not supported"),
+        ("age % 0 = 3", 0, "a division by anything but a number other than 0 is not supported"),
+        ("(age, sex) = (30, 'Male')", 1, "a tuple is not supported"),
+        ("age = (30, 31)", 7, "a tuple is not supported"),
+        ("TRUE = FALSE", 0, "a comparison without an attribute is not supported"),
+        ("LEFT(sex, -1) = 'F'", 11, "a number of characters other than 0 to 4,096 is not supported"),
+        ("SUBSTRING(sex, 0, 2) = 'F'", 10, "SUBSTRING that begins before the first character"),
+        ("CAST(income AS TEXT) = '3'", 5, "a text of numbers that are fractions"),
         ("frobnicate(age) = 30", 0, "function"),
         ("age = 30; age = 31", 10, "statement"),
         ("age = 30; DROP TABLE people", 10, "a second statement is not supported"),
-        ("CASE WHEN age = 30 THEN TRUE END", 10, "CASE is not supported"),
-        ("sex LIKE 'F!%' ESCAPE '!'", 0, "ESCAPE is not supported"),
-        ("sex ILIKE 'f%'", 0, "ILIKE is not supported"),
-        ("CAST(age AS INT) = 30", 5, "a cast is not supported"),
-        ("age::int = 30", 0, "a cast is not supported"),
-        ("age = INT '3'", 10, "a cast is not supported"),
         ("age = ?", 0, "a placeholder is not supported"),
         ("age = :value", 0, "a placeholder is not supported"),
         ("age = @value", 0, "a parameter is not supported"),
-        ("age - 1 = 30", 0, "arithmetic is not supported"),
-        ("age = 30 + 1", 6, "arithmetic is not supported"),
-        ("age * 2 > 3", 0, "arithmetic is not supported"),
-        ("(age, sex) = (30, 'Male')", 1, "a tuple is not supported"),
-        ("age = (30, 31)", 7, "a tuple is not supported"),
-        ("age = income", 6, "expected a value to compare with, got the name 'income'"),
         ("age = Male", 6, "expected a value to compare with, got the name 'Male'"),
         ('sex = "Male"', 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
         ("sex = Male", 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
-        ("age BETWEEN SYMMETRIC 39 AND 30", 0, "SYMMETRIC"),
-        ("age BETWEEN 30 AND income", 19, "a comparison with anything but a value is not supported"),
-        ("age IN (income)", 8, "a comparison with anything but a value is not supported"),
         ("sex COLLATE nocase = 'Male'", 0, "COLLATE here is not supported"),
         ("sex = 'Male' COLLATE nocase", 6, "COLLATE here is not supported"),
-        ("30 = 30", 0, "a comparison without an attribute is not supported"),
-        ("30 < age < 40", 0, "a comparison without an attribute is not supported"),
-        ("-age = 30", 1, "a comparison without an attribute is not supported"),
-        ("TRUE", None, "a condition without a comparison is not supported"),
+        ("30 < age < 40", 0, "a comparison of a comparison (write 30 < age AND age < 40) is not supported"),
         ("1", 0, "a condition without a comparison is not supported"),
-        ("age = 30 OR TRUE", 0, "a condition without a comparison is not supported"),
         ("age = NULL", 0, "NULL (write IS NULL) is not supported"),
-        ("age IS 3", 0, "IS with anything but NULL is not supported"),
-        ("age <=> 30", 0, "IS NOT DISTINCT FROM is not supported"),
-        ("age IS DISTINCT FROM 30", 0, "IS DISTINCT FROM is not supported"),
+        ("age IS 3", 0, "IS with anything but NULL, TRUE or FALSE is not supported"),
         ("people.age = 30", 0, "people.age"),
         ("age[1] = 30", 0, "BRACKET here is not supported"),
         ("age = INTERVAL '1' DAY", 15, "INTERVAL here is not supported"),
@@ -203,6 +189,9 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ('"age = 30', 0, "a double quote is not closed"),
         ("/* age = 30", 0, "a comment is not closed"),
         ("age IN ()", 0, "IN needs at least one value"),
+        ("sex LIKE 'F!' ESCAPE '!'", 0, "does not end with its ESCAPE character"),
+        ("sex LIKE 'F' ESCAPE '!!'", 0, "ESCAPE needs one character, got '!!'"),
+        ("(age, sex) IN ((3))", 1, "expected a list of tuples of 2 values"),
         ("age = 5e", 6, "expected a number, got '5e'"),
         ("age = 5e+", 8, "cannot be read near '+'"),
         ("education-num IN (3)", 0, 'a name with a hyphen stands in double quotes: "education-num"'),
@@ -217,6 +206,10 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
         ("age = 1e999", 0, "a finite number, got inf"),
         ("age >= " + "9" * 400, 0, "a finite number, got inf"),
         ("age = 30 AND sex > 'F'", 13, "has no order"),
+        ("sex > größe", 0, "texts are categorical and have no order; use =, <> or IN"),
+        ("age = sex", 0, "expected two numbers or two texts, got one of each"),
+        ("LOWER(age) = '3'", 6, "expected a text here; CAST(… AS VARCHAR) makes one"),
+        ("age = 30 AND sex + 1 = 3", 13, "arithmetic needs numbers"),
     ],
     "empty_range": [("age = 30 AND age > 90", 13, "an empty range")],
     "unknown_value": [("sex = 1e999", 0, "a finite number or a text, got inf")],
@@ -260,7 +253,7 @@ def test_the_longest_text_is_read_and_one_that_is_too_long_or_too_deep_is_refuse
 def test_any_declared_name_can_be_asked_for_in_double_quotes(name: str) -> None:
     domain = Domain((CategoricalAttribute(name, ("x", "y")),))
     quoted = name.replace('"', '""')
-    assert parse_predicate(f"\"{quoted}\" = 'x'", domain) == Comparison(name, "eq", ("x",), 0)
+    assert read_predicate(f"\"{quoted}\" = 'x'", domain) == Comparison(name, "eq", ("x",), 0)
 
 
 OTHERS = Domain(

@@ -288,6 +288,19 @@ def test_answers_without_a_promise_say_so() -> None:
         assert session.sql("SELECT AVG(age) FROM people").is_promised
 
 
+@pytest.mark.parametrize("direction", ["", "DESC"])
+def test_empty_values_come_last_or_where_the_order_says(
+    exact: tuple[pmw.Session, pd.DataFrame], direction: str
+) -> None:
+    session, _ = exact
+    statement = f"SELECT pay, COUNT(*) AS n FROM people GROUP BY pay ORDER BY pay {direction}"
+    last = session.sql(statement).column("pay")
+    assert last[-1] is None
+    assert session.sql(f"{statement} NULLS LAST").column("pay") == last
+    assert session.sql(f"{statement} NULLS FIRST").column("pay") == (None, *last[:-1])
+    assert len(last) > 2
+
+
 def test_a_table_in_its_forms(exact: tuple[pmw.Session, pd.DataFrame]) -> None:
     session, _ = exact
     table = session.sql("SELECT sex, AVG(age) AS v FROM people GROUP BY sex ORDER BY v DESC LIMIT 1")

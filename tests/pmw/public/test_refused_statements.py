@@ -56,7 +56,7 @@ OTHERS = [
     "SELECT sex, COUNT(*) FROM people GROUP BY sex UNION SELECT sex, 0 FROM people",
     "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM people",
     "SELECT NULLIF(AVG(age), 3) FROM people",
-    "SELECT sex || 'x', COUNT(*) FROM people GROUP BY 1",
+    "SELECT TRIM(sex), COUNT(*) FROM people GROUP BY 1",
 ]
 
 

@@ -1,0 +1,286 @@
+"""Comparisons of values cell by cell: where they hold for every value of a cell, and where for some.
+
+Numbers are compared by the ends of their cells. A text that a cell does not tell, such as an undeclared one,
+leaves a comparison open, unless the other side is a text that it cannot be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.calendar import read_seconds
+from queries.cell_values import (
+    CellCondition,
+    CellValues,
+    combined,
+    constant_value,
+    either_undecided,
+    on_scope,
+    union_scope,
+)
+from queries.cells import OTHER_LABEL, canonical_text
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.predicates import COMPARE, Order
+
+_ROUNDING = 1e-12  # of numbers that are computed, as a part of them
+
+
+def compared(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
+    """Return where two values compare as a sign says; what is compared with NULL holds nowhere.
+
+    Raises:
+        QueryError: the values are of different kinds, or texts are compared by an order.
+    """
+    if one.is_null or two.is_null:
+        return CellCondition.constant(False)
+    if one.dated or two.dated:
+        one, two = _dated(one), _dated(two)
+    elif one.labels is not None and two.labels is not None:
+        return _compared_texts(one, sign, two, domain)
+    elif one.labels is not None or two.labels is not None:
+        raise QueryError("expected two numbers or two texts, got one of each", code="wrong_kind")
+    return _compared_numbers(one, sign, two, domain)
+
+
+def _dated(values: CellValues) -> CellValues:
+    """Return the seconds of dates and times, also of a text that is one."""
+    if values.dated:
+        return replace(values, labels=None)
+    text = values.labels[()] if values.labels is not None and not values.scope else None
+    second = None if text is None else read_seconds(str(text), "UTC")
+    if second is None:
+        raise QueryError("expected two dates, got a date and another value", code="wrong_kind")
+    return constant_value(second)
+
+
+def _compared_numbers(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
+    difference = combined(domain, np.subtract, one, two, whole=False)
+    low, high = difference.low, difference.high
+    ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
+    least, most = ends[0] & ends[1], ends[0] | ends[1]
+    width = np.where(high > low, high - low, 1.0)
+    share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
+    if sign in ("eq", "ne"):
+        inside, equal = (low <= 0) & (high >= 0), (low == 0) & (high == 0)
+        share = np.where(inside, _equal_share(one, two, domain, difference.scope), 0.0)
+        least, most = (equal, inside) if sign == "eq" else (~inside, ~equal)
+        share = share if sign == "eq" else 1.0 - share
+    open_ = difference.undecided | _is_rounded(one, two, domain, difference)
+    least = least & difference.present & ~open_
+    most = (most & difference.present) | open_
+    return CellCondition(difference.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
+
+
+def _equal_share(
+    one: CellValues, two: CellValues, domain: Domain, scope: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """Return how often whole numbers of two cells are the same, evenly spread; 0 for other numbers."""
+    one, two = one.placed(domain, scope), two.placed(domain, scope)
+    if not (one.whole and two.whole):
+        return np.zeros(one.low.shape)
+    shared = np.minimum(one.high, two.high) - np.maximum(one.low, two.low) + 1
+    pairs = (one.high - one.low + 1) * (two.high - two.low + 1)
+    return np.asarray(np.clip(shared / pairs, 0.0, 1.0), dtype=np.float64)
+
+
+def _is_rounded(
+    one: CellValues, two: CellValues, domain: Domain, difference: CellValues
+) -> NDArray[np.bool_]:
+    """Return where numbers differ by so little that their rounding may be all of it: 0.1 * 3 and 0.3."""
+    if one.whole and two.whole:
+        return np.zeros((), dtype=bool)
+    one, two = one.placed(domain, difference.scope), two.placed(domain, difference.scope)
+    size = np.maximum.reduce([np.abs(end) for side in (one, two) for end in (side.low, side.high)])
+    with np.errstate(invalid="ignore"):
+        near = [(end != 0) & (np.abs(end) <= _ROUNDING * size) for end in (difference.low, difference.high)]
+    return np.asarray((near[0] | near[1]) & difference.present, dtype=bool)
+
+
+# --- texts --------------------------------------------------------------------------------------------------
+
+
+def mapped_texts(values: CellValues, function: Callable[[str], Any]) -> CellValues:
+    """Return a function of every text; of a text that its cell does not tell it may be any.
+
+    Args:
+        values: of texts.
+        function: of one of them.
+    """
+    known, labels = values.present & ~values.undecided, _labels(values).copy()
+    labels[known] = [function(canonical_text(one)) for one in labels[known]]
+    return replace(values, labels=labels, declared=frozenset(), dated=False)
+
+
+def changed_letters(text: str, change: Callable[[str], str]) -> str:
+    """Return a text with each letter changed by itself, where that makes one letter."""
+    return "".join(new if len(new := change(letter)) == 1 else letter for letter in text)
+
+
+def text_lengths(values: CellValues) -> CellValues:
+    """Return how many characters each text has."""
+    lengths, known = mapped_texts(values, len), values.present & ~values.undecided
+    numbers = np.zeros(known.shape)
+    numbers[known] = _labels(lengths)[known]
+    return CellValues(values.scope, numbers, numbers, numbers, values.present, None, True, values.undecided)
+
+
+def joined_texts(one: CellValues, two: CellValues, domain: Domain) -> CellValues:
+    """Return two texts in one; NULL where one of them is."""
+    scope = union_scope(domain, (one.scope, two.scope))
+    one, two = one.placed(domain, scope), two.placed(domain, scope)
+    undecided, present = either_undecided(one, two), one.present & two.present
+    labels = np.full(present.shape, OTHER_LABEL, dtype=object)
+    known = present & ~undecided
+    labels[known] = [
+        canonical_text(left) + canonical_text(right)
+        for left, right in zip(_labels(one)[known], _labels(two)[known], strict=True)
+    ]
+    return replace(
+        one, present=present, labels=labels, undecided=undecided, declared=frozenset(), dated=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LikePattern:
+    """A pattern of LIKE: ``%`` is any text, ``_`` any character.
+
+    Args:
+        text: the pattern.
+        escape: the character behind which another one stands for itself; None for none.
+        fold: upper and lower case are alike, as for ILIKE.
+
+    Raises:
+        QueryError: the pattern ends with the character, or that is not one.
+    """
+
+    text: str
+    escape: str | None = None
+    fold: bool = False
+
+    def __post_init__(self) -> None:
+        if self.escape is not None and len(self.escape) != 1:
+            raise QueryError(f"ESCAPE needs one character, got {self.escape[:40]!r}", code="syntax")
+        self._pieces()
+
+    def _pieces(self) -> list[tuple[str, bool]]:
+        """Return the characters, and whether each stands for others."""
+        found: list[tuple[str, bool]] = []
+        rest = iter(self.text)
+        for character in rest:
+            if character != self.escape:
+                found.append((character, character in ("%", "_")))
+                continue
+            literal = next(rest, None)
+            if literal is None:
+                message = "a pattern of LIKE does not end with its ESCAPE character"
+                raise QueryError(message, code="syntax")
+            found.append((literal, False))
+        return found
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Tells whether a text matches."""
+        segments = [""]  # between one % and the next
+        for one, wild in self._pieces():
+            if wild and one == "%":
+                segments.append("")
+            else:
+                segments[-1] += "." if wild else re.escape(self._folded(one))
+        first, *middle = segments
+        last = f".*{middle.pop()}" if middle else ""
+        # A segment is taken where it first stands and never given back: no text takes long.
+        found = re.compile(first + "".join(f"(?>.*?{one})" for one in middle) + last, re.DOTALL)
+        return lambda text: found.fullmatch(self._folded(text)) is not None
+
+    def _folded(self, text: str) -> str:
+        return changed_letters(text, str.lower) if self.fold else text
+
+    @property
+    def only(self) -> str | None:
+        """The one text that matches; None where several do."""
+        pieces = self._pieces()
+        if self.fold or any(wild for _, wild in pieces):
+            return None
+        return "".join(one for one, _ in pieces)
+
+    @property
+    def is_any(self) -> bool:
+        """Every text matches."""
+        pieces = self._pieces()
+        return bool(pieces) and all(one == "%" and wild for one, wild in pieces)
+
+
+def like_condition(values: CellValues, pattern: LikePattern, *, negated: bool = False) -> CellCondition:
+    """Return where a text matches a pattern, or where it does not.
+
+    A text that its cell does not tell is open, unless the pattern holds of all texts, or of one that it
+    cannot be.
+    """
+    test, known = pattern.test, values.present & ~values.undecided
+    every, some = pattern.is_any, pattern.only not in values.declared
+    every, some = (not some, not every) if negated else (every, some)
+    holds = np.zeros(known.shape, dtype=bool)
+    holds[known] = [test(canonical_text(one)) != negated for one in _labels(values)[known]]
+    least = holds | (values.undecided & values.present & every)
+    return CellCondition(
+        values.scope, least, (least | (values.undecided & negated)).astype(np.float64),
+        holds | (values.undecided & some),
+    )  # fmt: skip
+
+
+def _labels(values: CellValues) -> NDArray[Any]:
+    if values.labels is None:
+        raise QueryError(
+            "expected a text, got numbers; CAST(… AS VARCHAR) makes texts of them", code="wrong_kind"
+        )
+    return values.labels
+
+
+def _compared_texts(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
+    if sign not in ("eq", "ne"):
+        raise QueryError("texts are categorical and have no order; use =, <> or IN", code="wrong_kind")
+    scope = union_scope(domain, (one.scope, two.scope))
+    never = _never_equal(one, two, domain, scope) | _never_equal(two, one, domain, scope)
+    named = _is_named(one, two, domain, scope) | _is_named(two, one, domain, scope)
+    first, second = one.placed(domain, scope), two.placed(domain, scope)
+    present = first.present & second.present
+    open_ = either_undecided(first, second) & ~never & ~named
+    same = _labels(mapped_texts(one, str).placed(domain, scope)) == _labels(
+        mapped_texts(two, str).placed(domain, scope)
+    )
+    equal = (np.asarray(same, dtype=bool) & ~never) | named
+    holds = (equal if sign == "eq" else ~equal) & present & ~open_
+    share = holds | (open_ & (sign == "ne"))
+    return CellCondition(scope, holds, share.astype(np.float64), holds | open_)
+
+
+def _never_equal(
+    one: CellValues, two: CellValues, domain: Domain, scope: tuple[str, ...]
+) -> NDArray[np.bool_]:
+    """Return where a text that its cell does not tell meets one that it cannot be."""
+    told = two.present & ~two.undecided
+    known = _in(_labels(two), one.declared) & told
+    return np.asarray(
+        on_scope(domain, one.scope, one.undecided & one.present, scope)
+        & on_scope(domain, two.scope, known, scope)
+    )
+
+
+def _is_named(one: CellValues, two: CellValues, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Return where undeclared texts meet the name of their cell, which a question writes for them."""
+    if two.scope or _labels(two)[()] != OTHER_LABEL or not one.declared:
+        return np.zeros((), dtype=bool)
+    return np.asarray(on_scope(domain, one.scope, one.undecided & one.present, scope))
+
+
+def _in(labels: NDArray[Any], texts: Iterable[str]) -> NDArray[np.bool_]:
+    found = frozenset(texts)
+    flat = [canonical_text(one) in found if one is not None else False for one in labels.ravel().tolist()]
+    return np.array(flat, dtype=bool).reshape(labels.shape)

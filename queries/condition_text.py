@@ -1,0 +1,53 @@
+"""Where-texts: conditions written as in SQL, such as ``age BETWEEN 30 AND 39 AND sex = 'Female'``."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+from queries.row_expressions import where_query
+from queries.sql_dates import canonical_parts
+from queries.sql_tree import begins_with_name, check_node, parse_tree, require_bare, with_quoting_hint
+
+_EXPECTED = "a condition such as age >= 30 AND sex = 'Female'"
+
+
+def parse_condition(text: str, domain: Domain) -> LinearQuery:
+    """Return the query that counts where a where-text holds; an empty text holds for everybody.
+
+    Raises:
+        QueryError: the text is too long or nested, is no condition, or names what is not declared.
+    """
+    if not text.strip():
+        return where_query([], domain)
+    if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
+        raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
+    try:
+        return _read(text, domain)
+    except QueryError as refusal:
+        refusal.position = 0 if refusal.position is None else refusal.position
+        raise with_quoting_hint(refusal, text, domain, lambda quoted: _read(quoted, domain)) from None
+    except RecursionError:
+        raise QueryError(
+            "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
+        ) from None
+
+
+def _read(text: str, domain: Domain) -> LinearQuery:
+    return where_query([condition_tree(text, domain)], domain)
+
+
+def condition_tree(text: str, domain: Domain) -> exp.Expr:
+    """Return the syntax tree of a where-text, with every node on the whitelist.
+
+    Raises:
+        QueryError: the text is too long or no condition, or holds what is not supported.
+    """
+    tree = canonical_parts(parse_tree(text, exp.Condition, _EXPECTED, domain))
+    for node in tree.walk(bfs=False):
+        if isinstance(node, exp.Column):
+            require_bare(node)
+        check_node(node)
+    return tree
