@@ -348,8 +348,9 @@ class Windows:
         least = node.function == "min"
         fold, near, far = (np.min, 0, 1) if least else (np.max, 1, 0)
         value = float(fold(self._values(node, partition)[frame.held]))
-        ends, lacking = (array[..., frame.held] for array in self._ends(node, partition, events))
-        sure = ends[far, ~lacking]
+        ends, lacking = self._ends(node, partition, events)
+        ends = ends[:, frame.held]
+        sure = ends[far, ~lacking[frame.held]]
         if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
             return Estimate(value)
         return Estimate(value, _with(value, *sorted((float(fold(ends[near])), float(fold(sure))))))
