@@ -276,7 +276,7 @@ class _Reader:
         known = len(names) == len(self._columns) and len(set(names) & set(self._domain.names)) == len(names)
         way = f"write {counted_by(names, quoted_name(self._domain.name))}, or run" if known else "run"
         return error_at(
-            self._tree.expressions[0],
+            next(iter(self._tree.expressions), self._tree),  # of none, in SELECT FROM people
             "unsupported",
             f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
         )

@@ -377,6 +377,7 @@ def test_descending_order_turns_a_percentile_round() -> None:
         ("SELECT SUM(age / sex) FROM people", "wrong_kind", "needs numbers"),
         ("SELECT SUM(AVG(age)) FROM people", "unsupported", "inside another"),
         ("SELECT SUM(DISTINCT age) FROM people", "unsupported", "DISTINCT"),
+        ("SELECT , FROM people", "unsupported", "a list of records"),
         ("SELECT AVG(age) FROM (SELECT sex, COUNT(*) FROM people GROUP BY sex)", "unsupported", "filter"),
         ("SELECT STRING_AGG(sex, ',') FROM people", "unsupported", "not supported"),
     ],
