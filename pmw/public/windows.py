@@ -117,7 +117,8 @@ def order_columns(
         node = one.node
         if node.events():
             found = [rows.estimate_of(node, group, together * len(node.events())) for group in groups]
-            ends = np.array([one.interval or _ANYWHERE for one in found]).reshape(-1, 2)
+            told = [one.interval if one.is_promised else None for one in found]  # else it may be NULL
+            ends = np.array([one or _ANYWHERE for one in told]).reshape(-1, 2)
             columns.append(-ends[:, ::-1] if one.greatest_first else ends)
         else:
             listed = rows.ordered(groups, [one])
@@ -155,7 +156,7 @@ def uncertain_places(rows: Rows, groups: Sequence[Group], order: _Order, shown: 
         )
     if not barred.all():
         without = counted(int((~barred).sum()), "group")
-        notes.append(f"{without} without a bar may belong to any place")
+        notes.append(f"{without} without a bar that surely holds may belong to any place")
     return tuple(notes)
 
 
@@ -224,7 +225,7 @@ class Windows:
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
         self._of_all: dict[tuple[int, int, int], Estimate] = {}
         self._answers: dict[tuple[int, int], _Array] = {}
-        self._all_ends: dict[tuple[int, int, int], _Array] = {}
+        self._all_ends: dict[tuple[int, int, int], tuple[_Array, NDArray[np.bool_]]] = {}
         self._owners: dict[int, _Places] = {}
 
     def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
@@ -276,8 +277,9 @@ class Windows:
         union, inner = self._union(partition, frame), node.window.inner
         if union is None or not isinstance(inner, Linear):
             return Estimate(value)
-        ends = self._aggregates.quotient((node.above, group), (inner, union), events).interval
-        return Estimate(value, None if ends is None else _with(value, *(node.factor * end for end in ends)))
+        found = self._aggregates.quotient((node.above, group), (inner, union), events)
+        ends = found.interval and _with(value, *(node.factor * end for end in found.interval))
+        return Estimate(value, ends, conditional=found.conditional)
 
     def _partition(self, node: Window, group: Group, events: int) -> tuple[_Partition, int]:
         """Return the rows of a row's partition, and the place of the row among them."""
@@ -311,8 +313,9 @@ class Windows:
         value = self._rows.plain(node, group)
         if value is None or isinstance(value, str):
             return Estimate(None)
-        ends = self._rows.estimate_of(node, group, events * max(1, len(node.events()))).interval
-        return Estimate(float(value), None if ends is None else _with(float(value), *ends))
+        found = self._rows.estimate_of(node, group, events * max(1, len(node.events())))
+        ends = None if found.interval is None else _with(float(value), *found.interval)
+        return Estimate(float(value), ends, conditional=found.conditional)
 
     def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
         """Return the sum, the mean, the least or the greatest of a frame."""
@@ -328,20 +331,29 @@ class Windows:
         if np.isnan(values).any():
             return Estimate(None)
         if node.function in ("min", "max"):
-            fold = np.min if node.function == "min" else np.max
-            ends = self._ends(node, partition, events)[:, frame.held]
-            known = frame.is_certain and bool(np.isfinite(ends).all())
-            low, high = (float(fold(end)) for end in ends)
-            return Estimate(float(fold(values)), (low, high) if known else None)
+            return self._extreme(node, partition, frame, events)
         value = math.fsum(values.tolist())
         interval = self._sum_ends(node, partition, frame, events)
         total = Estimate(value, None if interval is None else _with(value, *interval))
         if node.function == "sum":
             return total
-        count, interval = frame.held.size, total.interval if frame.is_certain else None
+        known = frame.is_certain and not self._ends(node, partition, events)[1][frame.held].any()
+        count, interval = frame.held.size, total.interval if known else None
         return Estimate(
             value / count, None if interval is None else (interval[0] / count, interval[1] / count)
         )
+
+    def _extreme(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the least or the greatest of a frame; a row that may be NULL bounds one end alone."""
+        least = node.function == "min"
+        fold, near, far = (np.min, 0, 1) if least else (np.max, 1, 0)
+        value = float(fold(self._values(node, partition)[frame.held]))
+        ends, lacking = self._ends(node, partition, events)
+        ends = ends[:, frame.held]
+        sure = ends[far, ~lacking[frame.held]]
+        if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
+            return Estimate(value)
+        return Estimate(value, _with(value, *sorted((float(fold(ends[near])), float(fold(sure))))))
 
     def _sum_ends(
         self, node: Window, partition: _Partition, frame: _Frame, events: int
@@ -350,12 +362,13 @@ class Windows:
         union = self._union(partition, frame)
         if union is not None and isinstance(node.inner, Linear):
             return self._aggregates.estimate(node.inner, union, events=events).interval
-        ends = self._ends(node, partition, events)
+        ends, lacking = self._ends(node, partition, events)
         if not np.isfinite(ends[:, frame.most]).all():
             return None
-        maybe = np.setdiff1d(frame.most, frame.least)
-        low = ends[0, frame.least].sum() + np.minimum(ends[0, maybe], 0).sum()
-        high = ends[1, frame.least].sum() + np.maximum(ends[1, maybe], 0).sum()
+        sure = frame.least[~lacking[frame.least]]
+        maybe = np.setdiff1d(frame.most, sure)  # NULL adds nothing
+        low = ends[0, sure].sum() + np.minimum(ends[0, maybe], 0).sum()
+        high = ends[1, sure].sum() + np.maximum(ends[1, maybe], 0).sum()
         return float(low), float(high)
 
     def _values(self, node: Window, partition: _Partition) -> _Array:
@@ -366,13 +379,18 @@ class Windows:
             self._answers[key] = np.array([math.nan if one is None else one for one in told])
         return self._answers[key]
 
-    def _ends(self, node: Window, partition: _Partition, events: int) -> _Array:
-        """Return ends that hold in all rows of a partition together: float64, shape (2, rows)."""
+    def _ends(self, node: Window, partition: _Partition, events: int) -> tuple[_Array, NDArray[np.bool_]]:
+        """Return ends that hold in all rows of a partition together, and which rows may be NULL in truth.
+
+        Returns:
+            float64, shape (2, rows); and bool, shape (rows,): nothing says that there are records.
+        """
         key = id(node), id(partition), events
         if key not in self._all_ends:
             together = events * len(partition.groups)
-            told = [self._answered(node.inner, group, together).interval for group in partition.groups]
-            self._all_ends[key] = np.array([one or _ANYWHERE for one in told]).T
+            told = [self._answered(node.inner, group, together) for group in partition.groups]
+            ends = np.array([one.interval or _ANYWHERE for one in told]).T
+            self._all_ends[key] = ends, np.array([one.conditional for one in told], dtype=bool)
         return self._all_ends[key]
 
     def _union(self, partition: _Partition, frame: _Frame) -> Group | None:
