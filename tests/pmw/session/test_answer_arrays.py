@@ -206,7 +206,7 @@ def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
     monkeypatch.setattr(Boxes, "most_together", 100)
     names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
     path = tmp_path / "s.pmw"
-    with opened(path, seed=1) as session:
+    with opened(path) as session:
         session.answer_arrays(names, first[:100], last[:100])
         assert session.status().queries_answered == 100
         with unwritable(path, "blocks", "WHEN NEW.sequence > 150"):
