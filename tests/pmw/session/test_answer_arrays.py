@@ -201,7 +201,7 @@ def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
 
 
 def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repeatable: None
 ) -> None:
     monkeypatch.setattr(Boxes, "most_together", 100)
     names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
