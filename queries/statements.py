@@ -338,7 +338,7 @@ class _Reach:
             scope = tuple(name for name in factor.scope if name in grouped)
             keys = [key for key, one in enumerate(groupings) if set(one.scope) & set(scope)]
             if scope:
-                self._parts.append((scope, (factor.weights > 0).any(axis=others), keys))
+                self._parts.append((scope, np.asarray((factor.weights > 0).any(axis=others)), keys))
         self._domain = where.domain
         self._known: dict[tuple[int, ...], bool] = {}
 

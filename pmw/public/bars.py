@@ -303,7 +303,8 @@ class Bars:
         ways = self._main(*self._pieces(low, high, asked))
         if len(ways) == 1 or not isinstance(low, Ranges):
             return self._of_way(low, high, ways[0])
-        chosen = np.argmin([least.half_width + most.half_width for _, least, most in ways], axis=0)
+        widths = [np.asarray(least.half_width + most.half_width) for _, least, most in ways]
+        chosen = np.argmin(np.stack(widths), axis=0)
         found = np.empty((3, chosen.size))
         for number, (rests, *both) in enumerate(ways):
             places = np.flatnonzero(chosen == number)
