@@ -294,8 +294,9 @@ def table_text(table: AnswerTable) -> str:
     ]
     if not all(one.aligned for one in table.estimates()):
         lines.append(
-            "The condition cuts cells: counts take them as evenly filled, low and high allow for any "
-            "filling. At an edge, ask with >= or <, which cut none."
+            "Cells do not decide the condition: counts take a part of their records, low and high allow for "
+            "none to all. Ranges are decided where they end with cells (>= or <); undeclared texts are "
+            "(other)."
         )
     return "\n".join(lines)
 

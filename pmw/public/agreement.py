@@ -32,9 +32,8 @@ _ROUNDS = 1000
 
 _APART = "groups do not add up to their totals: their bars leave no numbers that do"
 
-Asked: TypeAlias = tuple[
-    int, tuple[int, ...]
-]  # an aggregate, by its id, and the values of a group, by places
+# An aggregate, by its id, and the values of a group, by places.
+Asked: TypeAlias = tuple[int, tuple[int, ...]]
 _Array: TypeAlias = NDArray[np.float64]
 
 

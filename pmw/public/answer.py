@@ -164,8 +164,8 @@ class Answer:
         if self.kept is not None:
             text += f" ({self.kept.describe()})"
         if not self.aligned:
-            text += "; the condition cuts cells, and the count takes them as evenly filled"
-            text += ", the error bar does not" if self.interval is not None else ""
+            text += "; cells do not decide the condition, and the count takes a part of their records"
+            text += ", the error bar none to all" if self.interval is not None else ""
         return text
 
     def _typically(self) -> str:

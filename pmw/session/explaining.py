@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pmw.display.texts import counted, text_table
+from pmw.display.texts import counted, shortened, text_table
 from pmw.errors import SessionError
 from pmw.loop import Forecast
 from pmw.public.evidence import Holding, holding_of
@@ -16,6 +16,7 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 _SHOWN = 3  # counts of a scope that are told in words
+_LONGEST = 80  # characters of them in a table
 _HELD = {
     Holding.OPENING: "by opening",
     Holding.MEASURED: "measured",
@@ -95,7 +96,8 @@ class Explanation:
             lines.append(f"Not asked, for nothing would be tested for them: {counted(left_out, 'count')}.")
         stored = f", {cost.stored:,} of them answered before" if cost.stored else ""
         lines.append(f"{counted(cost.questions, 'counting question')}{stored}.")
-        lines.append(f"To ask {cost.sentence()}. Nothing was asked or spent.")
+        told = cost.sentence() if cost.questions else "is free: the model answers"
+        lines.append(f"To ask {told}. Nothing was asked or spent.")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -104,7 +106,7 @@ class Explanation:
 
 def _words(one: ExplainedScope) -> tuple[str, str, str, str]:
     more = one.asked + one.left_out > len(one.examples)
-    examples = "; ".join(one.examples) + ("; …" if more else "")
+    examples = shortened("; ".join(one.examples) + ("; …" if more else ""), _LONGEST)
     return ", ".join(one.scope) or "everybody", _HELD[one.held], examples, f"{one.asked:,}"
 
 

@@ -32,8 +32,8 @@ def jsonl(lines: list[dict[str, Any]]) -> str:
 def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
     statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 21 GROUP BY sex"
     assert run.told("ask", "study.pmw", "--sql", statement).endswith(
-        "\nThe condition cuts cells: counts take them as evenly filled, low and high allow for any filling. "
-        "At an edge, ask with >= or <, which cut none.\n"
+        "\nCells do not decide the condition: counts take a part of their records, low and high allow for "
+        "none to all. Ranges are decided where they end with cells (>= or <); undeclared texts are (other).\n"
     )
 
 

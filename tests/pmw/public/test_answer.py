@@ -34,12 +34,13 @@ def test_a_seeded_answer_says_so() -> None:
         (
             Answer(7.0, 0.5, None, 0.9, Source.EXHAUSTED, False, 3, Spent(1.0, 1.0, 0.0)),
             "about 7 records (50.00%), without an error bar; "
-            "the condition cuts cells, and the count takes them as evenly filled",
+            "cells do not decide the condition, and the count takes a part of their records",
         ),
         (
             Answer(7.0, 0.5, (0.0, 9.0), 0.9, Source.SYNTHETIC, False, 3, Spent(1.0, 1.0, 0.0)),
             "about 7 records (50.00%), between 0 and 9 at 90% confidence; "
-            "the condition cuts cells, and the count takes them as evenly filled, the error bar does not",
+            "cells do not decide the condition, and the count takes a part of their records, "
+            "the error bar none to all",
         ),
     ],
 )

@@ -76,6 +76,8 @@ def test_what_is_not_asked_is_told_with_its_scope() -> None:
         (one,) = found.scopes
         assert (one.asked, one.left_out, one.quote) == (0, 4, None)  # too many cells for the noise
         assert "Not asked, for nothing would be tested for them: 4 counts." in found.to_text()
+        assert "To ask is free: the model answers. Nothing was asked or spent." in found.to_text()
+        assert max(map(len, found.to_text().splitlines())) < 150
         assert found.to_dict()["scopes"][0]["quote"] is None
 
 
