@@ -68,6 +68,13 @@ GRAMMAR = Grammar(
     f"run the statement on {SYNTHETIC}",
 )
 
+_SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
+FUNCTIONS = tuple(
+    sorted(
+        {_SPELT.get(one.sql_name(), one.sql_name()) for one in GRAMMAR.arguments if issubclass(one, exp.Func)}
+    )
+)
+
 # Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
 REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (

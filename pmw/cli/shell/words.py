@@ -5,6 +5,7 @@ What is offered is a function of the public schema and the line alone.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -31,11 +32,10 @@ COMMANDS = {
 }
 MODES = ("table", "csv", "json")
 
-_SQL = (
-    "AND", "AS", "AVG", "BETWEEN", "BY", "CASE", "COUNT", "DESC", "DISTINCT", "ELSE", "END", "FALSE",
-    "FILTER", "FROM", "GROUP", "HAVING", "IN", "IS", "JOIN", "LIKE", "LIMIT", "MAX", "MEDIAN", "MIN", "NOT",
-    "NULL", "ON", "OR", "ORDER", "SELECT", "STDDEV", "SUM", "THEN", "TRUE", "USING", "VARIANCE", "WHEN",
-    "WHERE",
+_CLAUSES = (  # words that are no functions
+    "AS", "BETWEEN", "BY", "DESC", "DISTINCT", "ELSE", "END", "FALSE", "FILTER", "FROM", "GROUP", "HAVING",
+    "IN", "IS", "JOIN", "LIKE", "LIMIT", "NOT", "NULL", "ON", "ORDER", "OVER", "SELECT", "THEN", "TRUE",
+    "USING", "WHEN", "WHERE",
 )  # fmt: skip
 _MOST = 200  # values offered at once
 _WORD = re.compile(r"[^\s(),;=<>!'\"]*$")
@@ -99,8 +99,16 @@ def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
     yield from names
     yield from (quoted_name(name) for name in domain.levels)
     yield from (quoted_name(name) for one in domain.lookups for name in one.columns)
-    yield from _tables(before, domain)
-    yield from _SQL
+    tables = list(_tables(before, domain))
+    yield from tables or _words()
+
+
+@functools.cache
+def _words() -> Sequence[str]:
+    """Return the words of SQL that a statement may hold."""
+    from queries.statement_grammar import FUNCTIONS  # the parser is slow to import
+
+    return sorted({*_CLAUSES, *FUNCTIONS})
 
 
 def _tables(before: str, domain: Domain) -> Iterator[str]:

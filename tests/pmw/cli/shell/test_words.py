@@ -47,6 +47,8 @@ def offered(line: str) -> list[str]:
         ("age BETWEEN 30 AND ", [f"age BETWEEN 30 AND {edge}" for edge in (20, 30, 40, 50, 60)]),
         ("income < 1", ["income < 10000"]),
         ("SELECT COUNT(*) FROM pe", ["SELECT COUNT(*) FROM people"]),
+        ("SELECT perc", ["SELECT PERCENTILE_CONT"]),
+        ("SELECT coal", ["SELECT COALESCE"]),
         (".m", [".measure", ".mode"]),
         (".measure sex,ag", [".measure sex,age"]),
         (".mode j", [".mode json"]),
