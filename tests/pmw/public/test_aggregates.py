@@ -176,6 +176,16 @@ def test_what_may_be_empty_has_a_value_whose_interval_holds_if_it_is_not() -> No
         assert session.sql("SELECT sex, AVG(age) FROM people GROUP BY sex LIMIT 0").rows == ()
 
 
+def test_where_nothing_is_known_the_declared_ends_hold_if_there_is_somebody() -> None:
+    with opened(4, people(4, 500), opening=pmw.Opening.NONE) as session:
+        session.finalize()  # so that nothing is tested
+        table = session.sql("SELECT MEDIAN(age), MIN(age), MAX(age), STDDEV(age), AVG(age) FROM people")
+        cells = table.rows[0][1]
+        assert all(cell.conditional and cell.interval is not None for cell in cells)
+        assert cells[0].interval == pytest.approx((0.0, 39.0))
+        assert not table.is_promised
+
+
 def test_what_no_record_can_be_stays_empty_and_says_why() -> None:
     with opened(4, people(4, 500)) as session:
         table = session.sql(

@@ -90,6 +90,27 @@ def test_a_key_of_another_row_is_that_of_its_neighbour(session: pmw.Session) -> 
     assert session.sql(text).to_pandas()["v"].tolist() == by_duckdb(people(1), text)["v"].tolist()
 
 
+def test_a_frame_in_the_order_of_answers_holds_what_may_stand_before_a_row() -> None:
+    """Two groups whose bars overlap: either may be the first."""
+    generator = np.random.default_rng(3)
+    frame = pd.DataFrame({"city": "a", "sex": generator.choice(["f", "m"], 2000), "age": 0})
+    with pmw.open_session(frame, DOMAIN, epsilon=0.5, delta=1e-9, options=pmw.Options(seed=4)) as one:
+        over = "SUM(COUNT(*)) OVER (ORDER BY COUNT(*) DESC)"
+        table = one.sql(f"SELECT sex, COUNT(*) AS n, {over} AS v FROM people GROUP BY sex ORDER BY n DESC")
+    own, sums = table.column("n"), table.column("v")
+    assert own[0].interval[0] < own[1].interval[1]
+    assert sums[0].interval[0] <= own[0].interval[0]
+    assert sums[0].interval[1] >= own[0].interval[1] + own[1].interval[1] - 2
+
+
+def test_the_rows_of_a_window_hold_together(session: pmw.Session) -> None:
+    """So the greatest of them has an end that is wider than each row's own."""
+    over = "MAX(COUNT(*)) OVER ()"
+    table = session.sql(f"SELECT city, sex, COUNT(*) AS n, {over} AS v FROM people GROUP BY 1, 2")
+    own, (greatest, *_) = table.column("n"), table.column("v")
+    assert greatest.interval[1] > max(one.interval[1] for one in own) + 2
+
+
 def test_bars_of_windows_hold_the_truth() -> None:
     held, bars = 0, 0
     for seed in range(2, 5):
