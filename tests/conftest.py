@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,57 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
         yield
+
+
+class Repeated:
+    """Bytes for the noise of the test or the shared fixture that runs now, the same in every run.
+
+    A test's bytes follow from its name and from how many it took, so tests may run alone or in any order.
+    """
+
+    def __init__(self) -> None:
+        self.owner = ""
+        self._taken: Counter[str] = Counter()
+
+    def start(self, owner: str) -> None:
+        self.owner = owner
+        self._taken[owner] = 0
+
+    def next_seed(self) -> bytes:
+        self._taken[self.owner] += 1
+        return hashlib.sha256(f"{self.owner}/{self._taken[self.owner]}".encode()).digest()
+
+
+REPEATED = Repeated()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def repeatable_everywhere() -> Iterator[None]:
+    """Make the noise of sessions in this process repeatable; sessions in files themselves refuse to."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("pmw.session.journal", "pmw.privacy.random_bits"):  # noise, and keys of persons
+            patch.setattr(f"{module}.fresh_seed", REPEATED.next_seed)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    REPEATED.start(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Take the bytes of a shared fixture by its own name: which test comes first is chance."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = REPEATED.owner
+    REPEATED.start(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]")
+    try:
+        return (yield)
+    finally:
+        REPEATED.owner = before
 
 
 @pytest.fixture(autouse=True)

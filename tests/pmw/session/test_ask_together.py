@@ -86,8 +86,8 @@ def test_a_file_has_a_question_on_each_line(session: pmw.Session, tmp_path: Path
         '{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}\n{"where": "", "request_id": "a"}\n'
     )
     grouped = session.ask_all(path)
-    counts = [one.value for one in session.group_by("sex").column("count")]
-    assert [answer.count for answer in grouped][:-1] == pytest.approx(counts, abs=1)  # which are whole
+    groups = session.ask_all(["sex = 'f'", "sex = 'm'", "sex IS NULL"])
+    assert [answer.count for answer in grouped][:-1] == [answer.count for answer in groups]
     assert session.ask("", request_id="a") == grouped[-1]
 
 
