@@ -143,17 +143,16 @@ def promise_scores(
 def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict[str, float]:
     """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
 
-    Each distance is the sum over cells of |fraction - true fraction|: not halved. Rows are drawn by
-    systematic rounding, as many as the model's total says. A small model's own marginals are
-    read too.
+    Each distance is the sum over cells of |fraction - true fraction|: not halved. A small model's own
+    marginals are read too.
     """
-    rows = model.sample(round(model.total), np.random.default_rng(seed), independent=False)
+    rows = exported_rows(model, seed)
     scores = {}
     for order in (2, 3):
         distances, own = [], []
         for scope in itertools.combinations(case.domain.names, order):
-            true = _fractions(case.records, scope)
-            distances.append(float(np.abs(_fractions(rows, scope) - true).sum()))
+            true = cell_fractions(case.records, scope)
+            distances.append(float(np.abs(cell_fractions(rows, scope) - true).sum()))
             if case.domain.size <= _CHEAP_MODEL:
                 own.append(float(np.abs(model.marginal(scope).reshape(-1) / model.total - true).sum()))
         scores[f"rows_l1_{order}way"] = round(float(np.mean(distances)), 5)
@@ -162,7 +161,12 @@ def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict
     return scores
 
 
-def _fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
+def exported_rows(model: SyntheticDistribution, seed: int) -> CodedRecords:
+    """Return rows drawn from a model by systematic rounding, as many as its total says."""
+    return model.sample(round(model.total), np.random.default_rng(seed), independent=False)
+
+
+def cell_fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the fraction of the records in each cell of a scope: float64, one axis."""
     cells = np.zeros(len(records), dtype=np.int64)
     for column, size in _columns(records, scope):

