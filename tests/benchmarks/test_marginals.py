@@ -1,0 +1,134 @@
+"""Whole marginals: which are asked, what each method says of them, and how that is scored."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pmw
+from benchmarks import marginals
+from benchmarks.marginals import METHODS, Answered, Workload, scope_class
+from benchmarks.methods import NotApplicableError, Settings
+from benchmarks.residual_planner import Scope
+from benchmarks.tables import Case
+from pmw.privacy.filter import open_filter
+from queries import CodedRecords, Domain, IntegerAttribute
+
+DOMAIN = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in (("a", 2), ("b", 3), ("c", 4))))
+PAIRS: list[Scope] = [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+def case_of(domain: Domain, size: int) -> Case:
+    generator = np.random.default_rng(4)
+    columns = tuple(generator.integers(0, one.size, size).astype(np.uint8) for one in domain)
+    return Case("small", CodedRecords(domain, columns), ())
+
+
+def test_a_workload_is_all_scopes_or_a_sample_that_repeats() -> None:
+    every = Workload.of_domain(DOMAIN, 2, most=3, most_cells=12)
+    assert every == Workload((("a", "b"), ("a", "c"), ("b", "c")), 3)
+    assert Workload.of_domain(DOMAIN, 2, most=3, most_cells=11).scopes == (("a", "b"), ("a", "c"))
+    wide = Domain(tuple(IntegerAttribute(name, 0, 1) for name in "abcdefgh"))
+    some, again = (Workload.of_domain(wide, 3, most=10, most_cells=8) for _ in range(2))
+    assert some == again
+    assert (len(set(some.scopes)), some.of) == (10, 56)
+    assert some.scopes != tuple(itertools.combinations("abcdefgh", 3))[:10]
+
+
+def test_scores_are_distances_over_the_true_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of(DOMAIN, 200)
+
+    def one_off(given: Case, scopes: list[Scope], settings: Settings) -> Answered:
+        tables = [given.source().counts(scope).counts.reshape(-1).astype(np.float64) for scope in scopes]
+        tables[0][0] += 10
+        tables[1][1] -= 4
+        tables[1][2] += 2
+        return Answered(tables, ["near", "far", "near"], facts={"seed_given": settings.seed})
+
+    monkeypatch.setitem(marginals._ALL, "small", lambda _folder, _choice: case)
+    monkeypatch.setitem(METHODS, "one-off", one_off)
+    job = marginals.Job("small", "one-off", Settings(seed=3), 2, 300, 100, None)
+    whole, far, near = marginals.measured(job)
+    assert (whole["class"], whole["scopes"], whole["scopes_of"], whole["cells"]) == ("all", 3, 3, 26)
+    assert whole["l1"] == pytest.approx((10 + 6) / 200 / 3, abs=1e-5)
+    assert whole["worst_cell"] == pytest.approx(10 / 200)
+    assert whole["rmse_cell"] == pytest.approx(np.sqrt((100 + 16 + 4) / 26) / 200, abs=1e-6)
+    assert whole["seed_given"] == 3
+    assert "rows_l1" not in whole
+    assert (far["class"], far["scopes"], far["l1"]) == ("far", 1, 0.03)
+    assert (near["class"], near["scopes"], near["worst_cell"]) == ("near", 2, 0.05)
+
+
+def test_a_session_is_asked_for_every_cell() -> None:
+    case = case_of(DOMAIN, 3000)
+    answered = METHODS["session"](case, PAIRS, Settings(epsilon="1000", delta="0.01"))
+    for scope, marginal in zip(PAIRS, answered.marginals, strict=True):
+        truth = case.source().counts(scope).counts.reshape(-1)
+        assert np.abs(marginal - truth).max() < 30
+    assert answered.model is not None
+    assert answered.model.total == pytest.approx(3000, abs=30)
+
+
+def test_classes_tell_what_was_measured_and_what_the_model_takes_in() -> None:
+    wide = Domain(tuple(IntegerAttribute(name, 0, 19) for name in "abcd"))
+    options = pmw.Options(seed=1, max_cells=700)
+    with pmw.open_session(
+        case_of(wide, 2000).source(), wide, epsilon=8, delta=1e-6, options=options
+    ) as opened:
+        assert scope_class(opened.state, ("a",)) == "measured, in the model"
+        assert scope_class(opened.state, ("a", "b")) == "not measured"
+        for pair in (("a", "b"), ("b", "c"), ("a", "c")):
+            opened.measure(pair)
+        found = [scope_class(opened.state, pair) for pair in (("a", "b"), ("a", "c"), ("a", "d"))]
+    assert found == ["measured, in the model", "measured, beside the model", "not measured"]
+
+
+def test_the_command_prints_a_line_for_each_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(marginals, "alone", lambda work, job: work(job))
+    few = ["--order", "3", "--scopes", "5", "--seeds", "1", "--data-dir", str(tmp_path)]
+    peers = ["--method", "residuals-alike", "--method", "residuals-by-cells"]
+    monkeypatch.setattr("sys.argv", ["marginals", *few, *peers, "--table", "parity", "--table", "acs"])
+    marginals.main()
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["method"] for line in lines] == ["residuals-alike", "residuals-by-cells"]
+    assert {(line["scopes"], line["scopes_of"], line["cells"]) for line in lines} == {(5, 560, 40)}
+    assert printed.err.count("skipped acs") == 2
+
+
+def test_the_peer_has_the_errors_that_its_plan_says() -> None:
+    case = case_of(DOMAIN, 500)
+    mean_square, planned = [], set()
+    for seed in range(40):
+        answered = METHODS["residuals-by-cells"](case, PAIRS, Settings(seed=seed))
+        planned.add(answered.facts["planned_rmse_cell"])
+        off = [
+            marginal - case.source().counts(scope).counts.reshape(-1)
+            for scope, marginal in zip(PAIRS, answered.marginals, strict=True)
+        ]
+        mean_square.append(np.mean(np.concatenate(off) ** 2))
+    found = np.sqrt(np.mean(mean_square)) / case.size
+    assert [float(str(one)) for one in planned] == [pytest.approx(found, rel=0.15)]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "composition"),
+    [("1", "1e-9", pmw.Composition.GDP), ("1000", "1e-9", pmw.Composition.ZCDP)],
+)
+def test_the_peer_has_the_budget_of_a_session(epsilon: str, delta: str, composition: pmw.Composition) -> None:
+    settings = Settings(epsilon, delta)
+    answered = METHODS["residuals-alike"](case_of(DOMAIN, 50), PAIRS, settings)
+    cap = open_filter(settings.budget, composition).cap
+    squares = cap if composition is pmw.Composition.GDP else 2 * cap
+    assert answered.facts["mu_squared"] == pytest.approx(float(squares), rel=1e-4)
+
+
+def test_the_peer_needs_a_delta() -> None:
+    with pytest.raises(NotApplicableError, match="delta > 0"):
+        METHODS["residuals-alike"](case_of(DOMAIN, 50), PAIRS, Settings(delta="0"))
