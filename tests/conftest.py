@@ -102,8 +102,8 @@ def pytest_fixture_setup(
     """Take the bytes of a shared fixture by its own name: which test comes first is chance."""
     if fixturedef.scope == "function":
         return (yield)
-    before = REPEATED.owner
-    REPEATED.start(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]")
+    before, number = REPEATED.owner, getattr(request, "param_index", 0)
+    REPEATED.start(f"{fixturedef.baseid}::{fixturedef.argname}[{number}]")
     try:
         return (yield)
     finally:
