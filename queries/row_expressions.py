@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from queries.calendar import read_seconds
 from queries.cell_comparisons import (
     LikePattern,
     changed_letters,
@@ -22,6 +23,7 @@ from queries.cell_comparisons import (
     joined_texts,
     like_condition,
     mapped_texts,
+    require_reachable,
     text_lengths,
 )
 from queries.cell_values import (
@@ -44,7 +46,7 @@ from queries.predicates import Junction, Not, Order
 from queries.segments import conditions_where, count_where
 from queries.sql_dates import part_of
 from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, position_of, refuse
-from queries.where_text import convert_condition, require_no_hyphen
+from queries.where_text import convert_condition, is_dated, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -64,6 +66,8 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     """
     node = node.unnest()
     read = _READERS.get(type(node))
+    if read is None and isinstance(node, exp.AggFunc):
+        refuse(node, "an aggregate in a condition")
     if read is None:
         refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
     return read(node, domain)
@@ -201,6 +205,10 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
     kind = node.args["to"].this
     if kind in _TEXT_TYPES:
         return _as_text(node.this, domain)
+    second = read_seconds(str(node.this.this), "UTC") if is_dated(node) else None
+    if second is not None:
+        label = np.array(node.this.this, dtype=object)
+        return replace(constant_value(second), labels=label, dated=True)
     values = _numbers(node.this, domain, "CAST")
     if kind in _WHOLE_TYPES:
         return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
@@ -423,7 +431,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
         return _joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
     try:
-        return _CONDITIONS[type(node)](node, domain, negated)
+        return _CONDITIONS.get(type(node), _is_true)(node, domain, negated)
     except QueryError as error:
         if error.position is None:
             error.position = position_of(node)
@@ -471,7 +479,7 @@ def is_computed(node: exp.Expr) -> bool:
             waiting += [one.this, one.expression]
         elif isinstance(one, exp.Not | exp.Paren):
             waiting.append(one.this)
-        elif type(one) in _CONDITIONS and not _is_plain(one):
+        elif isinstance(one, _CHOICES) or (type(one) in _CONDITIONS and not _is_plain(one)):
             return True
     return False
 
@@ -507,6 +515,7 @@ def _is_computation(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Tuple, *_COMPUTED))
 
 
+_CHOICES = (exp.Case, exp.If, exp.Coalesce)  # of conditions
 _COMPUTED = tuple(kind for kind in _READERS if kind not in (
     *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
 ))  # fmt: skip
@@ -523,12 +532,32 @@ def _comparison(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
     if not any(map(_has_column, sides)) and any(isinstance(one, exp.Boolean | exp.Null) for one in sides):
         refuse(node, "a comparison without an attribute")
     if len({_is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
-        refuse(node, "a comparison of a comparison (write 30 < age AND age < 40)")
+        refuse(node, f"a comparison of a comparison{_apart(node)}")
+    if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
+        return _row_of_values(sides[0], sides[1], domain, negated != isinstance(node, exp.NEQ))
     if len({_period(one) for one in sides}) > 1:
         raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
-    sign = COMPARISONS[type(node)]
-    values = row_value(node.this, domain), row_value(node.expression, domain)
-    return compared(values[0], _NEGATED[sign] if negated else sign, values[1], domain)
+    return _compared(node, COMPARISONS[type(node)], domain, negated)
+
+
+def _compared(node: exp.Expr, sign: Order, domain: Domain, negated: bool) -> CellCondition:
+    """Return where both sides of a node compare as a sign says, or do not.
+
+    Raises:
+        QueryError: only numbers beyond the ends satisfy it. They count as the ends: nobody knows how many do.
+    """
+    one, two = row_value(node.this, domain), row_value(node.expression, domain)
+    require_reachable((node.this.sql(), one), sign, (node.expression.sql(), two), domain)
+    return compared(one, _NEGATED[sign] if negated else sign, two, domain)
+
+
+def _apart(node: exp.Expr) -> str:
+    """Return how ``1 < a < 2`` is written, which is parsed as ``(1 < a) < 2``."""
+    left, right = node.this, node.expression
+    if type(left) not in COMPARISONS:
+        return ""
+    first, second = left.sql(), type(node)(this=left.expression.copy(), expression=right.copy()).sql()
+    return f" (write {first} AND {second})"
 
 
 def _period(node: exp.Expr) -> str:
@@ -560,8 +589,12 @@ def _require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
 def _range(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
     """Return BETWEEN as two comparisons, and SYMMETRIC as two ranges."""
     low, high = node.args["low"], node.args["high"]
+    numbers = [row_value(end, domain).constant for end in (low, high) if not _has_column(end)]
+    known = [number for number in numbers if number is not None]
+    if node.args.get("symmetric") and known != sorted(known):
+        low, high = high, low
     whole = _both(exp.GTE, node.this, low, exp.LTE, high)
-    if node.args.get("symmetric"):
+    if node.args.get("symmetric") and len(known) < 2:
         whole = exp.Or(this=whole, expression=_both(exp.GTE, node.this, high, exp.LTE, low))
     return row_condition(whole, domain, negated=negated)
 
@@ -579,9 +612,10 @@ def _membership(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
     if isinstance(node.this, exp.Tuple):
         found = [_row_of_values(node.this, one, domain, negated) for one in node.expressions]
         return _joined_conditions(found, domain, every=negated)
-    values, listed = row_value(node.this, domain), [row_value(one, domain) for one in node.expressions]
-    require_fit(values.present.size * len(listed), values.scope)
-    found = [compared(values, "ne" if negated else "eq", one, domain) for one in listed]
+    values = row_value(node.this, domain)
+    require_fit(values.present.size * len(node.expressions), values.scope)
+    tests = [exp.EQ(this=node.this, expression=one) for one in node.copy().expressions]
+    found = [_compared(test, "eq", domain, negated) for test in tests]
     return _joined_conditions(found, domain, every=negated)
 
 
@@ -648,6 +682,11 @@ def _beginning(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
     """Return starts_with(text, 'A'), which is LIKE 'A%'."""
     start = re.sub(r"([%_!])", r"!\1", _quoted(node.expression, node))
     return like_condition(_text(node.this, domain), LikePattern(f"{start}%", "!"), negated=negated)
+
+
+def _is_true(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    """Return where CASE or COALESCE of conditions is true: what is not 0."""
+    return compared(row_value(node, domain), "eq" if negated else "ne", constant_value(0), domain)
 
 
 def _constant_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:

@@ -127,7 +127,7 @@ def _require_select(text: str, domain: Domain) -> None:
 
 def _statement(text: str, domain: Domain) -> Statement:
     _require_select(text, domain)
-    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counting()}", domain)
+    tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
     canonical_parts(tree)
@@ -309,7 +309,9 @@ class _Reader:
             values = row_value(node, self._domain)
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
         except QueryError as refusal:
-            raise cut_part(node, self._domain, refusal) from None
+            told = cut_part(node, self._domain, refusal)
+            told.position = position_of(node) if told.position is None else told.position
+            raise told from None
 
     def _named(self, node: exp.Column) -> tuple[str, str | None]:
         """Return the attribute that a column names, and the level of it, if it names one."""
@@ -406,8 +408,22 @@ class _Reader:
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
             refuse(node, "this condition in HAVING", grammar=GRAMMAR)
-        compare = COMPARE[COMPARISONS[type(node)]]
-        return Compared(compare, self._node(node.this), self._node(node.expression))
+        sides = self._node(node.this), self._node(node.expression)
+        if {self._is_text(one) for one in sides} >= {True, False}:
+            message = (
+                "a condition on answers compares two numbers or two texts; a number stands without quotes"
+            )
+            raise error_at(node, "wrong_kind", message)
+        return Compared(COMPARE[COMPARISONS[type(node)]], *sides)
+
+    def _is_text(self, node: Node) -> bool | None:
+        """Tell whether an expression of answers is a text; None where it is NULL, or may be either."""
+        if isinstance(node, Constant):
+            return None if node.value is None else isinstance(node.value, str)
+        if isinstance(node, KeyColumn):
+            kinds = {isinstance(one, str) for one, _ in self._groupings[node.place].groups if one is not None}
+            return kinds.pop() if len(kinds) == 1 else None
+        return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node

@@ -92,8 +92,7 @@ CONDITIONS = Grammar.of(
         "this ifs default": (exp.Case,),
         "this true false": (exp.If,),
     },
-    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE, as in age >= 30 AND "
-    "sex = 'Female'",
+    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE",
 )
 
 _WORDS: dict[type[exp.Expr], str] = {
@@ -163,13 +162,15 @@ class _Language(Dialect):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
 
-def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Domain) -> exp.Expr:
+def parse_tree(
+    text: str, kind: type[exp.Expr] | None, expected: Callable[[], str], domain: Domain
+) -> exp.Expr:
     """Return the syntax tree of a text.
 
     Args:
         text: at most LONGEST_TEXT bytes.
         kind: what to read it as; None for a statement.
-        expected: what should have come, for the message.
+        expected: returns what should have come, for the message.
         domain: whose names may be words of SQL.
 
     Raises:
@@ -191,10 +192,10 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
         if position is None:
             what, position = _unclosed(text)
         raise QueryError(
-            f"expected {expected}; it cannot be read{what}", code="syntax", position=position
+            f"expected {expected()}; it cannot be read{what}", code="syntax", position=position
         ) from None
     if not trees:
-        raise QueryError(f"expected {expected}, got none", code="syntax", position=0)
+        raise QueryError(f"expected {expected()}, got none", code="syntax", position=0)
     return trees[0]
 
 

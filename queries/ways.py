@@ -54,6 +54,11 @@ class Example:
         """Return the statement that counts the records of each value of a key, or of two."""
         return counted_by(self.keys[:keys], self.table)
 
+    @property
+    def condition(self) -> str:
+        """One condition, or two that both hold."""
+        return " AND ".join(self.conditions)
+
     def where(self, joined: str = "AND") -> str:
         """Return the statement that counts where a condition holds, or two of them."""
         return f"SELECT COUNT(*) FROM {self.table} WHERE {f' {joined} '.join(self.conditions)}"  # noqa: S608
@@ -171,6 +176,7 @@ WAYS: Mapping[str, Callable[[Example], str]] = MappingProxyType(
         "an aggregate of DISTINCT values": Example.values,
         "arithmetic": Example.one_condition,
         "ANY here": Example.where,
+        "an aggregate in a condition": Example.having,
         "APPROX_DISTINCT here": Example.values,
         "ARRAY_AGG here": Example.values,
         "BETWEEN SYMMETRIC": Example.one_condition,

@@ -160,7 +160,7 @@ def _hyphenated(node: exp.Expr) -> str:
     return "-".join([node.name, *reversed(parts)]) if parts and isinstance(node, exp.Column) else ""
 
 
-def _is_dated(node: exp.Cast) -> bool:
+def is_dated(node: exp.Expr) -> bool:
     """Return whether a text is said to be a date or time, as in ``DATE '2023-03-31'``."""
     kind = node.args["to"]
     return bool(
@@ -172,7 +172,7 @@ def _is_dated(node: exp.Cast) -> bool:
 
 
 def _literal(node: exp.Expr) -> Scalar:
-    if isinstance(node, exp.Cast) and _is_dated(node):
+    if isinstance(node, exp.Cast) and is_dated(node):
         return str(node.this.this)
     check_node(node)
     if isinstance(node, exp.Paren):
