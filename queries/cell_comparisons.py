@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import COMPARE, Order, shown_value
 
+Side: TypeAlias = tuple[str, CellValues]  # of a comparison: as it is written, and what it holds
 _ORDERS: tuple[Order, ...] = ("lt", "le", "gt", "ge")
 _ROUNDING = 1e-12  # of numbers that are computed, as a part of them
 
@@ -79,13 +80,11 @@ def _kind(values: CellValues) -> str:
     return f"{kind} of {' and '.join(values.scope)}"
 
 
-def require_reachable(
-    left: tuple[str, CellValues], sign: Order, right: tuple[str, CellValues], domain: Domain
-) -> None:
+def require_reachable(left: Side, sign: Order, right: Side, domain: Domain) -> None:
     """Refuse a comparison of numbers that those within the declared ends never satisfy, but others might.
 
     Args:
-        left, right: each side as it is written, and what it holds.
+        left, right: what is compared.
         sign: how they are compared.
         domain: the declared attributes.
 
