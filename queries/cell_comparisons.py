@@ -27,7 +27,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.predicates import COMPARE, Order, shown_value
+from queries.predicates import COMPARE, Order, example_texts, shown_value
 
 Side: TypeAlias = tuple[str, CellValues]  # of a comparison: as it is written, and what it holds
 _ORDERS: tuple[Order, ...] = ("lt", "le", "gt", "ge")
@@ -312,9 +312,9 @@ def _compared_texts(one: CellValues, sign: Order, two: CellValues, domain: Domai
 
 def _no_order(one: CellValues, two: CellValues) -> QueryError:
     """Return the error of texts that are compared by an order, which shows how values are listed."""
-    sides = [values for values in (one, two) if len(values.scope) == 1]
+    sides = [values for values in (one, two) if values.declared]  # attributes, of which nothing is computed
     names = [quoted_name(*values.scope) for values in sides]
-    texts = ["'" + str(_labels(values)[0]).replace("'", "''") + "'" for values in sides]
+    texts = [example_texts(sorted(values.declared))[0] for values in sides]
     way = ""
     if len(set(names)) == 1:
         way = f", as in {names[0]} IN ({texts[0]})"

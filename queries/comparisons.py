@@ -18,13 +18,21 @@ from numpy.typing import NDArray
 
 from queries.calendar import DAY, time_text
 from queries.categories import CategoricalAttribute, Level
-from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
+from queries.cells import (
+    OTHER_LABEL,
+    Cells,
+    OrderedCells,
+    canonical_text,
+    nearest,
+    number_text,
+    quoted_name,
+)
 from queries.date_parts import DatePart, Step, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.predicates import COMPARE, Comparison, Part, Position, Scalar, shown_value
+from queries.predicates import COMPARE, Comparison, Part, Position, Scalar, example_texts, shown_value
 
 _MOST_PERIODS = 1_000_000
 
@@ -163,8 +171,8 @@ class _Categories(Meaning[CategoricalAttribute]):
         if comparison.part is not None:
             return self._level_cells(self._level(comparison.part, comparison.position), comparison)
         if not comparison.listed:
-            some = ", ".join("'" + str(text).replace("'", "''") + "'" for text in attribute.values[:2])
-            way = f"{quoted_name(attribute.name)} IN ({some})"
+            some = example_texts(attribute.texts() or (), 2) or [canonical_text(attribute.values[0])]
+            way = f"{quoted_name(attribute.name)} IN ({', '.join(some)})"
             message = f"is categorical and has no order; use =, <> or IN, as in {way}"
             raise self._refusal(message, "wrong_kind", comparison.position)
         cells: Mapping[str, int] = attribute.codes

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from queries.calendar import read_seconds
 from queries.cell_comparisons import (
     changed_letters,
     joined_texts,
@@ -30,7 +29,7 @@ from queries.cell_values import (
     counted_where,
 )
 from queries.cells import OTHER_LABEL
-from queries.comparisons import meaning_of, resolve_operand
+from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells, single_column
@@ -38,9 +37,9 @@ from queries.linear import LinearQuery
 from queries.predicates import Junction, Not
 from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
 from queries.segments import conditions_where, count_where
-from queries.sql_dates import part_of
-from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, position_of, refuse
-from queries.where_text import convert_condition, is_dated, require_no_hyphen
+from queries.sql_dates import constant_second, part_of
+from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
+from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -65,8 +64,7 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
-    quoted = bool(node.this.args.get("quoted"))
-    name, level = resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+    name, level = operand_of(node, domain)
     values = attribute_values(domain[name])
     if level is None:
         return values
@@ -191,7 +189,7 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
     kind = node.args["to"].this
     if kind in _TEXT_TYPES:
         return _as_text(node.this, domain)
-    second = read_seconds(str(node.this.this), "UTC") if is_dated(node) else None
+    second = constant_second(node)
     if second is not None:
         label = np.array(node.this.this, dtype=object)
         return replace(constant_value(second), labels=label, dated=True)

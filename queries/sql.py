@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cells import quoted_name
-from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -41,6 +40,7 @@ from queries.sql_tree import (
     PART_NODES,
     SYNTHETIC,
     error_at,
+    operand_of,
     parse_tree,
     position_of,
     refuse,
@@ -299,7 +299,7 @@ class _Reader:
     def _grouping(self, node: exp.Expr) -> Grouping:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
-            return attribute_grouping(*self._named(node), self._domain)
+            return attribute_grouping(*operand_of(node, self._domain), self._domain)
         if isinstance(node, PART_NODES):
             return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
         if isinstance(node, exp.Dot):
@@ -312,11 +312,6 @@ class _Reader:
             told = cut_part(node, self._domain, refusal)
             told.position = position_of(node) if told.position is None else told.position
             raise told from None
-
-    def _named(self, node: exp.Column) -> tuple[str, str | None]:
-        """Return the attribute that a column names, and the level of it, if it names one."""
-        any_case = not node.this.args.get("quoted")
-        return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
 
     def _node(self, node: exp.Expr) -> Node:
         """Return an expression of answers."""

@@ -22,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from queries.cells import GRAMMAR_WORDS
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import Order
@@ -286,6 +287,12 @@ def position_of(node: exp.Expr) -> int | None:
         part = part.parts[0] if isinstance(part, exp.Column) else part.args.get("this")
     starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
     return min(starts) if starts else None
+
+
+def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
+    """Return the declared attribute that a column names, in any case unless it is quoted, and its level."""
+    any_case = not column.this.args.get("quoted")
+    return resolve_operand(column.name, domain, position_of(column), any_case=any_case)
 
 
 def _offset(text: str, error: dict[str, object]) -> int | None:

@@ -593,7 +593,7 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
-        "round": lambda number: round(number, node.digits),
+        "round": lambda number: _half_away(number, node.digits),
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
@@ -605,6 +605,12 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         if node.function == "abs":
             ends = (0.0 if inner.interval[0] < 0 < inner.interval[1] else min(low, high), max(low, high))
     return Estimate(float(function(inner.value)), ends, conditional=inner.conditional)
+
+
+def _half_away(number: float, digits: int) -> float:
+    """Return a number rounded as SQL does: halves away from zero."""
+    scale = 10.0**digits
+    return math.copysign(math.floor(abs(number) * scale + 0.5) / scale, number)
 
 
 def _coalesced(inner: Estimate, other: Estimate) -> Estimate:

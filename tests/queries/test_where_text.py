@@ -406,7 +406,7 @@ TRIPS = Domain(
     ("text", "told"),
     [
         ("race < prerace", "(race, prerace) IN (('asian', 'asian'))"),
-        ("LOWER(race) > 'b'", "race IN ('asian')"),
+        ("race > LOWER(prerace)", "race IN ('asian')"),
         ("race BETWEEN 'a' AND 'c'", "race IN ('asian', 'o''hara')"),
         ("delay SIMILAR TO 'x'", "race = 'asian' AND prerace = 'asian'"),
         ("TRIM(race) = 'asian'", "race = 'asian' AND prerace = 'asian'"),

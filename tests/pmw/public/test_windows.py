@@ -246,6 +246,16 @@ def test_rows_that_may_be_equal_stand_in_either_order_of_the_next_column() -> No
     assert [one.tolist() for one in positions([first]).ahead] == [[0, 0], [0, 1]]
 
 
+def test_halves_are_rounded_away_from_zero_as_sql_rounds_them(session: pmw.Session) -> None:
+    over = "ROUND(LAG(COUNT(*), 0) OVER (ORDER BY city) / {}) AS v"
+    for divisor in (2, -2):
+        text = f"SELECT city, COUNT(*) AS n, {over.format(divisor)} FROM people GROUP BY city"
+        found = session.sql(text).to_pandas()
+        assert any(found["n"] % 4 == 1)  # whose half lies above an even number
+        rounded = (found["n"] / 2 + 0.5) // 1 * (1 if divisor > 0 else -1)
+        assert found["v"].tolist() == rounded.tolist()
+
+
 def test_a_count_of_no_rows_is_zero(session: pmw.Session) -> None:
     over = "COUNT(*) OVER (ORDER BY city ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)"
     text = f"SELECT city, {over} AS v, COUNT(*) AS n FROM people GROUP BY city ORDER BY city"
