@@ -28,7 +28,7 @@ from queries.cell_values import (
     constant_value,
     counted_where,
 )
-from queries.cells import OTHER_LABEL
+from queries.cells import OTHER_LABEL, quoted_name
 from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -90,10 +90,13 @@ def _constant(node: exp.Expr, domain: Domain) -> CellValues:
     return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
 
 
-def wrong_kind(what: str, node: exp.Expr) -> QueryError:
+def wrong_kind(what: str, node: exp.Expr, values: CellValues) -> QueryError:
     """Return the error of an expression that holds no numbers where some are needed."""
     name = node.find(exp.Column)
     shown = "" if name is None else f", {name.name!r} holds none"
+    if values.dated and name is not None:
+        way = f"YEAR({quoted_name(name.name)}) is a number, and dates are compared with dates"
+        return error_at(node, "wrong_kind", f"{what} needs numbers, {name.name!r} holds dates; {way}")
     return error_at(
         node,
         "wrong_kind",
@@ -105,7 +108,7 @@ def wrong_kind(what: str, node: exp.Expr) -> QueryError:
 def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
     values = row_value(node, domain)
     if values.labels is not None:
-        raise wrong_kind(what, node)
+        raise wrong_kind(what, node, values)
     return values
 
 

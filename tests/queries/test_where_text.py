@@ -429,6 +429,7 @@ def test_a_refusal_names_a_condition_over_the_table_s_own_attributes(text: str, 
         ("d = race", "got dates of d and texts of race"),
         ("LOWER(race) = 5", "got texts of race and a number"),
         ("delay + 1 = 'x'", "got numbers of delay and the text 'x'"),
+        ("d - d > 5", "arithmetic needs numbers, 'd' holds dates; YEAR(d) is a number"),
         ("CASE WHEN delay > 5 THEN d END > 5", "got dates of delay and d and a number"),
     ],
 )
