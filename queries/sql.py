@@ -348,11 +348,15 @@ class _Reader:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
         if isinstance(node, exp.Column | exp.Dot):
             row_value(node, self._domain)  # an unknown name is refused as one
-            name = node.name
+            keys = [
+                quoted_name(one.name) if isinstance(one, exp.Column) else one.sql()
+                for one in [*self._keys, node]
+            ]
             raise error_at(
                 node,
                 "syntax",
-                f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
+                f"{node.name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there: "
+                f"GROUP BY {', '.join(keys)}",
             )
         value = row_value(node, self._domain)
         if value.scope or (value.labels is None and value.constant is None):

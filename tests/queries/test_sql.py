@@ -145,7 +145,7 @@ def test_any_other_statement_is_refused_by_its_first_word(
          "unknown attribute 'sxe'; declared are age, income, sex, marital-status, count; "
          "did you mean 'sex'?"),
         ("SELECT sex, COUNT(*) FROM people", "syntax",
-         "'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there"),
+         "'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there: GROUP BY sex"),
         ("SELECT sex, COUNT(*) FROM people GROUP BY sex, sex", "syntax",
          "GROUP BY names \"sex\" twice; name it once"),
         ("SELECT count, COUNT(*) FROM people GROUP BY count", "bad_request",
