@@ -446,10 +446,9 @@ class Windows:
         set that stands twice overlaps itself.
         """
         groups = partition.groups
-        overlap = len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(
-            groups
-        )
-        if overlap or not frame.is_certain or self._chosen_of is not None:
+        if self._chosen_of is not None or not frame.is_certain:
+            return None
+        if len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(groups):
             return None
         scope = groups[0].scope
         if id(partition) not in self._owners:  # the row of each cell, the last one for those of no row
