@@ -92,13 +92,13 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Star):
         refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
+    if values.labels is not None:
+        name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
+        raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node, values)
     if np.any(values.undecided & values.present):
         raise _untold(node)
     for ends in (values.low, values.high):
         require_finite(ends)
-    if values.labels is not None:
-        name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
-        raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node)
     return values
 
 

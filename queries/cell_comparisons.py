@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,13 @@ from queries.cell_values import (
     on_scope,
     union_scope,
 )
-from queries.cells import OTHER_LABEL, canonical_text
+from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.predicates import COMPARE, Order
+from queries.predicates import COMPARE, Order, example_texts, shown_value
 
+Side: TypeAlias = tuple[str, CellValues]  # of a comparison: as it is written, and what it holds
+_ORDERS: tuple[Order, ...] = ("lt", "le", "gt", "ge")
 _ROUNDING = 1e-12  # of numbers that are computed, as a part of them
 
 
@@ -41,23 +43,70 @@ def compared(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> C
     if one.is_null or two.is_null:
         return CellCondition.constant(False)
     if one.dated or two.dated:
-        one, two = _dated(one), _dated(two)
+        one, two = _dated(one, two), _dated(two, one)
     elif one.labels is not None and two.labels is not None:
         return _compared_texts(one, sign, two, domain)
     elif one.labels is not None or two.labels is not None:
-        raise QueryError("expected two numbers or two texts, got one of each", code="wrong_kind")
+        raise _mixed(one, two)
     return _compared_numbers(one, sign, two, domain)
 
 
-def _dated(values: CellValues) -> CellValues:
+def _dated(values: CellValues, other: CellValues) -> CellValues:
     """Return the seconds of dates and times, also of a text that is one."""
     if values.dated:
         return replace(values, labels=None)
     text = values.labels[()] if values.labels is not None and not values.scope else None
     second = None if text is None else read_seconds(str(text), "UTC")
     if second is None:
-        raise QueryError("expected two dates, got a date and another value", code="wrong_kind")
+        raise _mixed(other, values)
     return constant_value(second)
+
+
+def _mixed(one: CellValues, two: CellValues) -> QueryError:
+    """Return the error of two values of different kinds, which tells what each of them is."""
+    text = next((side for side in (one, two) if side.labels is not None and not side.dated), None)
+    way = ""
+    if not (one.dated or two.dated) and text is not None:
+        way = "; a number stands without quotes, and CAST(… AS VARCHAR) makes texts of whole numbers"
+    return QueryError(
+        f"expected two values of one kind, got {_kind(one)} and {_kind(two)}{way}", code="wrong_kind"
+    )
+
+
+def _kind(values: CellValues) -> str:
+    if not values.scope:
+        return "a number" if values.labels is None else f"the text {shown_value(str(values.labels[()]))}"
+    kind = "dates" if values.dated else "numbers" if values.labels is None else "texts"
+    return f"{kind} of {' and '.join(values.scope)}"
+
+
+def require_reachable(left: Side, sign: Order, right: Side, domain: Domain) -> None:
+    """Refuse a comparison of numbers that those within the declared ends never satisfy, but others might.
+
+    Args:
+        left, right: what is compared.
+        sign: how they are compared.
+        domain: the declared attributes.
+
+    Raises:
+        QueryError: tells which values there are.
+    """
+    one, two = left[1], right[1]
+    if not (one.scope or two.scope) or any(side.labels is not None or side.is_null for side in (one, two)):
+        return
+    signs: tuple[Order, ...] = (sign,) if sign in _ORDERS else ("le", "ge")  # beyond the one end or the other
+    if all(_compared_numbers(one, each, two, domain).most.any() for each in signs):
+        return
+    (written, own), (other, value) = (left, right) if one.scope else (right, left)
+    told = "no declared values satisfy it"
+    if not value.scope:
+        low, high = (
+            number_text(float(end)) for end in (own.low[own.present].min(), own.high[own.present].max())
+        )
+        told = f"got {other}; {written} goes from {low} to {high}"
+    raise QueryError(
+        f"an empty range: {told} (values outside count as the declared ends)", code="empty_range"
+    )
 
 
 def _compared_numbers(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
@@ -245,7 +294,7 @@ def _labels(values: CellValues) -> NDArray[Any]:
 
 def _compared_texts(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
     if sign not in ("eq", "ne"):
-        raise QueryError("texts are categorical and have no order; use =, <> or IN", code="wrong_kind")
+        raise _no_order(one, two)
     scope = union_scope(domain, (one.scope, two.scope))
     never = _never_equal(one, two, domain, scope) | _never_equal(two, one, domain, scope)
     named = _is_named(one, two, domain, scope) | _is_named(two, one, domain, scope)
@@ -259,6 +308,19 @@ def _compared_texts(one: CellValues, sign: Order, two: CellValues, domain: Domai
     holds = (equal if sign == "eq" else ~equal) & present & ~open_
     share = holds | (open_ & (sign == "ne"))
     return CellCondition(scope, holds, share.astype(np.float64), holds | open_)
+
+
+def _no_order(one: CellValues, two: CellValues) -> QueryError:
+    """Return the error of texts that are compared by an order, which shows how values are listed."""
+    sides = [values for values in (one, two) if values.declared]  # attributes, of which nothing is computed
+    names = [quoted_name(*values.scope) for values in sides]
+    texts = [example_texts(sorted(values.declared))[0] for values in sides]
+    way = ""
+    if len(set(names)) == 1:
+        way = f", as in {names[0]} IN ({texts[0]})"
+    elif names:
+        way = f", or list pairs, as in ({', '.join(names)}) IN (({', '.join(texts)}))"
+    return QueryError(f"texts are categorical and have no order; use =, <> or IN{way}", code="wrong_kind")
 
 
 def _never_equal(

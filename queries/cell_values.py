@@ -331,6 +331,71 @@ def combined(
     )
 
 
+def chosen_values(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
+    """Return one value where a condition holds, else the other; what lies between where it is not decided.
+
+    Raises:
+        QueryError: one is a text and the other a number, or a cell may hold NULL or a value.
+    """
+    scope = union_scope(domain, (holds.scope, then.scope, other.scope))
+    where = holds.placed(domain, scope)
+    then, other = then.placed(domain, scope), other.placed(domain, scope)
+    least, most, open_ = where.least, where.most, where.most & ~where.least
+    labels = None
+    if _is_text(then, other):
+        if not (_fits(then) and _fits(other)):
+            raise QueryError(
+                "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
+            )
+        labels = np.where(least, _labels(then), _labels(other))
+        told = (then.present == other.present) & (_labels(then) == _labels(other))
+        open_ = open_ & ~told.astype(bool)
+        labels[open_] = None
+    elif np.any(open_ & (then.present != other.present)):
+        raise QueryError(
+            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
+            code="unaligned",
+        )
+    present = np.where(least, then.present, np.where(open_, then.present & other.present, other.present))
+    undecided = np.where(
+        least, then.undecided, np.where(most, then.undecided | other.undecided, other.undecided)
+    )
+    low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
+    high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
+    middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
+    middle = middle * then.middle + (1 - middle) * other.middle
+    # NULL is of any kind.
+    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
+    if labels is None:
+        return CellValues(scope, low, middle, high, present, None, whole, undecided)
+    dated = (then.dated or then.is_null) and (other.dated or other.is_null)
+    mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
+    return CellValues(
+        scope, low, middle, high, present, labels, whole, undecided | open_,
+        frozenset() if mixed else _undeclared(then, other), dated,
+    )  # fmt: skip
+
+
+def _undeclared(*values: CellValues) -> frozenset[str]:
+    """Return texts that no undecided cell of several values holds."""
+    found = [one.declared for one in values if one.undecided.any()]
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _is_text(*values: CellValues) -> bool:
+    return any(one.labels is not None for one in values)
+
+
+def _fits(values: CellValues) -> bool:
+    return values.labels is not None or values.is_null
+
+
+def _labels(values: CellValues) -> NDArray[Any]:
+    if values.labels is not None:
+        return values.labels
+    return np.full(values.present.shape, None, dtype=object)
+
+
 def either_undecided(one: CellValues, two: CellValues) -> NDArray[np.bool_]:
     """Return where a function of two values is not told: one of them is not, and neither is NULL."""
     held = (one.present | one.undecided) & (two.present | two.undecided)

@@ -18,13 +18,21 @@ from numpy.typing import NDArray
 
 from queries.calendar import DAY, time_text
 from queries.categories import CategoricalAttribute, Level
-from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
+from queries.cells import (
+    OTHER_LABEL,
+    Cells,
+    OrderedCells,
+    canonical_text,
+    nearest,
+    number_text,
+    quoted_name,
+)
 from queries.date_parts import DatePart, Step, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.predicates import COMPARE, Comparison, Part, Position, Scalar, shown_value
+from queries.predicates import COMPARE, Comparison, Part, Position, Scalar, example_texts, shown_value
 
 _MOST_PERIODS = 1_000_000
 
@@ -163,7 +171,9 @@ class _Categories(Meaning[CategoricalAttribute]):
         if comparison.part is not None:
             return self._level_cells(self._level(comparison.part, comparison.position), comparison)
         if not comparison.listed:
-            message = "is categorical and has no order; use =, <> or IN"
+            some = example_texts(attribute.texts() or (), 2) or [canonical_text(attribute.values[0])]
+            way = f"{quoted_name(attribute.name)} IN ({', '.join(some)})"
+            message = f"is categorical and has no order; use =, <> or IN, as in {way}"
             raise self._refusal(message, "wrong_kind", comparison.position)
         cells: Mapping[str, int] = attribute.codes
         if attribute.other_code is not None:
@@ -347,7 +357,17 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
         if not pieces:
             message = f"{self._goes()}, and no such {self._shown(part)} lies there"
             raise self._empty_range(message, comparison.position)
+        if self._decides_no_cell(pieces):
+            raise self._cuts(part, comparison.position)
         return tuple(pieces)
+
+    def _decides_no_cell(self, pieces: Sequence[tuple[float, float]]) -> bool:
+        """Tell whether every cell lies partly in pieces of the scale, which do not touch each other."""
+        cells = np.array(self.attribute.boundaries)
+        starts, stops = np.array([*pieces, (math.inf, math.inf)]).T
+        first = stops.searchsorted(cells[:-1], side="right")  # of the pieces that end behind a cell's start
+        whole = (starts[first] <= cells[:-1]) & (stops[first] >= cells[1:])
+        return bool(np.all((starts[first] < cells[1:]) & ~whole))
 
     def _moved_intervals(self, comparison: Comparison, part: DatePart) -> Intervals:
         """Return the intervals of ``d + INTERVAL …`` compared with values: of ``d`` with earlier values."""

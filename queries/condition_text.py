@@ -10,8 +10,7 @@ from queries.linear import LinearQuery
 from queries.row_expressions import where_query
 from queries.sql_dates import canonical_parts
 from queries.sql_tree import begins_with_name, check_node, parse_tree, require_bare, with_quoting_hint
-
-_EXPECTED = "a condition such as age >= 30 AND sex = 'Female'"
+from queries.ways import Example
 
 
 def parse_condition(text: str, domain: Domain) -> LinearQuery:
@@ -27,8 +26,11 @@ def parse_condition(text: str, domain: Domain) -> LinearQuery:
     try:
         return _read(text, domain)
     except QueryError as refusal:
-        refusal.position = 0 if refusal.position is None else refusal.position
-        raise with_quoting_hint(refusal, text, domain, lambda quoted: _read(quoted, domain)) from None
+        example = "" if refusal.construct is None else f", as in {Example.of(domain).condition}"
+        told = QueryError(
+            refusal.message + example, code=refusal.code, position=refusal.position or 0
+        )  # of the text, wherever
+        raise with_quoting_hint(told, text, domain, lambda quoted: _read(quoted, domain)) from None
     except RecursionError:
         raise QueryError(
             "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
@@ -45,7 +47,9 @@ def condition_tree(text: str, domain: Domain) -> exp.Expr:
     Raises:
         QueryError: the text is too long or no condition, or holds what is not supported.
     """
-    tree = canonical_parts(parse_tree(text, exp.Condition, _EXPECTED, domain))
+    tree = canonical_parts(
+        parse_tree(text, exp.Condition, lambda: f"a condition such as {Example.of(domain).condition}", domain)
+    )
     for node in tree.walk(bfs=False):
         if isinstance(node, exp.Column):
             require_bare(node)

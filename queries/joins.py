@@ -23,6 +23,7 @@ from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.lookups import Lookup
+from queries.predicates import quoted_text
 from queries.sql_tree import SYNTHETIC, error_at
 
 _OTHERWISE = f"run the statement on {SYNTHETIC}"
@@ -364,8 +365,7 @@ class LookupCells:
         if not shared:
             return f"SELECT {column}, COUNT(*) FROM {table} JOIN {name} {by} GROUP BY {column}"  # noqa: S608
         text = next((one for one in shared if one is not None), self.domain.attributes[0].label(0))
-        value = "'" + text.replace("'", "''") + "'"
-        return f"SELECT COUNT(*) FROM {table} JOIN {name} {by} WHERE {column} = {value}"  # noqa: S608 - a message
+        return f"SELECT COUNT(*) FROM {table} JOIN {name} {by} WHERE {column} = {quoted_text(text)}"  # noqa: S608 - a message
 
 
 @lru_cache(maxsize=64)

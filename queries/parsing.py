@@ -197,7 +197,7 @@ def read_line(line: str | bytes) -> dict[str, Any]:
     except ValueError:
         raise QueryError("expected JSON: a number has too many digits", code="bad_request") from None
     if not isinstance(form, dict):
-        raise QueryError('expected a JSON object such as {"where": "age >= 30"}', code="bad_request")
+        raise QueryError('expected a JSON object such as {"where": "…"} or {"sql": "…"}', code="bad_request")
     return form
 
 

@@ -24,6 +24,7 @@ Part: TypeAlias = str | DatePart  # a level of codes by its name, or a part of d
 Order: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Operator: TypeAlias = Order | Literal["between", "in", "missing", "other"]
 
+LONGEST_SHOWN = 40  # characters of a value or a name in an example
 COMPARE: dict[Order, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -43,6 +44,17 @@ def shown_value(value: Scalar) -> str:
         return number_text(value)
     text = repr(value) if isinstance(value, str) else canonical_text(value)
     return text if len(text) <= 60 else text[:57] + "…'"
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as it stands in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def example_texts(texts: Sequence[str], most: int = 1) -> list[str]:
+    """Return some texts as they stand in SQL: such as a message can show, where there are any."""
+    shown = [one for one in texts if one.isprintable() and len(one) <= LONGEST_SHOWN]
+    return [quoted_text(one) for one in (shown or texts)[:most]]
 
 
 Where: TypeAlias = Callable[["Comparison", bool], NDArray[np.bool_]]

@@ -1,26 +1,21 @@
-"""Expressions of one row in SQL: numbers, texts, CASE and conditions, evaluated cell by cell.
+"""Expressions of one row in SQL: numbers, texts and CASE, evaluated cell by cell, and conditions on them.
 
 A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 10`` is a decade.
 """
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from queries.cell_comparisons import (
-    LikePattern,
     changed_letters,
-    compared,
     joined_texts,
-    like_condition,
     mapped_texts,
     text_lengths,
 )
@@ -28,29 +23,26 @@ from queries.cell_values import (
     CellCondition,
     CellValues,
     attribute_values,
+    chosen_values,
     combined,
     constant_value,
     counted_where,
-    require_fit,
-    union_scope,
 )
-from queries.cells import OTHER_LABEL
-from queries.comparisons import meaning_of, resolve_attribute, resolve_operand
+from queries.cells import OTHER_LABEL, quoted_name
+from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells, single_column
 from queries.linear import LinearQuery
-from queries.predicates import Junction, Not, Order
+from queries.predicates import Junction, Not
+from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
 from queries.segments import conditions_where, count_where
-from queries.sql_dates import part_of
-from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, position_of, refuse
+from queries.sql_dates import constant_second, part_of
+from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
 from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_NEGATED: dict[Order, Order] = {
-    "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
-}  # fmt: skip
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
@@ -63,15 +55,16 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         QueryError: the expression is not supported, or names what is not declared.
     """
     node = node.unnest()
-    read = _READERS.get(type(node))
+    read = _READERS.get(type(node)) or (None if is_operand(node) else _truth)
+    if read is None and isinstance(node, exp.AggFunc):
+        refuse(node, "an aggregate in a condition")
     if read is None:
         refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
     return read(node, domain)
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
-    quoted = bool(node.this.args.get("quoted"))
-    name, level = resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+    name, level = operand_of(node, domain)
     values = attribute_values(domain[name])
     if level is None:
         return values
@@ -87,11 +80,6 @@ def _lookup_column(node: exp.Expr, domain: Domain) -> CellValues:
     return LookupCells.of(node, domain).values(node, domain)
 
 
-def _name(node: exp.Expr, domain: Domain) -> str:
-    quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
-
-
 def _constant(node: exp.Expr, domain: Domain) -> CellValues:
     del domain
     text = str(node.this)
@@ -102,10 +90,13 @@ def _constant(node: exp.Expr, domain: Domain) -> CellValues:
     return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
 
 
-def wrong_kind(what: str, node: exp.Expr) -> QueryError:
+def wrong_kind(what: str, node: exp.Expr, values: CellValues) -> QueryError:
     """Return the error of an expression that holds no numbers where some are needed."""
     name = node.find(exp.Column)
     shown = "" if name is None else f", {name.name!r} holds none"
+    if values.dated and name is not None:
+        way = f"YEAR({quoted_name(name.name)}) is a number, and dates are compared with dates"
+        return error_at(node, "wrong_kind", f"{what} needs numbers, {name.name!r} holds dates; {way}")
     return error_at(
         node,
         "wrong_kind",
@@ -117,7 +108,7 @@ def wrong_kind(what: str, node: exp.Expr) -> QueryError:
 def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
     values = row_value(node, domain)
     if values.labels is not None:
-        raise wrong_kind(what, node)
+        raise wrong_kind(what, node, values)
     return values
 
 
@@ -201,6 +192,10 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
     kind = node.args["to"].this
     if kind in _TEXT_TYPES:
         return _as_text(node.this, domain)
+    second = constant_second(node)
+    if second is not None:
+        label = np.array(node.this.this, dtype=object)
+        return replace(constant_value(second), labels=label, dated=True)
     values = _numbers(node.this, domain, "CAST")
     if kind in _WHOLE_TYPES:
         return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
@@ -289,7 +284,7 @@ def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
 def _coalesce(node: exp.Expr, domain: Domain) -> CellValues:
     *found, value = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
     for one in reversed(found):
-        value = _chosen(CellCondition.decided(one.scope, one.present), one, value, domain)
+        value = chosen_values(CellCondition.decided(one.scope, one.present), one, value, domain)
     return value
 
 
@@ -310,69 +305,10 @@ def _case(node: exp.Expr, domain: Domain) -> CellValues:
         test = branch.this
         if isinstance(node, exp.Case) and node.this is not None:
             test = exp.EQ(this=node.this.copy(), expression=test.copy())
-        value = _chosen(row_condition(test, domain), row_value(branch.args["true"], domain), value, domain)
-    return value
-
-
-def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
-    """Return one value where a condition holds, else the other; what lies between where it is not decided."""
-    scope = union_scope(domain, (holds.scope, then.scope, other.scope))
-    where = holds.placed(domain, scope)
-    then, other = then.placed(domain, scope), other.placed(domain, scope)
-    least, most, open_ = where.least, where.most, where.most & ~where.least
-    labels = None
-    if _is_text(then, other):
-        if not (_fits(then) and _fits(other)):
-            raise QueryError(
-                "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
-            )
-        labels = np.where(least, _labels(then), _labels(other))
-        told = (then.present == other.present) & (_labels(then) == _labels(other))
-        open_ = open_ & ~told.astype(bool)
-        labels[open_] = None
-    elif np.any(open_ & (then.present != other.present)):
-        raise QueryError(
-            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
-            code="unaligned",
+        value = chosen_values(
+            row_condition(test, domain), row_value(branch.args["true"], domain), value, domain
         )
-    present = np.where(least, then.present, np.where(open_, then.present & other.present, other.present))
-    undecided = np.where(
-        least, then.undecided, np.where(most, then.undecided | other.undecided, other.undecided)
-    )
-    low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
-    high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
-    middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
-    middle = middle * then.middle + (1 - middle) * other.middle
-    # NULL is of any kind.
-    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
-    if labels is None:
-        return CellValues(scope, low, middle, high, present, None, whole, undecided)
-    dated = (then.dated or then.is_null) and (other.dated or other.is_null)
-    mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
-    return CellValues(
-        scope, low, middle, high, present, labels, whole, undecided | open_,
-        frozenset() if mixed else _undeclared(then, other), dated,
-    )  # fmt: skip
-
-
-def _undeclared(*values: CellValues) -> frozenset[str]:
-    """Return texts that no undecided cell of several values holds."""
-    found = [one.declared for one in values if one.undecided.any()]
-    return frozenset.intersection(*found) if found else frozenset()
-
-
-def _is_text(*values: CellValues) -> bool:
-    return any(one.labels is not None for one in values)
-
-
-def _fits(values: CellValues) -> bool:
-    return values.labels is not None or values.is_null
-
-
-def _labels(values: CellValues) -> NDArray[Any]:
-    if values.labels is not None:
-        return values.labels
-    return np.full(values.present.shape, None, dtype=object)
+    return value
 
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
@@ -400,6 +336,19 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], CellValues]] = {
 # --- conditions ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Reads the values and conditions inside a condition."""
+
+    domain: Domain
+
+    def value(self, node: exp.Expr) -> CellValues:
+        return row_value(node, self.domain)
+
+    def condition(self, node: exp.Expr, *, negated: bool = False) -> CellCondition:
+        return row_condition(node, self.domain, negated=negated)
+
+
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
     """Return where a condition holds: as ``convert_condition`` reads it where it can, else cell by cell.
 
@@ -421,9 +370,9 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         return cells.spread(row_condition(inner, cells.domain, negated=negated))
     if isinstance(node, exp.And | exp.Or):
         sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
-        return _joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
+        return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
     try:
-        return _CONDITIONS[type(node)](node, domain, negated)
+        return CONDITION_READERS.get(type(node), is_true)(node, _Rows(domain), negated)
     except QueryError as error:
         if error.position is None:
             error.position = position_of(node)
@@ -445,7 +394,7 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
             continue
         joined = [other for other in found if set(other.scope) & set(one.scope)]
         found = [other for other in found if other not in joined]
-        found.append(_joined_conditions([*joined, one], domain, every=True))
+        found.append(joined_conditions([*joined, one], domain, every=True))
     return counted_where(found, domain)
 
 
@@ -471,7 +420,7 @@ def is_computed(node: exp.Expr) -> bool:
             waiting += [one.this, one.expression]
         elif isinstance(one, exp.Not | exp.Paren):
             waiting.append(one.this)
-        elif type(one) in _CONDITIONS and not _is_plain(one):
+        elif isinstance(one, _CHOICES) or (type(one) in CONDITION_READERS and not _is_plain(one)):
             return True
     return False
 
@@ -479,192 +428,26 @@ def is_computed(node: exp.Expr) -> bool:
 def _is_plain(node: exp.Expr) -> bool:
     """Tell whether one comparison is of an attribute, or a part of it, with values."""
     for part in node.walk(prune=lambda one: isinstance(one, PART_NODES)):
-        if _is_computation(part) or (part is not node and not _is_operand(part)):
+        if _is_computation(part) or (part is not node and not is_operand(part)):
             return False
     if type(node) in COMPARISONS:
-        return _has_column(node.this) != _has_column(node.expression)
+        return has_column(node.this) != has_column(node.expression)
     if isinstance(node, exp.Between):
         ends = node.args["low"], node.args["high"]
-        return _has_column(node.this) and not any(map(_has_column, ends)) and not node.args.get("symmetric")
+        return has_column(node.this) and not any(map(has_column, ends)) and not node.args.get("symmetric")
     if isinstance(node, exp.In):
         nulls = any(isinstance(one, exp.Null) for one in node.expressions)
-        return not (nulls or any(map(_has_column, node.expressions)))
+        return not (nulls or any(map(has_column, node.expressions)))
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
-
-
-def _is_operand(node: exp.Expr) -> bool:
-    """Tell whether a node is no condition; TRUE and FALSE are values, too."""
-    return isinstance(node, exp.Boolean) or type(node) not in (*_CONDITIONS, exp.And, exp.Or, exp.Not)
-
-
-def _has_column(node: exp.Expr) -> bool:
-    return node.find(exp.Column) is not None
 
 
 def _is_computation(node: exp.Expr) -> bool:
     if isinstance(node, exp.Cast | exp.Neg):
-        return _has_column(node)
+        return has_column(node)
     return isinstance(node, (exp.Tuple, *_COMPUTED))
 
 
+_CHOICES = (exp.Case, exp.If, exp.Coalesce)  # of conditions
 _COMPUTED = tuple(kind for kind in _READERS if kind not in (
     *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
 ))  # fmt: skip
-
-
-def _joined_conditions(conditions: Sequence[CellCondition], domain: Domain, *, every: bool) -> CellCondition:
-    join = CellCondition.both if every else CellCondition.either
-    return functools.reduce(lambda one, two: join(one, two, domain), conditions)
-
-
-def _comparison(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    _require_declared(node.this, node.expression, domain)
-    sides = node.this.unnest(), node.expression.unnest()
-    if not any(map(_has_column, sides)) and any(isinstance(one, exp.Boolean | exp.Null) for one in sides):
-        refuse(node, "a comparison without an attribute")
-    if len({_is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
-        refuse(node, "a comparison of a comparison (write 30 < age AND age < 40)")
-    if len({_period(one) for one in sides}) > 1:
-        raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
-    sign = COMPARISONS[type(node)]
-    values = row_value(node.this, domain), row_value(node.expression, domain)
-    return compared(values[0], _NEGATED[sign] if negated else sign, values[1], domain)
-
-
-def _period(node: exp.Expr) -> str:
-    """Return of which period a node is the start, as text; an empty one for anything else."""
-    return node.transform(_blanked).sql() if node.find(exp.DateTrunc) else ""
-
-
-def _blanked(node: exp.Expr) -> exp.Expr:
-    return exp.Null() if isinstance(node, exp.Column) else node
-
-
-def _require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
-    """Refuse a name in the place of a value that is no attribute's.
-
-    Raises:
-        QueryError: tells how a text is written.
-    """
-    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
-        return
-    name, names = right.name, {one.casefold() for one in (*domain.names, *domain.levels)}
-    if name.casefold() in names or left.name.casefold() not in names:
-        return
-    texts = domain[left.name].texts() if left.name in domain else ()
-    text = right.this.args.get("quoted") or name in (texts or ())
-    hint = f"; a text stands in single quotes: '{name}'" if text else ""
-    raise error_at(right, "unsupported", f"expected a value to compare with, got the name {name!r}{hint}")
-
-
-def _range(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return BETWEEN as two comparisons, and SYMMETRIC as two ranges."""
-    low, high = node.args["low"], node.args["high"]
-    whole = _both(exp.GTE, node.this, low, exp.LTE, high)
-    if node.args.get("symmetric"):
-        whole = exp.Or(this=whole, expression=_both(exp.GTE, node.this, high, exp.LTE, low))
-    return row_condition(whole, domain, negated=negated)
-
-
-def _both(
-    first: type[exp.Expr], left: exp.Expr, one: exp.Expr, second: type[exp.Expr], two: exp.Expr
-) -> exp.Expr:
-    sides = [kind(this=left.copy(), expression=end.copy()) for kind, end in ((first, one), (second, two))]
-    return exp.And(this=sides[0], expression=sides[1])
-
-
-def _membership(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    if not node.expressions:
-        raise error_at(node, "syntax", "IN needs at least one value")
-    if isinstance(node.this, exp.Tuple):
-        found = [_row_of_values(node.this, one, domain, negated) for one in node.expressions]
-        return _joined_conditions(found, domain, every=negated)
-    values, listed = row_value(node.this, domain), [row_value(one, domain) for one in node.expressions]
-    require_fit(values.present.size * len(listed), values.scope)
-    found = [compared(values, "ne" if negated else "eq", one, domain) for one in listed]
-    return _joined_conditions(found, domain, every=negated)
-
-
-def _row_of_values(names: exp.Tuple, values: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return where attributes have the values that a tuple lists."""
-    if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
-        raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
-    pairs = zip(names.expressions, values.expressions, strict=True)
-    tests = [exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs]
-    found = [row_condition(test, domain, negated=negated) for test in tests]
-    return _joined_conditions(found, domain, every=not negated)
-
-
-def _is(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return IS NULL, IS TRUE or IS FALSE, which are never NULL themselves."""
-    inner, asked = node.this.unnest(), node.expression
-    if isinstance(asked, exp.Boolean):
-        test = exp.EQ(this=inner, expression=exp.true()) if isinstance(inner, exp.Column) else inner
-        found = row_condition(test, domain, negated=not asked.this)
-    elif not isinstance(asked, exp.Null):
-        refuse(node, "IS with anything but NULL, TRUE or FALSE")
-    elif _is_operand(inner):
-        found = row_value(inner, domain).nulls
-    else:
-        sides = [row_condition(inner, domain, negated=side) for side in (False, True)]
-        found = _joined_conditions(sides, domain, every=False).complement
-    return found.complement if negated else found
-
-
-def _distinct(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return IS DISTINCT FROM: unequal, where NULL equals NULL."""
-    one, two = row_value(node.this, domain), row_value(node.expression, domain)
-    _require_declared(node.this, node.expression, domain)
-    nulls = one.nulls.both(two.nulls, domain)
-    equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
-    if not (one.is_null or two.is_null):
-        nulls = nulls.either(row_condition(equal, domain), domain)
-    return nulls if isinstance(node, exp.NullSafeEQ) != negated else nulls.complement
-
-
-def _pattern(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return LIKE and ILIKE, with ESCAPE or without."""
-    like, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
-    mark = None if escape is None else _quoted(escape, node)
-    pattern = LikePattern(_quoted(like.expression, node), mark, isinstance(like, exp.ILike))
-    values = row_value(like.this, domain)
-    if values.labels is None or values.dated:
-        raise error_at(
-            node,
-            "wrong_kind",
-            f"LIKE compares texts, and {like.this.sql()} holds none; CAST(… AS VARCHAR) makes texts of whole "
-            "numbers",
-        )
-    return like_condition(values, pattern, negated=negated != bool(like.args.get("negate")))
-
-
-def _quoted(node: exp.Expr, whole: exp.Expr) -> str:
-    if not isinstance(node, exp.Literal) or not node.is_string:
-        raise error_at(whole, "wrong_kind", "LIKE compares a text with a pattern in quotes, such as 'A%'")
-    return str(node.this)
-
-
-def _beginning(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    """Return starts_with(text, 'A'), which is LIKE 'A%'."""
-    start = re.sub(r"([%_!])", r"!\1", _quoted(node.expression, node))
-    return like_condition(_text(node.this, domain), LikePattern(f"{start}%", "!"), negated=negated)
-
-
-def _constant_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    del domain
-    return CellCondition.constant(not isinstance(node, exp.Null) and bool(node.this) != negated)
-
-
-_CONDITIONS: dict[type[exp.Expr], Callable[[exp.Expr, Domain, bool], CellCondition]] = {
-    **dict.fromkeys(COMPARISONS, _comparison),
-    exp.Between: _range,
-    exp.In: _membership,
-    exp.Is: _is,
-    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _distinct),
-    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
-    exp.StartsWith: _beginning,
-    exp.Boolean: _constant_condition,
-}
-_READERS.update(
-    dict.fromkeys((kind for kind in (*_CONDITIONS, exp.And, exp.Or, exp.Not) if kind not in _READERS), _truth)
-)

@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
 from queries.cells import quoted_name
-from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -41,6 +40,7 @@ from queries.sql_tree import (
     PART_NODES,
     SYNTHETIC,
     error_at,
+    operand_of,
     parse_tree,
     position_of,
     refuse,
@@ -127,7 +127,7 @@ def _require_select(text: str, domain: Domain) -> None:
 
 def _statement(text: str, domain: Domain) -> Statement:
     _require_select(text, domain)
-    tree = parse_tree(text, None, f"a statement such as {Example.of(domain).counting()}", domain)
+    tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
     canonical_parts(tree)
@@ -299,7 +299,7 @@ class _Reader:
     def _grouping(self, node: exp.Expr) -> Grouping:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
-            return attribute_grouping(*self._named(node), self._domain)
+            return attribute_grouping(*operand_of(node, self._domain), self._domain)
         if isinstance(node, PART_NODES):
             return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
         if isinstance(node, exp.Dot):
@@ -309,12 +309,9 @@ class _Reader:
             values = row_value(node, self._domain)
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
         except QueryError as refusal:
-            raise cut_part(node, self._domain, refusal) from None
-
-    def _named(self, node: exp.Column) -> tuple[str, str | None]:
-        """Return the attribute that a column names, and the level of it, if it names one."""
-        any_case = not node.this.args.get("quoted")
-        return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
+            told = cut_part(node, self._domain, refusal)
+            told.position = position_of(node) if told.position is None else told.position
+            raise told from None
 
     def _node(self, node: exp.Expr) -> Node:
         """Return an expression of answers."""
@@ -351,11 +348,15 @@ class _Reader:
             return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
         if isinstance(node, exp.Column | exp.Dot):
             row_value(node, self._domain)  # an unknown name is refused as one
-            name = node.name
+            keys = [
+                quoted_name(one.name) if isinstance(one, exp.Column) else one.sql()
+                for one in [*self._keys, node]
+            ]
             raise error_at(
                 node,
                 "syntax",
-                f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
+                f"{node.name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there: "
+                f"GROUP BY {', '.join(keys)}",
             )
         value = row_value(node, self._domain)
         if value.scope or (value.labels is None and value.constant is None):
@@ -406,8 +407,22 @@ class _Reader:
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
             refuse(node, "this condition in HAVING", grammar=GRAMMAR)
-        compare = COMPARE[COMPARISONS[type(node)]]
-        return Compared(compare, self._node(node.this), self._node(node.expression))
+        sides = self._node(node.this), self._node(node.expression)
+        if {self._is_text(one) for one in sides} >= {True, False}:
+            message = (
+                "a condition on answers compares two numbers or two texts; a number stands without quotes"
+            )
+            raise error_at(node, "wrong_kind", message)
+        return Compared(COMPARE[COMPARISONS[type(node)]], *sides)
+
+    def _is_text(self, node: Node) -> bool | None:
+        """Tell whether an expression of answers is a text; None where it is NULL, or may be either."""
+        if isinstance(node, Constant):
+            return None if node.value is None else isinstance(node.value, str)
+        if isinstance(node, KeyColumn):
+            kinds = {isinstance(one, str) for one, _ in self._groupings[node.place].groups if one is not None}
+            return kinds.pop() if len(kinds) == 1 else None
+        return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node

@@ -18,11 +18,20 @@ from sqlglot import exp
 
 from queries.calendar import DAY, read_days, read_seconds, time_text
 from queries.cells import nearest
-from queries.comparisons import meaning_of, resolve_operand
+from queries.comparisons import meaning_of
 from queries.date_parts import NUMBERS, PERIODS, DatePart, Step, begins_in, format_texts
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.sql_tree import CONDITIONS, PART_NODES, Grammar, check_node, position_of, refuse
+from queries.sql_tree import (
+    CONDITIONS,
+    PART_NODES,
+    Grammar,
+    check_node,
+    error_at,
+    operand_of,
+    position_of,
+    refuse,
+)
 
 _MOMENT = "MOMENT"  # the unit of a time that is moved and not cut off
 
@@ -101,10 +110,9 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
         raise _no_attribute(column, part, domain)
     if column.table:
         refuse(column, f"a name with a dot such as {'.'.join(one.name for one in column.parts)}")
-    any_case = not column.this.args.get("quoted")
-    name, level = resolve_operand(column.name, domain, position_of(column), any_case=any_case)
+    name, level = operand_of(column, domain)
     if level is not None:
-        raise _error(column, f"{level!r} is a level of {name!r}; expected an attribute")
+        raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
     meaning_of(domain[name]).require_part(part, position_of(node))
     return name, part
 
@@ -114,15 +122,7 @@ def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryErr
     name = written.replace(" ", "")  # a chain of minus signs between names
     hint = f'; a name with a hyphen stands in double quotes: "{name}"' if name in domain else ""
     message = f"{part.shown('d')} takes an attribute of dates as d, got {written[:40]}{hint}"
-    return _error(operand, message)
-
-
-def _error(node: exp.Expr, message: str, code: str = "wrong_kind") -> QueryError:
-    """Return the error of a node, or of the nearest around it that has a place in the text."""
-    around: exp.Expr | None = node
-    while around is not None and position_of(around) is None:
-        around = around.parent
-    return QueryError(message, code=code, position=None if around is None else position_of(around))
+    return error_at(operand, "wrong_kind", message)
 
 
 def cut_part(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
@@ -158,8 +158,9 @@ def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
         column, steps = _steps(node.this)
         step = _interval(node.expression, back=isinstance(node, exp.Sub))
         if step.months and not any(one.period for one in steps):
-            raise _error(
+            raise error_at(
                 node,
+                "wrong_kind",
                 "months differ in length: INTERVAL of months is added to constants and to starts of "
                 "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
             )
@@ -178,29 +179,37 @@ def _interval(node: exp.Interval, *, back: bool) -> Step:
     number = inner.unnest() if isinstance(inner, exp.Expr) else None
     text = f"{number.name if isinstance(number, exp.Literal) else '?'} {unit or ''}".casefold()
     if not re.fullmatch(r"\s*(?:[+-]?[0-9]{1,9}\s*[a-z]+\s*)+", text):
-        raise _error(node, "INTERVAL takes whole numbers and periods, such as INTERVAL '1 month 2 days'")
+        raise error_at(
+            node, "wrong_kind", "INTERVAL takes whole numbers and periods, such as INTERVAL '1 month 2 days'"
+        )
     months = seconds = 0
     for digits, word in re.findall(r"([+-]?[0-9]+)\s*([a-z]+)", text):
         period = word.removesuffix("s")
         if period not in _UNITS and period not in _MONTHS:
             hint = nearest(period, (*_UNITS, *_MONTHS))
-            raise _error(node, f"INTERVAL knows no {word!r}{hint}; write INTERVAL 7 DAY")
+            raise error_at(node, "wrong_kind", f"INTERVAL knows no {word!r}{hint}; write INTERVAL 7 DAY")
         months += int(digits) * _MONTHS.get(period, 0)
         seconds += int(digits) * _UNITS.get(period, 0)
     sign = -1 if back != negative else 1
     return Step(months=sign * months, seconds=sign * seconds)
 
 
-def _constant_second(node: exp.Expr) -> int | None:
-    """Return the second of a constant date or time, or None where a node is none."""
-    node = node.unnest()
+def dated_text(node: exp.Expr) -> str | None:
+    """Return the text of a constant date or time such as ``DATE '2023-03-31'``; None for another node."""
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
         return None
     kind = node.args["to"]
-    if kind.expressions or kind.this not in _DATED or read_days(node.this.name) is None:
+    return None if kind.expressions or kind.this not in _DATED else str(node.this.this)
+
+
+def constant_second(node: exp.Expr) -> int | None:
+    """Return the second of a constant date or time, or None where a node is none."""
+    node = node.unnest()
+    text = dated_text(node)
+    if text is None or read_days(text) is None:
         return None
-    second = read_seconds(node.this.name, "UTC")
-    return second if second is None or kind.this is not exp.DType.DATE else second - second % DAY
+    second = read_seconds(text, "UTC")
+    return second if second is None or node.args["to"].this is not exp.DType.DATE else second - second % DAY
 
 
 def _constant(second: int, place: exp.Expr) -> exp.Expr:
@@ -216,20 +225,22 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
-    second = _constant_second(left)
+    second = constant_second(left)
     if second is not None and isinstance(right, exp.Literal) and right.name.isdigit():
         right = exp.Interval(this=exp.Literal.string(right.name), unit=exp.Var(this="DAY"))
     if not isinstance(right, exp.Interval):
         return None
     if second is None and isinstance(left, exp.Cast) and isinstance(left.this, exp.Literal):
-        raise _error(left, f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}")
+        raise error_at(
+            left, "wrong_kind", f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}"
+        )
     if second is None:
         return _truncation(_MOMENT, type(node)(this=left, expression=right))
     step = _interval(right, back=isinstance(node, exp.Sub))
     try:
         return _constant(step.apply(second), node)
     except (ValueError, OverflowError):
-        raise _error(node, "the date lies outside of the calendar, years 1 to 9999") from None
+        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999") from None
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
@@ -242,18 +253,18 @@ def _function_moved(node: exp.Expr) -> exp.Expr | None:
 
 def _lone_interval(node: exp.Expr) -> None:
     if not isinstance(node.parent, exp.Add | exp.Sub | exp.DateAdd | exp.DateSub):
-        raise _error(
+        raise error_at(
             node,
+            "unsupported",
             "INTERVAL here is not supported; it is added to a date: DATE '2023-03-31' + INTERVAL 1 MONTH",
-            code="unsupported",
         )
 
 
 def _today(node: exp.Expr) -> None:
-    raise _error(
+    raise error_at(
         node,
+        "unsupported",
         "today's date is not supported, for an answer must not change by itself; write DATE '2023-12-31'",
-        code="unsupported",
     )
 
 
@@ -262,7 +273,7 @@ def _today(node: exp.Expr) -> None:
 
 def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
     """Return a node, or what it is where its operand is a constant."""
-    second = _constant_second(operand)
+    second = constant_second(operand)
     if second is None:
         return node
     value = part.value(second)
@@ -285,14 +296,15 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
     if name.removesuffix("s") in (*names, *_CLOCK):
         name = name.removesuffix("s")
     if name in _CLOCK:
-        raise _error(
+        raise error_at(
             node,
+            "wrong_kind",
             f"{name.upper()} of a time is not supported, for no cells are shorter than an hour; ask for HOUR",
         )
     if name not in names:
         listed = ", ".join(name.upper() for name in names)
         hint = nearest(name, names)
-        raise _error(node, f"expected a part of dates: {listed}; got {word[:40]!r}{hint}")
+        raise error_at(node, "wrong_kind", f"expected a part of dates: {listed}; got {word[:40]!r}{hint}")
     return name
 
 
@@ -308,8 +320,9 @@ def _truncated(node: exp.Expr) -> exp.Expr:
     unit = node.args["unit"].name
     if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
         listed = ", ".join(f"'{period}'" for period in reversed(PERIODS))
-        raise _error(
+        raise error_at(
             node,
+            "wrong_kind",
             f"DATE_TRUNC takes a period in quotes first, one of {listed}; got {unit[:40].casefold()!r}",
         )
     return _start(_known(unit, PERIODS, node), node.this)
@@ -334,7 +347,7 @@ def _cast(node: exp.Expr) -> exp.Expr | None:
     if to not in _DATED or not isinstance(inner, exp.Expr):
         return None
     literal = isinstance(inner, exp.Literal)
-    second = _constant_second(exp.Cast(this=inner.copy(), to=exp.DataType(this=to)) if literal else inner)
+    second = constant_second(exp.Cast(this=inner.copy(), to=exp.DataType(this=to)) if literal else inner)
     if second is not None:
         return _constant(second - (second % DAY if to is exp.DType.DATE else 0), node)
     if not isinstance(inner.unnest(), exp.Column | exp.DateTrunc):
@@ -347,8 +360,9 @@ def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     try:
         format_texts(format)
     except ValueError as reason:
-        raise _error(
+        raise error_at(
             node,
+            "wrong_kind",
             f"the format has {str(reason)!r}, which no cells decide or which is unknown; known are %Y, %m, "
             "%d, %H, %B, %b, %A, %a, %j, %V, %G, as in strftime(d, '%Y-%m')",
         ) from None
@@ -366,8 +380,9 @@ def _given_text(node: exp.Expr) -> exp.Expr:
         pieces = re.findall(rf'({pattern})|"([^"]*)"|([^A-Za-z"%]+)|(.)', format)
         wrong = next((last for *_, last in pieces if last), None)
         if wrong is not None:
-            raise _error(
+            raise error_at(
                 node,
+                "wrong_kind",
                 f"TO_CHAR knows {', '.join(_POSTGRES)}, and text in double quotes; got {format[:40]!r}; "
                 "write FMMonth for Month, which pads with blanks",
             )

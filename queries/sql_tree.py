@@ -22,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from queries.cells import GRAMMAR_WORDS
+from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import Order
@@ -92,8 +93,7 @@ CONDITIONS = Grammar.of(
         "this ifs default": (exp.Case,),
         "this true false": (exp.If,),
     },
-    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE, as in age >= 30 AND "
-    "sex = 'Female'",
+    "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE",
 )
 
 _WORDS: dict[type[exp.Expr], str] = {
@@ -163,13 +163,15 @@ class _Language(Dialect):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
 
-def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Domain) -> exp.Expr:
+def parse_tree(
+    text: str, kind: type[exp.Expr] | None, expected: Callable[[], str], domain: Domain
+) -> exp.Expr:
     """Return the syntax tree of a text.
 
     Args:
         text: at most LONGEST_TEXT bytes.
         kind: what to read it as; None for a statement.
-        expected: what should have come, for the message.
+        expected: returns what should have come, for the message.
         domain: whose names may be words of SQL.
 
     Raises:
@@ -191,10 +193,10 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Do
         if position is None:
             what, position = _unclosed(text)
         raise QueryError(
-            f"expected {expected}; it cannot be read{what}", code="syntax", position=position
+            f"expected {expected()}; it cannot be read{what}", code="syntax", position=position
         ) from None
     if not trees:
-        raise QueryError(f"expected {expected}, got none", code="syntax", position=0)
+        raise QueryError(f"expected {expected()}, got none", code="syntax", position=0)
     return trees[0]
 
 
@@ -285,6 +287,12 @@ def position_of(node: exp.Expr) -> int | None:
         part = part.parts[0] if isinstance(part, exp.Column) else part.args.get("this")
     starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
     return min(starts) if starts else None
+
+
+def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
+    """Return the declared attribute that a column names, in any case unless it is quoted, and its level."""
+    any_case = not column.this.args.get("quoted")
+    return resolve_operand(column.name, domain, position_of(column), any_case=any_case)
 
 
 def _offset(text: str, error: dict[str, object]) -> int | None:

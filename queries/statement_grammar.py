@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from queries.cells import nearest, quoted_name
-from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
@@ -26,7 +25,7 @@ from queries.sql_tree import (
     Grammar,
     check_node,
     error_at,
-    position_of,
+    operand_of,
     refuse,
     require_bare,
 )
@@ -116,11 +115,7 @@ def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | N
     columns = [*(() if group is None else group.expressions), *distinct.expressions]
     if tree.args.get("joins") or not all(isinstance(one, exp.Column) for one in columns):
         return None
-    names = [
-        resolve_operand(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
-        for one in columns
-    ]
-    shown = list(dict.fromkeys(level or name for name, level in names))
+    shown = list(dict.fromkeys(level or name for name, level in (operand_of(one, domain) for one in columns)))
     copy = tree.copy()
     _spell(copy, domain, {source.this.alias_or_name.casefold()})
     where = copy.args.get("where")
@@ -215,8 +210,7 @@ def _spell(tree: exp.Select, domain: Domain, names: set[str]) -> None:
             column.set("table", None)
         require_bare(column, GRAMMAR)
         if isinstance(column.this, exp.Identifier) and column.name.casefold() in folded:
-            quoted = bool(column.this.args.get("quoted"))
-            name, level = resolve_operand(column.name, domain, position_of(column), any_case=not quoted)
+            name, level = operand_of(column, domain)
             column.this.set("this", level or name)
             column.this.set("quoted", True)
 

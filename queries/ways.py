@@ -8,10 +8,9 @@ from types import MappingProxyType
 
 from queries.cells import Cells, OrderedCells, quoted_name
 from queries.domain import Domain
+from queries.predicates import LONGEST_SHOWN, example_texts
 from queries.sql_tree import SQL_WORDS
 from queries.statement_grammar import counted_by
-
-_LONGEST = 40  # characters of a value or a name that is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,11 @@ class Example:
     def counting(self, keys: int = 1) -> str:
         """Return the statement that counts the records of each value of a key, or of two."""
         return counted_by(self.keys[:keys], self.table)
+
+    @property
+    def condition(self) -> str:
+        """One condition, or two that both hold."""
+        return " AND ".join(self.conditions)
 
     def where(self, joined: str = "AND") -> str:
         """Return the statement that counts where a condition holds, or two of them."""
@@ -114,14 +118,12 @@ class Example:
 def _plainness(attribute: Cells) -> tuple[bool, bool, bool, int]:
     """Return what sorts attributes: first those that examples read best with."""
     name = attribute.name
-    return name.upper() in SQL_WORDS, len(name) > _LONGEST, attribute.is_ordered, attribute.size
+    return name.upper() in SQL_WORDS, len(name) > LONGEST_SHOWN, attribute.is_ordered, attribute.size
 
 
 def _text_of(attribute: Cells) -> str | None:
     """Return a declared text of an attribute as it stands in SQL: one that a message can show, if any can."""
-    texts = attribute.texts() or ()
-    shown = next((one for one in texts if one.isprintable() and len(one) <= _LONGEST), *texts[:1] or (None,))
-    return None if shown is None else "'" + shown.replace("'", "''") + "'"
+    return next(iter(example_texts(attribute.texts() or ())), None)
 
 
 def _condition(attribute: Cells) -> str:
@@ -156,43 +158,41 @@ WAYS: Mapping[str, Callable[[Example], str]] = MappingProxyType(
     {
         "a function": _COUNTS,
         "a hint": _COUNTS,
+        "a second statement": _COUNTS,
+        "a table name with a dot": _COUNTS,
+        "FOR UPDATE": _COUNTS,
+        "LATERAL": _COUNTS,
+        "SELECT INTO": _COUNTS,
+        "TABLESAMPLE": _COUNTS,
+        "UNNEST": _COUNTS,
+        "*": _COUNTS,
         "a join": _counts_of_two,
         "a list of records": _counts_of_two,
-        "a name with a dot": _COUNTS,
         "a parameter": Example.one_condition,
         "a placeholder": Example.one_condition,
-        "a second statement": _COUNTS,
         "a sub-query": Example.sub_query,
-        "a table name with a dot": _COUNTS,
         "a tuple": Example.where,
         "a window function": Example.share,
-        "a window other than SUM(COUNT(*)) OVER ()": Example.share,
         "a cast": Example.mean,
         "an aggregate of DISTINCT values": Example.values,
         "arithmetic": Example.one_condition,
         "ANY here": Example.where,
+        "an aggregate in a condition": Example.having,
         "APPROX_DISTINCT here": Example.values,
         "ARRAY_AGG here": Example.values,
-        "BETWEEN SYMMETRIC": Example.one_condition,
         "CASE": Example.case,
         "CUBE": _counts_of_two,
         "DISTINCT": Example.values,
-        "ESCAPE": Example.like,
         "EXCEPT": _but_not,
         "EXISTS": Example.where,
         "FETCH here": Example.first,
         "FILTER": Example.filtered,
-        "FOR UPDATE": _COUNTS,
         "GROUPING SETS": _counts_of_two,
         "GROUP BY ALL": _counts_of_two,
         "GROUP_CONCAT here": Example.values,
         "HAVING": Example.having,
-        "ILIKE": Example.like,
         "INTERSECT": Example.where,
-        "IS DISTINCT FROM": Example.one_condition,
-        "IS NOT DISTINCT FROM": Example.one_condition,
-        "IS with anything but NULL": Example.one_condition,
-        "LATERAL": _COUNTS,
+        "IS with anything but NULL, TRUE or FALSE": Example.one_condition,
         "LIMIT": Example.first,
         "LOGICAL_AND here": Example.filtered,
         "LOGICAL_OR here": Example.filtered,
@@ -205,16 +205,12 @@ WAYS: Mapping[str, Callable[[Example], str]] = MappingProxyType(
         "RAND here": Example.first,
         "REGEXP_LIKE here": Example.like,
         "ROLLUP": _counts_of_two,
-        "SELECT INTO": _COUNTS,
         "SIMILAR TO": Example.like,
-        "TABLESAMPLE": _COUNTS,
         "UNION": _either,
-        "UNNEST": _COUNTS,
         "VALUES": Example.one_condition,
         "WINDOW": Example.share,
         "WITH": Example.sub_query,
         "WITH TOTALS": _counts_of_two,
-        "*": _COUNTS,
         "||": _counts_of_two,
     }
 )

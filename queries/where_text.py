@@ -8,22 +8,21 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.predicates import Comparison, Junction, Not, Order, Part, Predicate, Scalar
-from queries.sql_dates import part_of
+from queries.sql_dates import dated_text, part_of
 from queries.sql_tree import (
     COMPARISONS,
     PART_NODES,
     check_node,
     error_at,
+    operand_of,
     position_of,
     refuse,
 )
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
 _FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
@@ -135,8 +134,7 @@ def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     if not isinstance(node, exp.Column):
         refuse(node, "a comparison without an attribute")
     check_node(node.this)
-    quoted = bool(node.this.args.get("quoted"))
-    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+    return operand_of(node, domain)
 
 
 def require_no_hyphen(node: exp.Expr, domain: Domain) -> None:
@@ -160,20 +158,10 @@ def _hyphenated(node: exp.Expr) -> str:
     return "-".join([node.name, *reversed(parts)]) if parts and isinstance(node, exp.Column) else ""
 
 
-def _is_dated(node: exp.Cast) -> bool:
-    """Return whether a text is said to be a date or time, as in ``DATE '2023-03-31'``."""
-    kind = node.args["to"]
-    return bool(
-        isinstance(node.this, exp.Literal)
-        and node.this.is_string
-        and not kind.expressions
-        and kind.this in _DATED
-    )
-
-
 def _literal(node: exp.Expr) -> Scalar:
-    if isinstance(node, exp.Cast) and _is_dated(node):
-        return str(node.this.this)
+    text = dated_text(node)
+    if text is not None:
+        return text
     check_node(node)
     if isinstance(node, exp.Paren):
         return _literal(node.this)

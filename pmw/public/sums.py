@@ -7,6 +7,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -271,6 +272,21 @@ def within(value: float, low: float, high: float, *, conditional: bool = False) 
     if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
         low, high = min(low, high), max(low, high)
     return Estimate(min(max(value, low), high), (low, high), conditional=conditional)
+
+
+def joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
+    """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
+    if left.value is None or right.value is None:
+        return Estimate(None)
+    divided, ends = sign == "/", right.interval
+    if divided and right.value == 0:
+        return Estimate(None)
+    join = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
+    value = float(join(left.value, right.value))
+    if left.interval is None or ends is None or (divided and ends[0] <= 0 <= ends[1]):
+        return Estimate(value)
+    corners = [float(join(one, two)) for one in left.interval for two in ends]
+    return Estimate(value, (min(corners), max(corners)), conditional=left.conditional or right.conditional)
 
 
 def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:

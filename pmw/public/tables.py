@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +19,7 @@ from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import way_to_bars
 from pmw.public.state import PublicState
-from pmw.public.sums import Estimate
+from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
 from queries.cells import GroupValue
 from queries.expressions import (
@@ -53,6 +52,7 @@ _CONDITIONAL = "low and high of what is {} hold if there are records to take it 
 _IMPOSSIBLE = "there is no number where no record can be by the declaration"
 _NO_RECORDS = "there is no number where the model has no records, or divides by 0"
 _BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
+_OPEN_PLACE = "nothing is promised of rows before or beside another one where the bars leave their order open"
 _NO_BAR = "CORR has no error bar"
 _ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
@@ -389,12 +389,14 @@ class _Rows:
         """
         self._pause = pause
         having, qualify, groups = self._statement.having, self._statement.qualify, []
-        for group in self._statement.groups():
+        asked = list(self._statement.groups())
+        for group in asked:
             pause(_WORK * len(self._statement.columns))
             if having is None or self.holds(having, group):
                 groups.append(group)
         self._groups = groups
-        self._windows = Windows(self, groups, self._aggregates, self._statement.domain)
+        chosen_of = None if having is None else len(asked)
+        self._windows = Windows(self, groups, self._aggregates, self._statement.domain, chosen_of)
         return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
 
     def ordered(self, groups: Iterable[Group], order: Sequence[Sorting]) -> list[Group]:
@@ -483,7 +485,8 @@ class _Rows:
             elif found.conditional:
                 reasons[_CONDITIONAL.format(self._unpromised.value)] = None
             elif not unpromised:
-                reasons[_BY_ZERO] = None
+                window = any(isinstance(one, Window) for one in column.node.events())
+                reasons[_OPEN_PLACE if window else _BY_ZERO] = None
             told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
             reasons.update(dict.fromkeys(told))
         return tuple(reasons)
@@ -532,7 +535,7 @@ class _Rows:
             return _coalesced(*(self._estimate(one, group, events) for one in node.inner_nodes))
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
-            return _joined(node.operator, *sides)
+            return joined(node.operator, *sides)
         if isinstance(node, Window | Share):
             return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
@@ -590,7 +593,7 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
-        "round": lambda number: round(number, node.digits),
+        "round": lambda number: _half_away(number, node.digits),
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
@@ -602,6 +605,12 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         if node.function == "abs":
             ends = (0.0 if inner.interval[0] < 0 < inner.interval[1] else min(low, high), max(low, high))
     return Estimate(float(function(inner.value)), ends, conditional=inner.conditional)
+
+
+def _half_away(number: float, digits: int) -> float:
+    """Return a number rounded as SQL does: halves away from zero."""
+    scale = 10.0**digits
+    return math.copysign(math.floor(abs(number) * scale + 0.5) / scale, number)
 
 
 def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
@@ -617,18 +626,3 @@ def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
         return Estimate(inner.value)
     ends = (*inner.interval, *other.interval)
     return replace(inner, interval=(min(ends), max(ends)))
-
-
-def _joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
-    """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
-    if left.value is None or right.value is None:
-        return Estimate(None)
-    divided, ends = sign == "/", right.interval
-    if divided and right.value == 0:
-        return Estimate(None)
-    join = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
-    value = float(join(left.value, right.value))
-    if left.interval is None or ends is None or (divided and ends[0] <= 0 <= ends[1]):
-        return Estimate(value)
-    corners = [float(join(one, two)) for one in left.interval for two in ends]
-    return Estimate(value, (min(corners), max(corners)), conditional=left.conditional or right.conditional)

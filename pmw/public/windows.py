@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pmw.display.texts import counted
 from pmw.public.aggregates import Aggregates
-from pmw.public.sums import Estimate
+from pmw.public.sums import Estimate, joined
 from queries.domain import Domain
 from queries.expressions import Linear, Node, Share, Sorting, Window
 from queries.statements import Group
@@ -60,6 +60,11 @@ class Positions:
     last: _Places
 
     @property
+    def are_exact(self) -> bool:
+        """The intervals allow one order alone."""
+        return np.array_equal(self.first, self.last)
+
+    @property
     def ahead(self) -> tuple[_Places, _Places]:
         """How many rows stand ahead of each: at least, and at most."""
         surely = np.searchsorted(np.sort(self.last), self.first, side="left")
@@ -87,18 +92,29 @@ class Positions:
 def positions(columns: Sequence[NDArray[np.float64]]) -> Positions:
     """Return where rows stand whose order is that of several columns of intervals.
 
+    Behind a column that leaves rows open, further columns are not looked at: rows that may be equal in it may
+    stand in either order.
+
     Args:
         columns: float64, shape (rows, 2): the ends of what decides the order, the first column first.
     """
     count = len(columns[0]) if columns else 0
     own: NDArray[np.float64] = np.zeros(count)
-    for ends in columns:
+    for place, ends in enumerate(columns, 1):
         both = [np.stack([own, end], axis=1) for end in ends.T]
         numbers = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(2, -1)
-        if np.any(numbers[0] != numbers[1]):  # further columns say nothing of what may be different here
-            return Positions(numbers[0], numbers[1])
+        if np.any(numbers[0] != numbers[1]):
+            return _decided(2 * numbers[0], 2 * numbers[1] + (place < len(columns)))
         own = numbers[0].astype(np.float64)
     return Positions(own.astype(np.int64), own.astype(np.int64))
+
+
+def _decided(first: _Places, last: _Places) -> Positions:
+    """Return positions, which are exact where none may be that of two rows."""
+    order = np.argsort(first, kind="stable")
+    if np.all(last[order][:-1] < first[order][1:]):
+        first = last = np.argsort(order)
+    return Positions(first, last)
 
 
 def order_columns(
@@ -190,6 +206,15 @@ class _Partition:
     true: Positions
     ranks: tuple[_Places, _Places]
 
+    def is_end(self, function: str, place: int, frame: _Frame) -> bool:
+        """Tell whether a row is in truth the ``first``, or the ``last``, of those that a frame may hold."""
+        others = frame.most[frame.most != place]
+        if function == "first":
+            decided = np.all(self.true.last[place] < self.true.first[others])
+        else:
+            decided = np.all(self.true.last[others] < self.true.first[place])
+        return bool(decided) or self.true.are_exact  # equal keys: any of them
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Frame:
@@ -213,15 +238,27 @@ class _Frame:
 class Windows:
     """What windows come to in each row of a table.
 
+    Rows that are chosen by their answers are no fixed ones: every interval then holds together with those of
+    all rows that they were chosen of, and so whichever they are.
+
     Args:
         rows: answers expressions.
         groups: the rows.
         aggregates: bounds sums over several rows together.
         domain: the declared attributes.
+        chosen_of: how many rows they were chosen of by their answers; None where all are taken.
     """
 
-    def __init__(self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, domain: Domain) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        groups: Sequence[Group],
+        aggregates: Aggregates,
+        domain: Domain,
+        chosen_of: int | None = None,
+    ) -> None:
         self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
+        self._chosen_of = chosen_of
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
         self._of_all: dict[tuple[int, int, int], Estimate] = {}
         self._answers: dict[tuple[int, int], _Array] = {}
@@ -250,34 +287,39 @@ class Windows:
         return None if node.inner is None else self._rows.plain(node.inner, chosen)
 
     def _window(self, node: Window, group: Group, events: int) -> Estimate:
+        events *= _claims(node)
         partition, place = self._partition(node, group, events)
         if node.is_rank:
             value = _rank(node.function, partition.at, place)
             least, most = (float(ranks[place]) for ranks in partition.ranks)
             return Estimate(value, _with(value, least, most))
         frame = _frame(node, partition, place)
-        if not frame.held.size:
-            return Estimate(None) if node.default is None else self._answered(node.default, group, 1)
         if node.function == "count":
             return Estimate(float(frame.held.size), (float(frame.least.size), float(frame.most.size)))
-        if node.function in ("first", "last"):
-            chosen = partition.groups[frame.held[0 if node.function == "first" else -1]]
-            found = self._answered(node.inner, chosen, events)
+        if not frame.held.size:
+            found = self._answered(node.default, group, events)
             return found if frame.is_certain else Estimate(found.value)
+        if node.function in ("first", "last"):
+            chosen = int(frame.held[0 if node.function == "first" else -1])
+            found = self._answered(node.inner, partition.groups[chosen], events)
+            is_certain = frame.is_certain and partition.is_end(node.function, chosen, frame)
+            return found if is_certain else Estimate(found.value)
         return self._of_frame(node, partition, frame, events)
 
     def _share(self, node: Share, group: Group, events: int) -> Estimate:
-        """Return a sum divided by a window's; undefined where the window's may be 0."""
-        partition, place = self._partition(node.window, group, events)
-        frame = _frame(node.window, partition, place)
-        above, below = self._answered(node.above, group, 1), self._window(node.window, group, 1)
-        if above.value is None or not below.value or (below.interval or _ANYWHERE)[0] <= 0:
+        """Return a sum divided by a window's: a ratio of two sums, or one of two intervals."""
+        each = 2 * events
+        partition, place = self._partition(node.window, group, each * _claims(node.window))
+        above, below = self._answered(node.above, group, each), self._window(node.window, group, each)
+        if above.value is None or not below.value:
             return Estimate(None)
+        union, inner = self._union(partition, _frame(node.window, partition, place)), node.window.inner
+        if union is not None and isinstance(inner, Linear):
+            one = events * _claims(node.window)
+            found = self._aggregates.quotient((node.above, group), (inner, union), one)
+        else:
+            found = joined("/", above, below)
         value = node.factor * above.value / below.value
-        union, inner = self._union(partition, frame), node.window.inner
-        if union is None or not isinstance(inner, Linear):
-            return Estimate(value)
-        found = self._aggregates.quotient((node.above, group), (inner, union), events)
         ends = found.interval and _with(value, *(node.factor * end for end in found.interval))
         return Estimate(value, ends, conditional=found.conditional)
 
@@ -301,7 +343,7 @@ class Windows:
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
         uncertain = sum(1 for by in node.order if by.node.events())
-        together = events * max(1, uncertain) * len(groups)
+        together = events * max(1, uncertain) * (self._chosen_of or len(groups))
         columns = order_columns(self._rows, groups, node.order, together)
         true = positions(columns) if columns else Positions(at, at)
         return _Partition(groups, at, true, _true_ranks(node.function, true))
@@ -327,6 +369,10 @@ class Windows:
         return self._of_all[key]
 
     def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        found = self._fold(node, partition, frame, events)
+        return found if frame.least.size else Estimate(found.value)  # in truth it may have no row
+
+    def _fold(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
         values = self._values(node, partition)[frame.held]
         if np.isnan(values).any():
             return Estimate(None)
@@ -387,16 +433,22 @@ class Windows:
         """
         key = id(node), id(partition), events
         if key not in self._all_ends:
-            together = events * len(partition.groups)
+            together = events * (self._chosen_of or len(partition.groups))
             told = [self._answered(node.inner, group, together) for group in partition.groups]
             ends = np.array([one.interval or _ANYWHERE for one in told]).T
             self._all_ends[key] = ends, np.array([one.conditional for one in told], dtype=bool)
         return self._all_ends[key]
 
     def _union(self, partition: _Partition, frame: _Frame) -> Group | None:
-        """Return the group of all records of a frame's rows; None where these are uncertain, or overlap."""
+        """Return the group of all records of a frame's rows; None where they are uncertain, or overlap.
+
+        Rows that are chosen by their answers are not fixed. Totals overlap what they are of, and a grouping
+        set that stands twice overlaps itself.
+        """
         groups = partition.groups
-        if not frame.is_certain or len({group.held for group in groups}) > 1:
+        if self._chosen_of is not None or not frame.is_certain:
+            return None
+        if len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(groups):
             return None
         scope = groups[0].scope
         if id(partition) not in self._owners:  # the row of each cell, the last one for those of no row
@@ -408,6 +460,12 @@ class Windows:
         held[frame.held] = True
         cells = np.flatnonzero(held[self._owners[id(partition)]])
         return Group((), (), ((scope, cells),) if scope else (), scope)
+
+
+def _claims(node: Window) -> int:
+    """Return how many intervals a window rests on: where answers decide which rows it reads, that is one."""
+    reads = node.inner is not None and (node.frame != (None, None) or node.function in ("first", "last"))
+    return 2 if reads and any(by.node.events() for by in node.order) else 1
 
 
 def _rank(function: str, at: _Places, place: int) -> float:
@@ -437,10 +495,10 @@ def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
         start, end = node.frame
         first, last = 0 if start is None else place + start, len(at) if end is None else place + end + 1
         held = rows[max(0, first) : max(0, last)]
-        if node.frame == (None, None) or np.array_equal(true.first, true.last):
+        if node.frame == (None, None) or true.are_exact:
             return _Frame(held, held, held)
         if node.frame != (None, 0):
-            return _Frame(held, rows[:0], rows)
+            return _Frame(held, held[held == place], rows)
     return _Frame(held, rows[ahead | (rows == place)], rows[maybe])
 
 

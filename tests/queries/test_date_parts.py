@@ -212,11 +212,42 @@ CONDITIONS: dict[str, Callable[[date], bool]] = {
 }
 
 
+def cuts_every_cell(holds: Callable[[date], bool], domain: Domain) -> bool:
+    """Tell whether a condition holds on some days of each cell, and not on others."""
+    found: dict[int, set[bool]] = {}
+    for day in DAYS:
+        found.setdefault(values_of(domain["d"]).encode(day), set()).add(holds(day))
+    return all(len(one) == 2 for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("HOUR(d) = 8", "hour"), ("HOUR(d) <> 8", "hour"), ("NOT HOUR(d) BETWEEN 8 AND 9", "hour"),
+        ("EXTRACT(hour FROM d) >= 8 AND d < '2020-01-05'", "hour"), ("strftime(d, '%H') = '08'", "hour"),
+        ("CASE WHEN HOUR(d) = 8 THEN 1 ELSE 0 END = 1", "hour"),
+    ],
+)  # fmt: skip
+def test_a_part_that_no_cell_decides_is_refused_with_the_width_that_does(text: str, width: str) -> None:
+    first, last = datetime(2020, 1, 1), datetime(2020, 1, 31, 23)
+    domain = Domain((DatetimeAttribute("d", first, last, "day"),), name="t")
+    error = refusal(parse_where, text, domain)
+    assert error.code == "unaligned"
+    assert f"cells: those of 'd' are of one day each; declare 'd' with width = '{width}'" in error.message
+    for decided in ("HOUR(d) >= 0", "DAY(d) = 8", "d >= '2020-01-08 08:00'"):
+        parse_where(decided, domain)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("text", CONDITIONS)
 def test_a_condition_holds_on_the_days_that_python_tells(text: str, width: str) -> None:
     domain, expected = days(width), sum(map(CONDITIONS[text], DAYS))
-    for query in (parse_where(text, domain), parse_sql(f"SELECT COUNT(*) FROM t WHERE {text}", domain).where):
+    statement = f"SELECT COUNT(*) FROM t WHERE {text}"
+    if cuts_every_cell(CONDITIONS[text], domain):  # an answer would say nothing
+        assert "declare 'd' with width = 'day'" in refusal(parse_where, text, domain).message
+        assert refusal(parse_sql, statement, domain).code == "unaligned"
+        return
+    for query in (parse_where(text, domain), parse_sql(statement, domain).where):
         least, between, most = answers(query, domain)
         assert least <= expected <= most
         assert between == pytest.approx(expected, abs=0.01)

@@ -62,7 +62,7 @@ NO_QUESTIONS: list[tuple[str | bytes, int | str | None, str]] = [
     ('{"where": "", "id": ' + "[" * 16 + "]" * 16 + "}", None, "expected JSON nested at most 16 deep"),
     ('{"where": "", "id": ' + "[" * 15 + "]" * 15 + "}", "id", "id must be a text or a whole number"),
     ('{"where": {"age": {"eq": ' + "7" * 10_000 + "}}}", None, "expected JSON: a number has too many digits"),
-    ("[]", None, 'expected a JSON object such as {"where": "age >= 30"}'),
+    ("[]", None, 'expected a JSON object such as {"where": "…"} or {"sql": "…"}'),
     ('"age = 30"', None, "expected a JSON object"),
     ("null", None, "expected a JSON object"),
     ("{}", None, "keys 'where' and 'sql', got neither; an empty 'where' counts everybody"),

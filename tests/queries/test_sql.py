@@ -113,7 +113,7 @@ def test_columns_have_the_names_that_they_are_given() -> None:
         ("SELECT COUNT(*) FROM db.people", 21, "a table name with a dot"),
         ("SELECT * FROM people", 7, "a list of records"),
         ("SELECT COUNT(*) FROM people QUALIFY 1", 36, "this condition in HAVING"),
-        ("SELECT COUNT(*) FROM people WHERE (age, sex) = (1, 'Male')", 35, "a tuple"),
+        ("SELECT COUNT(*) FROM people WHERE (age, sex) < (1, 'Male')", 35, "a tuple"),
         ("SELECT COUNT(*) FROM people PIVOT (SUM(age) FOR sex IN (1))", 35, "PIVOT"),
     ],
 )
@@ -145,7 +145,7 @@ def test_any_other_statement_is_refused_by_its_first_word(
          "unknown attribute 'sxe'; declared are age, income, sex, marital-status, count; "
          "did you mean 'sex'?"),
         ("SELECT sex, COUNT(*) FROM people", "syntax",
-         "'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there"),
+         "'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there: GROUP BY sex"),
         ("SELECT sex, COUNT(*) FROM people GROUP BY sex, sex", "syntax",
          "GROUP BY names \"sex\" twice; name it once"),
         ("SELECT count, COUNT(*) FROM people GROUP BY count", "bad_request",
@@ -385,4 +385,20 @@ def test_descending_order_turns_a_percentile_round() -> None:
 def test_what_cannot_be_is_refused_with_its_reason(statement: str, code: str, message: str) -> None:
     error = refusal(parse_sql, statement, CELLS)
     assert error.code == code
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "position", "message"),
+    [
+        ("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 'b'", "wrong_kind", 53, "numbers"),
+        ("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex = 5", "wrong_kind", 53, "texts"),
+        ("SELECT SUM(sex) FROM people", "wrong_kind", 11, "SUM needs numbers, 'sex' holds none"),
+        ("SELECT COUNT(*) FROM people WHERE COUNT(*) > 5", "unsupported", 34, "HAVING COUNT(*) >= 10"),
+        ("SELECT CASE WHEN income > 5 THEN 1 END k, COUNT(*) FROM people GROUP BY k", "unaligned", 17, ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_place(statement: str, code: str, position: int, message: str) -> None:
+    error = refusal(parse_sql, statement, DOMAIN)
+    assert (error.code, error.position) == (code, position)
     assert message in error.message

@@ -191,6 +191,128 @@ def test_windows_cost_nothing_beyond_the_counts(session: pmw.Session) -> None:
     assert session.state.ledger.share == spent
 
 
+# --- what the true rows may be ------------------------------------------------------------------------------
+
+
+def even_people(rows: int = 2000) -> pd.DataFrame:
+    """Records of which each city has as many."""
+    place = np.arange(rows)
+    return pd.DataFrame({"city": np.array(list("abcde"))[place % 5], "sex": "f", "age": place % 10})
+
+
+@pytest.fixture(scope="module")
+def even() -> Iterator[pmw.Session]:
+    """A session whose bars of cities overlap."""
+    options = pmw.Options(seed=6)
+    with pmw.open_session(even_people(), DOMAIN, epsilon=0.3, delta=1e-9, options=options) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        "LAG(COUNT(*), 1, 0) OVER (ORDER BY COUNT(*))",
+        "FIRST_VALUE(COUNT(*)) OVER (ORDER BY COUNT(*))",
+        "LAST_VALUE(COUNT(*)) OVER (ORDER BY COUNT(*) "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+        "SUM(COUNT(*)) OVER (ORDER BY COUNT(*) ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)",
+    ],
+)
+def test_nothing_is_promised_of_a_row_whose_place_is_open(even: pmw.Session, over: str) -> None:
+    """Another row may be the first, the last, or the one before; before the first there is none."""
+    table = even.sql(f"SELECT city, COUNT(*) AS n, {over} AS v FROM people GROUP BY city")
+    ends = [one.interval for one in table.column("n")]
+    assert max(low for low, _ in ends) < min(high for _, high in ends)
+    assert not any(one.is_promised for one in table.column("v"))
+    assert any("leave their order open" in note for note in table.notes)
+
+
+def test_an_order_that_the_bars_decide_promises_what_stands_before() -> None:
+    with pmw.open_session(people(1), DOMAIN, epsilon=1000, delta=1e-9, options=pmw.Options(seed=1)) as one:
+        over = "LAG(COUNT(*), 1, 0) OVER (ORDER BY COUNT(*) DESC)"
+        text = f"SELECT city, {over} AS v FROM people GROUP BY city ORDER BY city"
+        found, true = one.sql(text).column("v"), by_duckdb(people(1), text)["v"]
+    for estimate, value in zip(found, true, strict=True):
+        assert estimate.is_promised
+        assert estimate.interval[0] <= value <= estimate.interval[1]
+
+
+def test_rows_that_may_be_equal_stand_in_either_order_of_the_next_column() -> None:
+    """Of [0, 0] and [0, 7] the other may be 0, too; the next column may put it first."""
+    first, second = np.array([[0.0, 0], [0, 7]]), np.array([[1.0, 1], [0, 0]])
+    found = positions([first, second])
+    assert [one.tolist() for one in found.ahead] == [[0, 0], [1, 1]]
+    assert [one.tolist() for one in found.different] == [[0, 0], [1, 1]]
+    assert [one.tolist() for one in positions([first]).ahead] == [[0, 0], [0, 1]]
+
+
+def test_halves_are_rounded_away_from_zero_as_sql_rounds_them(session: pmw.Session) -> None:
+    over = "ROUND(LAG(COUNT(*), 0) OVER (ORDER BY city) / {}) AS v"
+    for divisor in (2, -2):
+        text = f"SELECT city, COUNT(*) AS n, {over.format(divisor)} FROM people GROUP BY city"
+        found = session.sql(text).to_pandas()
+        assert any(found["n"] % 4 == 1)  # whose half lies above an even number
+        rounded = (found["n"] / 2 + 0.5) // 1 * (1 if divisor > 0 else -1)
+        assert found["v"].tolist() == rounded.tolist()
+
+
+def test_a_count_of_no_rows_is_zero(session: pmw.Session) -> None:
+    over = "COUNT(*) OVER (ORDER BY city ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)"
+    text = f"SELECT city, {over} AS v, COUNT(*) AS n FROM people GROUP BY city ORDER BY city"
+    assert session.sql(text).to_pandas()["v"].tolist() == by_duckdb(people(1), text)["v"].tolist()
+
+
+def test_a_grouping_set_that_stands_twice_counts_twice(session: pmw.Session) -> None:
+    sets = "GROUPING SETS ((sex), (sex))"
+    text = f"SELECT sex, SUM(COUNT(*)) OVER () AS v FROM people GROUP BY {sets}"
+    for one in session.sql(text).column("v"):
+        assert one.interval[0] > 1.5 * len(people(1))
+
+
+@pytest.mark.parametrize("factor", ["", "1.0 / 400 * "])
+def test_sums_over_rows_that_having_chooses_hold_as_often_as_others(factor: str) -> None:
+    """All cities are alike: those above their mean are those whose noise is above 0."""
+    held = 0
+    for seed in range(20):
+        options = pmw.Options(seed=seed)
+        with pmw.open_session(even_people(), DOMAIN, epsilon=0.3, delta=1e-9, options=options) as one:
+            over = f"{factor}SUM(COUNT(*)) OVER ()"
+            table = one.sql(f"SELECT city, {over} AS v FROM people GROUP BY city HAVING COUNT(*) > 400")
+        true = len(table) * (400 if not factor else 1)
+        held += all(found.interval[0] <= true <= found.interval[1] for found in table.column("v"))
+    assert held == 20
+
+
+def test_what_a_window_reads_shares_what_may_fail_with_its_order() -> None:
+    """The last row's sum is that of all rows; where answers decide which one is last, its bar is wider."""
+    text = "SELECT SUM(SUM(age)) OVER (ORDER BY {}) AS v FROM people GROUP BY city ORDER BY 1 DESC LIMIT 1"
+    with pmw.open_session(people(1), DOMAIN, epsilon=20, delta=1e-9, options=pmw.Options(seed=1)) as one:
+        widths = []
+        for order in ("city", "COUNT(*)"):
+            low, high = one.sql(text.format(order)).column("v")[0].interval
+            widths.append(high - low)
+    assert 1.05 * widths[0] < widths[1] < 1.3 * widths[0]
+
+
+def test_a_share_of_a_sum_that_may_be_zero_is_told_without_a_promise() -> None:
+    """The ages of each city sum to about 0 beside the middle one."""
+    frame = even_people()
+    with pmw.open_session(frame, DOMAIN, epsilon=0.3, delta=1e-9, options=pmw.Options(seed=2)) as one:
+        own = "SUM(age - 4.5)"
+        table = one.sql(f"SELECT city, {own} / SUM({own}) OVER () AS v FROM people GROUP BY city")
+    assert all(found.value is not None and not found.is_promised for found in table.column("v"))
+
+
+def test_a_share_of_totals_lies_between_those_of_its_parts(session: pmw.Session) -> None:
+    """Totals overlap their groups, so the sum is no count of records: both ends are divided."""
+    over = "1.0 * COUNT(*) / SUM(COUNT(*)) OVER ()"
+    text = f"SELECT sex, {over} AS v FROM people GROUP BY ROLLUP(sex) ORDER BY sex"
+    found, true = session.sql(text).column("v"), by_duckdb(people(1), text)["v"]
+    for estimate, value in zip(found, true, strict=True):
+        assert estimate.is_promised
+        assert estimate.interval[0] <= value <= estimate.interval[1]
+
+
 # --- positions ----------------------------------------------------------------------------------------------
 
 LOWEST, WIDTHS = st.integers(0, 4), st.integers(0, 3)
