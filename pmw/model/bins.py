@@ -138,6 +138,13 @@ def is_long(attribute: Attribute, bins: int) -> bool:
     return attribute.base_size > (SHORT_CATEGORICAL if categorical else longest_kept(bins))
 
 
+def coarse_of(attribute: Attribute) -> Attribute:
+    """Return the attribute that others are measured with, as far as its length alone tells."""
+    if not is_long(attribute, DEFAULT_BINS) or attribute.base_size <= DEFAULT_BINS:
+        return attribute
+    return _coarse_attribute(attribute, np.arange(DEFAULT_BINS))
+
+
 def _resized(domain: Domain, size: Callable[[Attribute], int], bins: int) -> Domain:
     """Return a domain in which each long attribute has so many cells besides the special ones."""
     resized: list[Attribute] = []

@@ -261,6 +261,23 @@ def range_variances(
     return np.array(nodes + end - start + special, dtype=np.float64)
 
 
+def sum_covariance(tree: HierarchicalHistogram, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the covariance of sums of least squares cells, per variance of a node: float64, shape (k, k).
+
+    It is W (A'A)^-1 W', column by column, as in ``query_variance``.
+
+    Args:
+        tree: the nodes.
+        sums: W, float64, shape (k, cells), the weights of the cells in each sum.
+    """
+    nodes = np.zeros(tree.nodes)
+    columns = []
+    for weights in sums:
+        nodes[tree.nodes - tree.size :] = weights
+        columns.append(sums @ least_squares(tree, nodes))
+    return np.array(columns)
+
+
 @lru_cache(maxsize=64)
 def _covariance_sums(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     """Return the sums of (A'A)^-1 over all corners: float64, shape (size + 1, size + 1)."""

@@ -5,9 +5,10 @@ Measurements of the same cells are taken together: each by the inverse of its va
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -22,7 +23,8 @@ from pmw.model.hierarchical_histogram import (
     non_negative_least_squares,
     query_variance,
 )
-from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
+from pmw.model.strategy import Strategy, along
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
@@ -140,6 +142,275 @@ class HierarchicalMeasurement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MainEffect:
+    """What is known of one attribute beside the number of records, on the cells of a marginal.
+
+    Args:
+        values: float64, shape (cells,), records per cell; their mean says nothing.
+        covariance: of their own noise: float64, shape (cells, cells), squared records.
+        slope: float64, shape (cells,): what they move by with the number of records, which the counts of
+            declared cells take in where these are summed to bins of several sizes.
+    """
+
+    values: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Foundation:
+    """What a residual stands on: the number of records, and for a pair the main effects of both attributes.
+
+    The noises of the parts are independent of each other and of the residual's.
+
+    Args:
+        total: records.
+        variance: of the total, in squared records; 0 where it is public.
+        effects: one per attribute of a pair; none below the residual of a single attribute.
+        finest: the least standard deviation of a noise that it takes in, on its own grid of numbers.
+    """
+
+    total: float
+    variance: float
+    effects: tuple[MainEffect, ...]
+    finest: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualMeasurement(MarginalMeasurement):
+    """What a marginal's counts say beyond those of fewer attributes, under fresh noise on each number.
+
+    ``units`` are the noisy numbers of the strategy, on a grid of its own. ``noise`` is that of a marginal of
+    the same price, on each of its cells; the numbers have ``drawn``. Counts follow from it with what it
+    stands
+    on: with weights w over the cells, w' x = mean(w) total + sum_i w_i' effect_i + w' K+ y, where w_i is the
+    mean of w over the other attribute less mean(w). All terms have independent noise.
+
+    Args:
+        strategy: the rows.
+        foundation: the parts that it stands on; None until it has a place in a state.
+
+    Raises:
+        ScopeError: the strategy is of other cells.
+    """
+
+    strategy: Strategy = field(kw_only=True)
+    foundation: Foundation | None = None
+
+    def __post_init__(self) -> None:
+        MarginalMeasurement.__post_init__(self)
+        if tuple(axis.size for axis in self.strategy.axes) != self.units.shape:
+            raise ScopeError(f"expected the numbers of {list(self.scope)}, got {self.units.shape}")
+
+    @property
+    def drawn(self) -> DiscreteGaussian:
+        """The noise of each number, on the strategy's grid.
+
+        Raises:
+            NoiseError: the noise is not Gaussian.
+        """
+        return self.strategy.noise(self.noise)
+
+    @property
+    def precision(self) -> float:
+        """One over the variance of each number's noise, on the strategy's grid."""
+        return float(1 / self.drawn.sigma**2)
+
+    @property
+    def counts(self) -> ResidualCounts:
+        """The counts that it says with what it stands on."""
+        return ResidualCounts((self,))
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The counts: float64, one axis per attribute, records."""
+        return self.counts.values
+
+    @property
+    def cell_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's value: float64, one axis per attribute, squared records."""
+        return self.counts.cell_variances
+
+    @property
+    def variance(self) -> float:
+        """The largest variance of a cell's value, in squared records."""
+        return float(self.cell_variances.max())
+
+    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
+        """Return the variance of a weighted sum of the values, in squared records.
+
+        Args:
+            weights: float64, one axis per attribute.
+        """
+        return self.counts.weighted_variance(weights)
+
+
+def measured_as(
+    scope: tuple[str, ...],
+    numbers: NDArray[np.int64],
+    noise: NoiseDistribution,
+    strategy: Strategy | None,
+    *,
+    requested: bool = False,
+) -> MarginalMeasurement:
+    """Return the measurement of a marginal's noisy numbers, of cells or of a strategy's rows."""
+    if strategy is None:
+        return MarginalMeasurement(scope, numbers, noise, requested)
+    return ResidualMeasurement(scope, numbers, noise, requested, strategy=strategy)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualCounts:
+    """Counts from a residual, measured once or more by the same rows, and from what it stands on.
+
+    Several measurements are taken together by the inverse of their variances.
+
+    Args:
+        parts: the measurements, over one scope, by one strategy and on one foundation; at least one.
+    """
+
+    parts: tuple[ResidualMeasurement, ...]
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Attribute names in declared order."""
+        return self.parts[0].scope
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        """The newest noisy numbers alone: int64, one axis per attribute."""
+        return self.parts[-1].units
+
+    @property
+    def noise(self) -> NoiseDistribution:
+        """The quietest noise of a marginal of the same price."""
+        return min((one.noise for one in self.parts), key=noise_variance)
+
+    @property
+    def foundation(self) -> Foundation:
+        """The parts that it stands on.
+
+        Raises:
+            ScopeError: it has no place in a state yet.
+        """
+        found = self.parts[0].foundation
+        if found is None:
+            raise ScopeError(f"the residual of {list(self.scope)} has no place in a state yet")
+        return found
+
+    @property
+    def strategy(self) -> Strategy:
+        """The rows."""
+        return self.parts[0].strategy
+
+    @functools.cached_property
+    def precision(self) -> float:
+        """One over the variance of each number's noise, on the strategy's grid."""
+        return sum(one.precision for one in self.parts)
+
+    @property
+    def finest(self) -> float:
+        """The least standard deviation of a noise that the counts take in, on its own grid of numbers."""
+        return min(*(float(one.drawn.sigma) for one in self.parts), self.foundation.finest)
+
+    @functools.cached_property
+    def centred(self) -> NDArray[np.float64]:
+        """The residual: float64, one axis per attribute along each of which it sums to zero, records."""
+        weighted = sum(one.units * (one.precision / self.precision) for one in self.parts)
+        return self.strategy.estimate(np.asarray(weighted))
+
+    @functools.cached_property
+    def values(self) -> NDArray[np.float64]:
+        """The counts: float64, one axis per attribute, records."""
+        under, shape = self.foundation, self.units.shape
+        values = self.centred + under.total / math.prod(shape)
+        for axis, effect in enumerate(under.effects):
+            own = (effect.values - effect.values.mean()) / shape[1 - axis]
+            values = values + (own[:, None] if axis == 0 else own)
+        values.flags.writeable = False
+        return values
+
+    @property
+    def cell_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's value: float64, one axis per attribute, squared records."""
+        under, shape = self.foundation, self.units.shape
+        diagonals = [axis.covariance.diagonal() for axis in self.strategy.axes]
+        found = functools.reduce(np.multiply.outer, diagonals) / self.fineness
+        everybody = np.full(shape, 1 / math.prod(shape))
+        for axis, (variances, slopes) in enumerate(self._runs[1]):
+            along_axis = (slice(None), None) if axis == 0 else (None, slice(None))
+            found = found + variances.diagonal()[along_axis] / shape[1 - axis] ** 2
+            everybody = everybody + slopes.diagonal()[along_axis] / shape[1 - axis]
+        return np.asarray(found + everybody**2 * under.variance)
+
+    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
+        """Return the variance of a weighted sum of the values, in squared records.
+
+        Args:
+            weights: float64, one axis per attribute.
+        """
+        under, mean = self.foundation, float(np.mean(weights))
+        rows = along([axis.inverse.T for axis in self.strategy.axes], weights)
+        found, everybody = float(np.sum(rows**2)) / self.fineness, mean
+        for axis, effect in enumerate(under.effects):
+            own = weights.mean(axis=1 - axis) - mean
+            found += float(own @ effect.covariance @ own)
+            everybody += float(own @ effect.slope)
+        return found + everybody**2 * under.variance
+
+    def box_variances(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the variances of counts of boxes: float64, shape (n,), squared records.
+
+        Args:
+            first: int64, shape (n, attributes), the first cell of each box along each attribute.
+            last: the last ones, inclusive.
+        """
+        runs = [(first[:, axis], last[:, axis]) for axis in range(len(self.scope))]
+        shares = [(high - low + 1) / size for (low, high), size in zip(runs, self.units.shape, strict=True)]
+        found = np.full(len(first), 1 / self.fineness)
+        for table, run in zip(self._runs[0], runs, strict=True):
+            found = found * table[run]
+        everybody = np.prod(shares, axis=0)
+        for axis, (variances, slopes) in enumerate(self._runs[1]):
+            found += variances[runs[axis]] * shares[1 - axis] ** 2
+            everybody = everybody + slopes[runs[axis]] * shares[1 - axis]
+        return np.asarray(found + everybody**2 * self.foundation.variance, dtype=np.float64)
+
+    @property
+    def fineness(self) -> float:
+        """One over the variance of each number's noise, of rows without their factor, in squared records."""
+        return self.precision * float(self.strategy.factor) ** 2
+
+    @functools.cached_property
+    def _runs(
+        self,
+    ) -> tuple[list[NDArray[np.float64]], list[tuple[NDArray[np.float64], NDArray[np.float64]]]]:
+        """Of each run of cells along each attribute, the variance of the residual, and of the main effect.
+
+        Weights of a main effect sum to zero: those of a run are one, less the run's share of all cells.
+        """
+        effects = []
+        for effect in self.foundation.effects:
+            centre = np.eye(len(effect.slope)) - 1 / len(effect.slope)
+            slopes = np.concatenate([[0.0], np.cumsum(effect.slope - effect.slope.mean())])
+            runs = np.subtract.outer(slopes[1:], slopes[:-1]).T
+            effects.append((run_variances(centre @ effect.covariance @ centre), runs))
+        return [run_variances(axis.covariance) for axis in self.strategy.axes], effects
+
+
+def run_variances(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the variance of the sum of each run of cells: float64, by its first and its last cell.
+
+    Args:
+        covariance: float64, shape (cells, cells).
+    """
+    sums = np.zeros((len(covariance) + 1, len(covariance) + 1))
+    sums[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
+    ends, corner = sums[1:, 1:].diagonal(), sums[:-1, :-1].diagonal()
+    return np.maximum(ends[None, :] + corner[:, None] - sums[:-1, 1:] - sums[1:, :-1].T, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class QueryMeasurement:
     """The answer to one query under fresh noise.
 
@@ -166,7 +437,8 @@ class QueryMeasurement:
         return noise_variance(self.noise)
 
 
-OneWayMeasurement: TypeAlias = MarginalMeasurement | HierarchicalMeasurement  # what opening measures
+# What opening measures.
+OneWayMeasurement: TypeAlias = MarginalMeasurement | ResidualMeasurement | HierarchicalMeasurement
 Measurement: TypeAlias = OneWayMeasurement | QueryMeasurement
 
 
@@ -177,12 +449,16 @@ class Target:
     Args:
         scope: attribute names in declared order.
         values: float64, one axis per attribute, records per cell.
-        variance: float64, likewise, in squared records: how far off each value may be.
+        variance: float64, likewise, in squared records: how far off each value may be; of a residual the same
+            for all, those of its numbers.
+        information: of a residual, K'K along each attribute, through which it is seen: float64, shapes
+            (cells, cells); None where each value is seen by itself.
     """
 
     scope: tuple[str, ...]
     values: NDArray[np.float64]
     variance: NDArray[np.float64]
+    information: tuple[NDArray[np.float64], ...] | None = None
 
 
 def target_of(measurement: OneWayMeasurement, total: float) -> Target:
@@ -198,6 +474,10 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
         measurement: noisy numbers over a scope.
         total: records that the model sums to; positive.
     """
+    if isinstance(measurement, ResidualMeasurement):
+        variance = np.full(measurement.units.shape, 1 / measurement.counts.fineness)
+        information = tuple(axis.gram.astype(np.float64) for axis in measurement.strategy.axes)
+        return Target(measurement.scope, measurement.values, variance, information)
     if isinstance(measurement, HierarchicalMeasurement):
         values = non_negative_least_squares(measurement.tree, measurement.units / UNITS, total)
     else:
@@ -300,7 +580,7 @@ class CombinedMarginal:
         return [weight * _scale(one.noise) / least for weight, one in pairs]
 
 
-MarginalValues: TypeAlias = MarginalMeasurement | CombinedMarginal
+MarginalValues: TypeAlias = MarginalMeasurement | CombinedMarginal | ResidualCounts
 
 
 def _scale(noise: NoiseDistribution) -> float:
@@ -311,5 +591,13 @@ def combined(measurements: Sequence[MarginalMeasurement]) -> list[MarginalValues
     """Return the measurements in order, those of the same cells as one, at the place of the first."""
     same: dict[tuple[object, ...], list[MarginalMeasurement]] = {}
     for one in measurements:
-        same.setdefault((one.scope, one.units.shape, type(one.noise)), []).append(one)
-    return [parts[0] if len(parts) == 1 else CombinedMarginal(tuple(parts)) for parts in same.values()]
+        rows = one.strategy if isinstance(one, ResidualMeasurement) else None
+        same.setdefault((one.scope, one.units.shape, type(one.noise), rows), []).append(one)
+    return [_as_one(tuple(parts)) for parts in same.values()]
+
+
+def _as_one(parts: tuple[MarginalMeasurement, ...]) -> MarginalValues:
+    residuals = tuple(one for one in parts if isinstance(one, ResidualMeasurement))
+    if residuals:
+        return ResidualCounts(residuals)
+    return parts[0] if len(parts) == 1 else CombinedMarginal(parts)

@@ -4,6 +4,10 @@ The loss of a model with answers a_i, where y_i was measured with variance v_i, 
 
     L = sum_i (a_i - y_i)^2 / (2 v_i).
 
+Of a residual, which was measured by rows K, it is (a - y)' K'K (a - y) / (2 v) over the marginal's cells;
+then (a - y) / v becomes K'K (a - y) / v in what follows. K sums to zero along each attribute, so a residual
+does not weigh on what marginals of fewer attributes say.
+
 One step of entropic mirror descent lowers the dual of each number by rate * (a_i - y_i) / v_i, which is
 multiplicative weights with all measurements in one exponent. Directions that many measurements share
 converge first, and noise in small cells last: a descent that is warm-started and stopped early keeps most of
@@ -34,6 +38,7 @@ from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistributio
 from pmw.model.gradient import PotentialMarginals
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
+from pmw.model.strategy import along
 
 FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
 _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises
@@ -80,6 +85,13 @@ class _Evaluator:
         """Return tables, one per aim and shaped like it, in one array."""
         return np.take(np.concatenate([table.reshape(-1) for table in tables]), self._order)
 
+    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
+        """Return the parts of one array, one per aim and shaped like it."""
+        declared = np.empty_like(flat)
+        declared[self._order] = flat
+        parts = np.split(declared, self._bounds)
+        return [part.reshape(np.shape(_values(aim))) for aim, part in zip(self._aims, parts, strict=True)]
+
     def values(self, duals: Flat) -> Flat:
         """Return what the model of these duals says: float64, records."""
         found = None if self._potentials is None else self._on_tree(self._potentials, duals)
@@ -96,10 +108,8 @@ class _Evaluator:
 
     def model(self, duals: Flat) -> SyntheticDistribution:
         """Return the model of these duals."""
-        declared = np.empty_like(duals)
-        declared[self._order] = duals
-        parts = np.split(declared, self._bounds)
-        return self._like.with_terms([_term(aim, part) for aim, part in zip(self._aims, parts, strict=True)])
+        parts = zip(self._aims, self.tables(duals), strict=True)
+        return self._like.with_terms([_term(aim, part) for aim, part in parts])
 
     def _on_tree(self, potentials: PotentialMarginals, duals: Flat) -> Flat | None:
         """Return the values by the gradient, or None where ordinary numbers do not hold them."""
@@ -118,8 +128,8 @@ class _Evaluator:
 
 def _term(aim: Aim, dual: NDArray[np.float64]) -> Term:
     if isinstance(aim, Target):
-        return MarginalTerm(aim.scope, dual.reshape(aim.values.shape))
-    return QueryTerm(aim.query, float(dual[0]))
+        return MarginalTerm(aim.scope, dual)
+    return QueryTerm(aim.query, float(dual))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +139,15 @@ class DescentRule:
     Args:
         steps: at most so many evaluations of the model.
         tolerance: stop when a step lowers the loss by less than this per measured number.
+        enough: stop when the loss is below this, per free number and times two: closer would be fitted to
+            noise.
+        growth: of the step size with every step that lowers the loss.
     """
 
     steps: int
     tolerance: float
+    enough: float = 0.0
+    growth: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +185,13 @@ class _Loss:
         evaluate: what the model says.
         measured: y, in its order.
         variance: v, in its order.
+        information: of each aim, the matrices K'K through which it is seen; None for numbers by themselves.
     """
 
     evaluate: _Evaluator
     measured: NDArray[np.float64]
     variance: NDArray[np.float64]
+    information: tuple[tuple[NDArray[np.float64], ...] | None, ...]
 
     @classmethod
     def of(cls, model: SyntheticDistribution, aims: Sequence[Aim]) -> _Loss:
@@ -184,13 +201,21 @@ class _Loss:
         variance = [
             np.broadcast_to(aim.variance, values.shape) for aim, values in zip(aims, measured, strict=True)
         ]
-        return cls(evaluate, evaluate.flat(measured), evaluate.flat(variance))
+        information = tuple(aim.information if isinstance(aim, Target) else None for aim in aims)
+        return cls(evaluate, evaluate.flat(measured), evaluate.flat(variance), information)
 
     def at(self, duals: NDArray[np.float64]) -> _Point:
         """Return the point of some duals."""
         error = self.evaluate.values(duals) - self.measured
-        residuals = error / self.variance
+        residuals = self._weighed(error) / self.variance
         return _Point(duals, residuals, float(np.vdot(residuals, error)) / 2)
+
+    def _weighed(self, error: Flat) -> Flat:
+        """Return the errors, those of residuals as their rows see them."""
+        if all(one is None for one in self.information):
+            return error
+        tables = zip(self.information, self.evaluate.tables(error), strict=True)
+        return self.evaluate.flat([one if axes is None else along(axes, one) for axes, one in tables])
 
 
 def descend(
@@ -218,14 +243,15 @@ def descend(
     numbers = sum(np.size(_values(aim)) for aim in aims)
     if numbers == 0:
         return Descent(model, step_size, 0.0, 0)
-    unit = 1.0 / sum(_curvature(aim) for aim in aims)
+    free = sum(map(_free_numbers, aims))
+    unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
     loss = _Loss.of(model, aims)
     best = ahead = loss.at(loss.evaluate.flat(start))
     duals, momentum, steps = ahead.duals, 0, 1
     step_size *= _FASTER
-    while steps < rule.steps:
+    while steps < rule.steps and 2 * best.loss >= rule.enough * free:
         moved = np.clip(ahead.duals - step_size * unit * ahead.residuals, -_LARGEST_DUAL, _LARGEST_DUAL)
         point = loss.at(moved + momentum / (momentum + 3) * (moved - duals))
         steps += 1
@@ -237,6 +263,7 @@ def descend(
             continue
         gain = (ahead.loss - point.loss) / numbers
         duals, ahead, momentum = moved, point, momentum + 1
+        step_size *= rule.growth
         if point.loss < best.loss:
             best = point
         if momentum > 1 and gain < rule.tolerance:
@@ -251,8 +278,19 @@ def _values(aim: Aim) -> NDArray[np.float64] | float:
 def _curvature(aim: Aim) -> float:
     """Return the largest cell over its variance: how fast a residual answers to its dual, at most."""
     if isinstance(aim, Target):
-        return float((np.maximum(aim.values, np.sqrt(aim.variance)) / aim.variance).max())
+        largest = 1.0 if aim.information is None else math.prod(one.max() for one in aim.information)
+        if not largest:
+            return 0.0
+        variance = aim.variance / largest
+        return float((np.maximum(aim.values, np.sqrt(variance)) / variance).max())
     return float(max(aim.value, aim.variance**0.5) / aim.variance)
+
+
+def _free_numbers(aim: Aim) -> int:
+    """Return how many numbers a measurement is of: a residual sums to zero along each attribute."""
+    shape = np.shape(_values(aim))
+    is_residual = isinstance(aim, Target) and aim.information is not None
+    return math.prod(size - 1 for size in shape) if is_residual else math.prod(shape)
 
 
 def _dual(term: Term) -> NDArray[np.float64]:

@@ -1,0 +1,106 @@
+"""Prices: by which rows attributes are measured, and how a budget is shared among them and their pairs.
+
+All of it follows from the schema and from the questions that a plan counts on; nothing here sees a record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, AxisRows, ordered_rows, question_gram
+from queries.categories import CategoricalAttribute
+from queries.domain import Attribute
+
+_CELLS_PART = 0.25  # of the questions about an ordered attribute that plans count on are about one cell
+
+
+def axis_rows(attribute: Attribute) -> AxisRows | None:
+    """Return the rows of an attribute; None where it has too few cells, or too many.
+
+    They are those of its shape: whatever is released changes them only by how many bins there are.
+    """
+    if isinstance(attribute, CategoricalAttribute):
+        return AxisRows(attribute.size) if 2 <= attribute.size <= MOST_VALUES else None
+    if not 2 <= attribute.size <= MOST_ORDERED:
+        return None
+    return ordered_rows(attribute.base_size, attribute.size - attribute.base_size)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPrice:
+    """What an attribute contributes to the variance of questions, by which prices are shared.
+
+    Args:
+        spread: E w' S w max diag(K'K): the variance of a question's part beyond its mean weight, at unit
+            price.
+        mean: E of the squared mean weight.
+    """
+
+    spread: float
+    mean: float
+
+    @classmethod
+    def of(cls, attribute: Attribute) -> AxisPrice:
+        """Return it for the rows of an attribute, or for its cells where it has none."""
+        gram, size = asked_gram(attribute), attribute.size
+        rows = axis_rows(attribute)
+        if rows is None:
+            spread = float(np.trace(gram) - gram.sum() / size)
+        else:
+            spread = float(np.sum(gram * rows.covariance)) * rows.norm
+        return cls(spread, float(gram.sum()) / size**2)
+
+
+def asked_gram(attribute: Attribute) -> NDArray[np.float64]:
+    """Return the mean of w w' over the questions about an attribute that plans count on.
+
+    Of an ordered one three in four are ranges, and the others single cells; of another one all are values.
+    """
+    if isinstance(attribute, CategoricalAttribute):
+        return np.eye(attribute.size) / attribute.size
+    return question_gram(attribute.base_size, attribute.size - attribute.base_size, _CELLS_PART)
+
+
+def shared_prices(fine: Sequence[AxisPrice], coarse: Sequence[AxisPrice]) -> tuple[float, list[float], float]:
+    """Return what the number of records, each attribute and the mean pair are paid, in proportion.
+
+    Of random questions about one, two or three attributes, all alike, the mean variance is sum_A c_A/p_A over
+    the sets A of at most two attributes, where p_A is the price of A and c_A the mean of prod_{i in A} v_i
+    prod_{i not in A} m_i, v and m the spreads and squared means. Its least at a fixed sum of prices is at
+    p_A in proportion to sqrt(c_A).
+
+    Args:
+        fine: of each attribute, as it is measured alone.
+        coarse: the same, as it is measured in pairs.
+
+    Source: Xiao et al. (2023), for the closed form of a weighted sum of variances (Cauchy and Schwarz).
+    """
+    count = len(fine)
+    orders = range(1, min(3, count) + 1)
+
+    def expected(chosen: Sequence[int]) -> float:
+        axes = fine if len(chosen) < 2 else coarse
+        spread = math.prod(axes[place].spread for place in chosen)
+        means = _symmetric([one.mean for place, one in enumerate(fine) if place not in chosen], 3)
+        parts = (
+            means[order - len(chosen)] / math.comb(count, order) for order in orders if order >= len(chosen)
+        )
+        return math.sqrt(spread * sum(parts) / len(orders))
+
+    pairs = [expected(pair) for pair in itertools.combinations(range(count), 2)]
+    return expected(()), [expected((one,)) for one in range(count)], sum(pairs) / max(1, len(pairs))
+
+
+def _symmetric(values: Sequence[float], most: int) -> list[float]:
+    """Return the elementary symmetric sums of values up to an order."""
+    sums = [1.0] + [0.0] * most
+    for value in values:
+        for order in range(most, 0, -1):
+            sums[order] += value * sums[order - 1]
+    return sums

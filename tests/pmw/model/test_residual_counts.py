@@ -1,0 +1,209 @@
+"""Counts from residuals: they are the true ones but for noise, and have the variances of all of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pmw.model import ResidualCounts, ResidualMeasurement, combined, target_of
+from pmw.model.measurement import run_variances
+from pmw.public.state import Total
+from queries import ScopeError
+from tests.residuals import PAIRS, SHORT, VALUES, Pair, Side, gaussian
+
+UNIT = 2**30  # by which each number is moved in turn, on its own grid
+
+
+def tables(pair: Pair) -> list[NDArray[np.int64]]:
+    """Return tables of which all others are sums: 40 records in one cell, and one of random cells."""
+    shape = [side.cells for side in pair.sides]
+    cells = math.prod(shape)
+    alone = [40 * row.reshape(shape) for row in np.eye(cells, dtype=np.int64)]
+    return [*alone, np.random.default_rng(2).integers(0, 300, shape)]
+
+
+@cache
+def covariance(name: str) -> NDArray[np.float64]:
+    """Return that of the values, moving each number by itself: float64, shape (cells, cells)."""
+    pair = PAIRS[name]
+    nothing = pair.numbers(np.zeros([side.cells for side in pair.sides], dtype=np.int64))
+    found = np.zeros((math.prod(pair.shape),) * 2)
+    for place, (numbers, deviation) in enumerate(zip(nothing, pair.deviations(), strict=True)):
+        for number in range(numbers.size):
+            moved = [one.copy() for one in nothing]
+            moved[place].flat[number] = UNIT
+            step = pair.counts(moved).values.ravel() * (deviation / UNIT)
+            found += np.outer(step, step)
+    return found
+
+
+@cache
+def counts(name: str) -> ResidualCounts:
+    pair = PAIRS[name]
+    return pair.counts(pair.numbers(tables(pair)[-1]))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_without_noise_counts_are_the_true_ones(name: str) -> None:
+    # They are linear in what is measured, so noise whose mean is zero leaves them unbiased.
+    pair = PAIRS[name]
+    for table in tables(pair):
+        found = pair.counts(pair.numbers(table))
+        assert found.values == pytest.approx(pair.truth(table).astype(float), abs=1e-7)
+        centred = found.centred
+        assert np.abs(centred.sum(axis=0)).max() < 1e-7
+        assert np.abs(centred.sum(axis=1)).max() < 1e-7
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_counts_are_linear_in_what_is_measured(name: str) -> None:
+    pair = PAIRS[name]
+    shapes = [one.shape for one in pair.numbers(np.zeros([side.cells for side in pair.sides], dtype=int))]
+    generator = np.random.default_rng(5)
+    first, second = ([generator.integers(-(2**40), 2**40, shape) for shape in shapes] for _ in range(2))
+    both = pair.counts([one + other for one, other in zip(first, second, strict=True)]).values
+    assert both == pytest.approx(pair.counts(first).values + pair.counts(second).values, rel=1e-9, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_variance_of_a_sum_is_that_of_all_noises_that_are_in_it(name: str, seed: int) -> None:
+    found = counts(name)
+    weights = np.random.default_rng(seed).normal(0.3, 1, PAIRS[name].shape)
+    expected = float(weights.ravel() @ covariance(name) @ weights.ravel())
+    assert found.weighted_variance(weights) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_sums_along_one_attribute_and_everybody_have_the_variance_of_their_noises(name: str) -> None:
+    pair, found = PAIRS[name], counts(name)
+    everybody = np.ones(pair.shape)
+    assert found.weighted_variance(everybody) == pytest.approx(pair.total_noise**2, abs=1e-9)
+    for axis in range(2):
+        for place in range(pair.shape[axis]):
+            weights = np.zeros(pair.shape)
+            weights[(slice(None),) * axis + (place,)] = 1
+            expected = float(weights.ravel() @ covariance(name) @ weights.ravel())
+            assert found.weighted_variance(weights) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_variances_of_all_boxes_are_those_of_their_cells_summed(name: str) -> None:
+    pair, found = PAIRS[name], counts(name)
+    runs = [list(itertools.combinations_with_replacement(range(size), 2)) for size in pair.shape]
+    boxes = list(itertools.product(*runs))
+    first = np.array([[low for low, _ in box] for box in boxes])
+    last = np.array([[high for _, high in box] for box in boxes])
+    expected = []
+    for box in boxes:
+        weights = np.zeros(pair.shape)
+        weights[tuple(slice(low, high + 1) for low, high in box)] = 1
+        expected.append(float(weights.ravel() @ covariance(name) @ weights.ravel()))
+    assert found.box_variances(first, last) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_cells_have_the_variances_of_their_noises(name: str) -> None:
+    found, diagonal = counts(name), covariance(name).diagonal().reshape(PAIRS[name].shape)
+    assert found.cell_variances == pytest.approx(diagonal, rel=1e-9)
+    for part in found.parts:
+        assert part.variance == pytest.approx(float(part.cell_variances.max()))
+        assert part.weighted_variance(np.ones(PAIRS[name].shape)) == pytest.approx(
+            PAIRS[name].total_noise ** 2, abs=1e-9
+        )
+
+
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1))
+def test_runs_of_cells_have_the_variance_of_their_sum(cells: int, seed: int) -> None:
+    roots = np.random.default_rng(seed).normal(size=(cells, cells))
+    found, given_ = run_variances(roots @ roots.T), roots @ roots.T
+    for first in range(cells):
+        for last in range(first, cells):
+            expected = given_[first : last + 1, first : last + 1].sum()
+            assert found[first, last] == pytest.approx(expected, abs=1e-9 * np.trace(given_))
+
+
+# --- one attribute -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", [SHORT, VALUES])
+def test_one_attribute_has_the_number_of_records_in_equal_parts(side: Side) -> None:
+    table, total = np.arange(side.cells) + 5, Total(1.0, 4.0, 9.0)
+    measured = side.measured(side.numbers(table), replace(total, estimate=float(table.sum())))
+    assert isinstance(measured, ResidualMeasurement)
+    assert measured.values == pytest.approx(table.astype(float), abs=1e-7)
+    moved = side.measured(side.numbers(table), replace(total, estimate=float(table.sum() + side.cells)))
+    assert moved.values == pytest.approx(table + 1.0, abs=1e-7)
+    rows = measured.strategy
+    deviation = float(rows.noise(gaussian(side.noise)).sigma) / rows.factor
+    (axis,) = rows.axes
+    expected = deviation**2 * axis.covariance + 81 / side.cells**2
+    assert measured.cell_variances == pytest.approx(expected.diagonal())
+    assert measured.weighted_variance(np.ones(side.cells)) == pytest.approx(81)
+    weights = np.arange(side.cells, dtype=np.float64) ** 2 - 0.7
+    assert measured.weighted_variance(weights) == pytest.approx(weights @ expected @ weights)
+
+
+# --- several measurements ----------------------------------------------------------------------------------
+
+
+def test_two_measurements_of_a_pair_are_weighted_by_the_inverse_of_their_variances() -> None:
+    pair = PAIRS["twice"]
+    numbers = pair.numbers(tables(pair)[-1])
+    strayed = np.random.default_rng(3).integers(-(2**24), 2**24, pair.shape)
+    numbers[-1] = numbers[-1] + strayed
+    found = pair.counts(numbers)
+    *_, near, far = (deviation**2 for deviation in pair.deviations())
+    assert found.precision == pytest.approx(1 / near + 1 / far)
+    plain = pair.counts(pair.numbers(tables(pair)[-1]))
+    moved = pair.strategy.estimate(strayed) * near / (near + far)
+    assert found.values - plain.values == pytest.approx(moved, abs=1e-6)
+    assert found.noise == gaussian(3.0)
+    assert found.units.tolist() == numbers[-1].tolist()
+    together = combined(list(found.parts))
+    assert len(together) == 1
+    assert together[0].values == pytest.approx(found.values)
+
+
+def test_the_finest_noise_is_the_least_of_all_that_counts_take_in() -> None:
+    for name, pair in PAIRS.items():
+        wanted = [deviation for deviation in pair.deviations() if deviation > 0]
+        assert counts(name).finest == pytest.approx(min(wanted)), name
+
+
+def test_measurements_by_other_rows_or_of_cells_are_not_taken_together() -> None:
+    one, two = PAIRS["short"], PAIRS["public number"]
+    first, second = counts("short").parts[0], replace(counts("public number").parts[0], scope=("a", "b"))
+    assert one.shape != two.shape
+    assert len(combined([first, second])) == 2
+
+
+def test_a_residual_without_its_foundation_says_no_counts() -> None:
+    alone = replace(counts("short").parts[0], foundation=None)
+    with pytest.raises(ScopeError, match="has no place in a state yet"):
+        _ = alone.values
+
+
+def test_numbers_of_other_cells_are_refused() -> None:
+    one = counts("short").parts[0]
+    with pytest.raises(ScopeError, match="expected the numbers of"):
+        replace(one, units=one.units.T)
+
+
+def test_a_model_is_fitted_to_the_counts_through_the_rows() -> None:
+    one = counts("bins").parts[0]
+    target = target_of(one, 1000.0)
+    assert target.values == pytest.approx(one.values)
+    assert target.information is not None
+    for axis, seen in zip(one.strategy.axes, target.information, strict=True):
+        assert seen.tolist() == axis.gram.tolist()
+    deviation = float(one.drawn.sigma) / one.strategy.factor  # of rows without their factor
+    assert target.variance == pytest.approx(np.full(one.units.shape, deviation**2))

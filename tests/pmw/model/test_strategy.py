@@ -1,0 +1,362 @@
+"""Strategies: how far a record moves the numbers, what their noise costs, and how good the rows are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pmw.errors import NoiseError
+from pmw.model import AxisRows, Strategy, axis_rows
+from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, question_gram, range_information
+from pmw.privacy.budget import NeighboringRelation, gaussian_charge
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.charges import marginal_charge
+from pmw.public.options import Options
+from queries import UNITS, CategoricalAttribute, IntegerAttribute, ScopeError
+from queries.domain import Attribute
+from tests.draws import RELATIONS
+
+REPLACED = NeighboringRelation.REPLACE_ONE
+# A short name of each kind of attribute; its digit is the number of its cells, two of the last are special.
+KINDS: dict[str, Attribute] = {
+    "values2": CategoricalAttribute("a", ("p", "q")),
+    "values3": CategoricalAttribute("a", ("p", "q", "r")),
+    "values5": CategoricalAttribute("a", ("p", "q", "r"), missing=True, other=True),
+    "ordered2": IntegerAttribute("a", 0, 1),
+    "ordered3": IntegerAttribute("a", 0, 2),
+    "ordered7": IntegerAttribute("a", 0, 6),
+    "special5": IntegerAttribute("a", 0, 2, missing=True, other=True),
+}
+GRIDS = [
+    ("values2",), ("values5",), ("ordered2",), ("ordered7",), ("special5",),
+    ("values2", "values2"), ("values3", "ordered3"), ("ordered2", "values3"), ("special5", "ordered2"),
+    ("special5", "values3"), ("ordered2", "ordered2"), ("values2", "ordered3"),
+]  # fmt: skip
+
+
+@cache
+def rows_of(kind: str) -> AxisRows:
+    found = axis_rows(KINDS[kind])
+    assert found is not None
+    return found
+
+
+def strategy(kinds: tuple[str, ...], *, replaced: bool = False) -> Strategy:
+    return Strategy(tuple(map(rows_of, kinds)), replaced)
+
+
+def product(axes: tuple[AxisRows, ...]) -> NDArray[np.int64]:
+    """Return the rows over the cells of the whole marginal, in order: int64, shape (cells, cells)."""
+    found = np.eye(1, dtype=np.int64)
+    for axis in axes:
+        found = np.kron(found, axis.matrix)
+    return found
+
+
+@cache
+def columns(kinds: tuple[str, ...]) -> list[NDArray[np.int64]]:
+    """Return what one record in each cell adds to the numbers, by measuring a table that has it alone."""
+    chosen = strategy(kinds)
+    shape = [axis.size for axis in chosen.axes]
+    tables = np.eye(math.prod(shape), dtype=np.int64)
+    return [chosen.applied(table.reshape(shape)).ravel() for table in tables]
+
+
+def largest_move(kinds: tuple[str, ...], relation: NeighboringRelation, records: int) -> int:
+    """Return the most that one person's records move the numbers, squared in L2, of all pairs of tables."""
+    alone = columns(kinds)
+    one, nobody = range(len(alone)), np.zeros_like(alone[0])
+    persons = [
+        sum((alone[cell] for cell in cells), nobody)
+        for cells in itertools.combinations_with_replacement(one, records)
+    ]
+    if relation is not REPLACED:
+        smaller = [nobody, *alone] if records > 1 else [nobody]
+        persons, others = [*persons, *smaller], [nobody]
+    else:
+        others = persons
+    found = np.array(persons)
+    return max(int(((found - other) ** 2).sum(axis=1).max()) for other in others)
+
+
+# --- rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_sum_to_zero_and_miss_nothing_but_the_number_of_records(kind: str) -> None:
+    rows = rows_of(kind)
+    size = int(kind[-1])
+    assert rows.matrix.shape == (size, size)
+    assert rows.matrix.dtype == np.int64
+    assert rows.matrix.sum(axis=1).tolist() == [0] * size
+    assert np.linalg.matrix_rank(rows.matrix) == size - 1
+    assert rows.gram.tolist() == (rows.matrix.T @ rows.matrix).tolist()
+    assert rows.norm == max(rows.gram.diagonal())
+    assert rows.inverse == pytest.approx(np.linalg.pinv(rows.matrix.astype(float)), abs=1e-12)
+    assert rows.covariance == pytest.approx(np.linalg.pinv(rows.gram.astype(float)), abs=1e-12)
+
+
+def test_rows_of_values_treat_them_alike() -> None:
+    assert rows_of("values3").matrix.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
+
+
+def test_rows_over_special_cells_tell_them_from_the_others() -> None:
+    # A contrast between the ordered cells and the special ones is seen as well as any.
+    contrast = np.array([2, 2, 2, -3, -3])
+    assert np.abs(rows_of("special5").matrix @ contrast).max() > 100
+    assert (rows_of("special5").matrix != rows_of("values5").matrix).any()
+
+
+def test_rows_that_are_none_are_refused() -> None:
+    with pytest.raises(ScopeError, match="rows that sum to zero"):
+        AxisRows(2, (1, -1, -1, 2))
+    with pytest.raises(ScopeError, match="expected 2 rows of as many numbers"):
+        AxisRows(2, (1, -1, 0))
+    with pytest.raises(ScopeError, match="of at most 1048576"):
+        AxisRows(2, (2**20 + 1, -(2**20) - 1, 0, 0))
+    for size in (-1, 0, 1, MOST_VALUES + 1):
+        with pytest.raises(ScopeError, match="2 to 512 cells"):
+            AxisRows(size)
+
+
+@pytest.mark.parametrize("rows", [(0,) * 9, (1, -1, 0, -1, 1, 0, 2, -2, 0)])
+def test_rows_that_miss_a_contrast_are_refused(rows: tuple[int, ...]) -> None:
+    with pytest.raises(ScopeError, match="rank 2"):
+        AxisRows(3, rows)
+
+
+def test_attributes_of_one_cell_or_of_too_many_have_no_rows() -> None:
+    for few in (CategoricalAttribute("a", ("p",)), IntegerAttribute("a", 0, 0)):
+        assert axis_rows(few) is None
+    assert axis_rows(IntegerAttribute("a", 0, MOST_ORDERED)) is None
+    assert axis_rows(IntegerAttribute("a", 1, MOST_ORDERED, missing=True)) is None
+    assert axis_rows(CategoricalAttribute("a", tuple(range(MOST_VALUES + 1)))) is None
+    assert axis_rows(CategoricalAttribute("a", tuple(range(MOST_VALUES)))) == AxisRows(MOST_VALUES)
+
+
+# --- sensitivity, by enumeration ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_no_person_moves_the_numbers_by_more_than_the_sensitivity(
+    kinds: tuple[str, ...], relation: NeighboringRelation, records: int
+) -> None:
+    chosen = strategy(kinds, replaced=relation is REPLACED)
+    largest = largest_move(kinds, relation, records)
+    assert largest <= records**2 * chosen.squared_sensitivity
+    if relation is not REPLACED:
+        assert largest == records**2 * chosen.squared_sensitivity  # all of a person's records in one cell
+        return
+    assert chosen.squared_sensitivity <= 4 * strategy(kinds).squared_sensitivity
+    assert largest > 0.9 * records**2 * chosen.squared_sensitivity
+
+
+@pytest.mark.parametrize("kinds", [("values2",), ("values5",), ("ordered2",), ("values2", "values2")])
+def test_a_replaced_record_may_move_the_numbers_by_all_of_the_sensitivity(kinds: tuple[str, ...]) -> None:
+    chosen = strategy(kinds, replaced=True)
+    assert largest_move(kinds, REPLACED, 1) == chosen.squared_sensitivity
+
+
+def test_of_two_yes_or_no_attributes_a_replaced_record_moves_16_where_an_added_one_moves_4() -> None:
+    # Cells that agree on one attribute are farthest apart: the difference along each is no product.
+    for replaced, moved in ((False, 4), (True, 16)):
+        chosen = strategy(("values2", "values2"), replaced=replaced)
+        assert chosen.squared_sensitivity == moved * chosen.factor**2
+
+
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_the_numbers_lie_on_a_grid_as_fine_as_that_of_counts(kinds: tuple[str, ...]) -> None:
+    chosen = strategy(kinds)
+    assert chosen.squared_sensitivity >= UNITS**2
+    assert chosen.factor == 1 or chosen.squared_sensitivity < 4 * UNITS**2
+    assert chosen.factor & (chosen.factor - 1) == 0
+
+
+# --- the price of their noise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("records", [1, 3])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_the_noise_of_rows_costs_what_is_charged_for_cells_and_hardly_less(
+    kinds: tuple[str, ...], relation: NeighboringRelation, records: int
+) -> None:
+    options = Options(neighboring_relation=relation, records_per_person=records)
+    chosen = strategy(kinds, replaced=relation is REPLACED)
+    moved = records**2 * largest_move(kinds, relation, 1)
+    for sigma in (Fraction(6701), Fraction(10**9 + 1, 9), 30 * Fraction(UNITS), Fraction(10**12)):
+        drawn = chosen.noise(DiscreteGaussian(sigma))
+        charge = marginal_charge(DiscreteGaussian(sigma), options)
+        cost = gaussian_charge(Fraction(moved), drawn.sigma)
+        stated = gaussian_charge(Fraction(records**2 * chosen.squared_sensitivity), drawn.sigma)
+        assert drawn.sigma >= sigma
+        assert cost.rho <= stated.rho <= charge.rho
+        assert cost.mu_squared is not None
+        assert stated.mu_squared is not None
+        assert charge.mu_squared is not None
+        assert cost.mu_squared <= stated.mu_squared <= charge.mu_squared
+        # Sigma is rounded up by less than a unit, and the surcharge of the grid is below one part in sigma.
+        assert float(stated.rho) >= float(charge.rho) * (1 - 3 / float(sigma))
+        assert float(stated.mu_squared) >= float(charge.mu_squared) * (1 - 6 / float(sigma))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_noise_that_needs_no_rounding_is_exactly_as_much_wider_as_the_numbers_move(
+    relation: NeighboringRelation,
+) -> None:
+    # Added, a record moves the numbers by 2^20, as it does a cell; replaced, by twice that and not by root 2.
+    wider = 2 if relation is REPLACED else 1
+    chosen = strategy(("values2", "values2"), replaced=relation is REPLACED)
+    noise, wanted = chosen.noise(DiscreteGaussian(Fraction(5 * UNITS))), wider * 25 * UNITS**2
+    assert (noise.sigma - 1) ** 2 < wanted <= noise.sigma**2
+
+
+def test_rows_have_gaussian_noise_alone() -> None:
+    with pytest.raises(NoiseError, match="expected Gaussian noise"):
+        strategy(("values2",)).noise(DiscreteLaplace(Fraction(5 * UNITS)))
+
+
+# --- exact numbers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_the_estimate_of_exact_numbers_is_the_counts_centred_along_each_attribute(
+    kinds: tuple[str, ...],
+) -> None:
+    chosen = strategy(kinds)
+    counts = np.random.default_rng(4).integers(0, 900, [axis.size for axis in chosen.axes])
+    centred = counts.astype(float)
+    for axis in range(counts.ndim):
+        centred = centred - centred.mean(axis=axis, keepdims=True)
+    found = chosen.estimate(chosen.applied(counts))
+    assert found.shape == counts.shape
+    assert found == pytest.approx(centred, abs=1e-8)
+    for axis in range(counts.ndim):
+        assert np.abs(found.sum(axis=axis)).max() < 1e-8
+
+
+MOST = AxisRows(2, (2**20, -(2**20), -(2**20), 2**20)), AxisRows(2, (1, -1, -1, 1))
+EVEN = AxisRows(2, (2**10, -(2**10), -(2**10), 2**10))
+
+
+@pytest.mark.parametrize("axes", [MOST, MOST[::-1], (EVEN, EVEN), *GRIDS])
+def test_numbers_of_2_to_the_40_records_are_exact(axes: tuple[AxisRows | str, ...]) -> None:
+    chosen = Strategy(tuple(rows_of(one) if isinstance(one, str) else one for one in axes), False)
+    shape = [axis.size for axis in chosen.axes]
+    cells, everybody = math.prod(shape), 2**40 - 1
+    tables = [everybody * np.eye(cells, dtype=np.int64)[place] for place in range(cells)]
+    tables.append(np.full(cells, everybody // cells))
+    tables.append(np.arange(cells) % 2 * (everybody // max(1, cells // 2)))
+    rows = product(chosen.axes).astype(object)  # Python integers: they do not overflow
+    for table in tables:
+        wanted = [chosen.factor * int(number) for number in rows @ table.astype(object)]
+        assert chosen.applied(table.reshape(shape)).ravel().tolist() == wanted
+        assert max(map(abs, wanted)) < 2**62
+
+
+def test_rows_whose_sums_could_be_too_large_are_refused() -> None:
+    assert Strategy((EVEN, EVEN), True).factor == 1
+    wider = AxisRows(2, (2**10 + 1, -(2**10) - 1, -(2**10) - 1, 2**10 + 1))
+    for axes in ((EVEN, wider), (wider, EVEN), (MOST[0], EVEN), (EVEN, EVEN, MOST[1])):
+        with pytest.raises(NoiseError, match="expected rows of at most 2097152 in all"):
+            Strategy(axes, False)
+
+
+# --- the best rows for ranges ------------------------------------------------------------------------------
+
+
+SHAPES = [(2, 0), (3, 0), (5, 0), (17, 0), (40, 0), (1, 2), (3, 2), (16, 1)]
+
+
+def centred_gram(cells: int, special: int) -> NDArray[np.float64]:
+    """Return the mean of w w' over all ranges and all special cells, w centred, by listing them."""
+    weights = [np.arange(cells + special) == place for place in range(cells, cells + special)]
+    for first in range(cells):
+        for last in range(first, cells):
+            place = np.arange(cells + special)
+            weights.append((first <= place) & (place <= last))
+    rows = np.array(weights, dtype=np.float64)
+    rows -= rows.mean(axis=1, keepdims=True)
+    return np.asarray(rows.T @ rows / len(rows))
+
+
+def mean_variance(gram: NDArray[np.float64], information: NDArray[np.float64]) -> float:
+    """Return that of questions at unit noise, under rows whose largest column is scaled to one."""
+    inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+    return float(np.sum(gram * inverse) * information.diagonal().max())
+
+
+def least_variance(gram: NDArray[np.float64], information: NDArray[np.float64]) -> float:
+    """Return a mean variance that no rows go below, whatever they are.
+
+    For any weights w with the sum 1, rows with columns of at most 1 have sum w_j X_jj <= 1, and so
+    tr(V X+) >= (tr (W^1/2 V W^1/2)^1/2)^2, the least under that alone. At the optimum W is X+ V X+ but for
+    constants: they are read off its diagonal.
+    """
+    size = len(gram)
+    inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+    diagonal = (inverse @ gram @ inverse).diagonal()
+    if size == 2:
+        weights = np.array([0.5, 0.5])
+    else:
+        scaled = diagonal / diagonal.sum() * (1 - 1 / size)
+        weights = np.maximum((scaled - 1 / size**2) / (1 - 2 / size), 0)
+    root = np.sqrt(weights / weights.sum())
+    values = np.linalg.eigvalsh(root[:, None] * gram * root)
+    return float(np.sqrt(np.maximum(values, 0)).sum() ** 2)
+
+
+def test_the_best_rows_of_two_cells_are_their_difference() -> None:
+    assert range_information(2, 0) == pytest.approx(np.array([[1.0, -1.0], [-1.0, 1.0]]), abs=1e-12)
+    # 1024 times the root of that, which is half of it times the root of 2.
+    assert rows_of("ordered2").matrix.tolist() == [[724, -724], [-724, 724]]
+    assert mean_variance(centred_gram(2, 0), range_information(2, 0)) == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(("cells", "special"), SHAPES)
+def test_no_rows_of_the_same_price_are_better_for_ranges(cells: int, special: int) -> None:
+    gram, found = centred_gram(cells, special), range_information(cells, special)
+    size = cells + special
+    centre = np.eye(size) - 1 / size
+    assert found.diagonal().max() == pytest.approx(1, abs=1e-12)
+    assert found.sum(axis=1) == pytest.approx(np.zeros(size), abs=1e-12)
+    assert centre @ question_gram(cells, special) @ centre == pytest.approx(gram, abs=1e-12)
+    best = mean_variance(gram, found)
+    assert least_variance(gram, found) <= best * (1 + 1e-9)
+    assert best <= least_variance(gram, found) * (1 + 1e-4)
+    generator = np.random.default_rng(size)
+    for step in (1e-3, 0.03, 0.3):
+        for _ in range(10):
+            other = generator.normal(size=(size, size))
+            other = centre @ (other @ other.T) @ centre / size
+            assert mean_variance(gram, found + step * other) >= best * (1 - 1e-6)
+    treated_alike = mean_variance(gram, centre)
+    if size > 3:
+        assert treated_alike > best * 1.01
+    else:  # of three cells nothing is better
+        assert treated_alike == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize(("cells", "special"), [*SHAPES, (60, 0)])
+def test_rounding_rows_to_integers_costs_little(cells: int, special: int) -> None:
+    attribute = IntegerAttribute("a", 0, cells - 1, missing=special > 0, other=special > 1)
+    rows = axis_rows(attribute)
+    assert rows is not None
+    gram = centred_gram(cells, special)
+    found = mean_variance(gram, rows.gram.astype(np.float64))
+    assert found <= 1.013 * mean_variance(gram, range_information(cells, special))
+
+
+def test_questions_about_single_cells_have_the_part_that_is_asked_for() -> None:
+    gram = question_gram(3, 1, 0.25)
+    ranges = question_gram(3, 1)
+    assert ranges.sum() == pytest.approx((3 * 1 + 2 * 4 + 1 * 9 + 1) / 7)
+    assert gram == pytest.approx(0.75 * ranges + 0.25 * np.eye(4) / 4)
