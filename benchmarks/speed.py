@@ -536,7 +536,11 @@ def _corrected(records: int, questions: int) -> list[_Point]:
     """Ask a session one question after the other, and tell what each positive cost."""
     table, found = _table(records, 14), list[_Point]()
     with pmw.open_session(
-        MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)
+        MemorySource(table),
+        table.domain,
+        epsilon=1,
+        delta=1e-9,
+        options=pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY),
     ) as session:
         for number, query in enumerate(random_conjunctions(table.domain, questions, seed=1), 1):
             before = session.state.version

@@ -57,8 +57,11 @@ def opened(
     options: pmw.Options | None = None,
     **choices: Any,
 ) -> pmw.Session:
-    """Open a session over a table of a test's own, under options or under choices that make them."""
-    chosen = pmw.Options(**choices) if options is None else options
+    """Open a session over a table of a test's own, under options or under choices that make them.
+
+    It tests marginals, where nothing else is chosen.
+    """
+    chosen = pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **choices}) if options is None else options
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
 
 

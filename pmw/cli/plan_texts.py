@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pmw.display.texts import counted, number, shown_name
+from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.outlook import OrderForecast
@@ -65,7 +65,9 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append("the whole table, cell by cell")
     elif plan.attributes:
         parts.append(counted(len(plan.attributes), "one-attribute marginal"))
-    measured = " and ".join(parts) or "nothing is measured"
+    if plan.pairs:
+        parts.append(f"all {counted(plan.pairs, 'pair')}")
+    measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     yield from bin_lines(plan)
 
@@ -172,6 +174,7 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
     if plan.table_measured:
         yield "Tests: none is needed; the measured table covers every question."
         return
+    yield from _choice(plan)
     if plan.marginals is not None:
         yield from _marginal_tests(plan, plan.marginals)
         return
@@ -186,6 +189,17 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
     deviation = number(vector.value_deviation)
     yield f"  Up to {_of_them(vector.update_limit)} measured (noise sd {deviation}) and correct the"
     yield "  model; after that, answers that opening does not cover carry no bound."
+    yield from _quantiles(plan)
+
+
+def _choice(plan: SessionPlan) -> Iterator[str]:
+    """Yield why all pairs are measured, where there was a choice."""
+    if plan.choice is not None:
+        yield (
+            "Pairs: with all of them measured, questions about two attributes err by about "
+            f"{_records(plan.choice.measured)};"
+        )
+        yield f"  with tests of them (--opening one-way), by about {number(plan.choice.tested)}."
 
 
 def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]:
@@ -215,6 +229,10 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         answers = counted(tests.single.update_limit, "such answer")
         parts = "is" if tests.single.update_limit == 1 else "are"
         yield f"  {answers} {parts} measured; after that they carry no bound."
+    yield from _quantiles(plan)
+
+
+def _quantiles(plan: SessionPlan) -> Iterator[str]:
     if plan.typical_margin is not None:
         part = f"{plan.contract.options.confidence:.0%}"
         yield (
@@ -358,7 +376,8 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
     most = sorted(plan.binned, key=lambda one: -one.cells)
     for one in most[:_SHOWN_BINS]:
         cost = f"{cell_count(one.cells)} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
-        coarser = f"in at most {_coarser(one, plan)} none is cut: {_worth(one, plan)}"
+        worth = "" if one.coarser_bound is None and plan.pairs else f": {_worth(one, plan)}"
+        coarser = f"in at most {_coarser(one, plan)} none is cut{worth}"
         yield f"    {shown_name(one.name)}, {cost}; {coarser}"
     if len(most) > _SHOWN_BINS:
         yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"

@@ -66,10 +66,11 @@ session_options = together(  # the budget and all choices of a session
     ),
     click.option(
         "--opening",
-        type=click.Choice(["one-way", "none"]),
-        default="one-way",
+        type=click.Choice(["pairs", "one-way", "none"]),
+        default="pairs",
         show_default=True,
-        help="Measured before the first question: every one-attribute marginal, or nothing.",
+        help="Measured before the first question: one-attribute marginals, and all pairs where that leaves "
+        "smaller errors than testing them; one-attribute marginals alone; or nothing.",
     ),
     click.option(
         "--update",

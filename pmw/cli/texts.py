@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from pmw.display.texts import counted, number
+from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
@@ -149,15 +149,15 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
 
 def _details(state: PublicState) -> Iterator[str]:
     """Yield what opening measured and promised, and what is tested."""
-    options, measured = state.contract.options, "the number of records"
-    if options.opening is Opening.ONE_WAY:
+    options, measured = state.contract.options, ["the number of records"]
+    if options.opening is not Opening.NONE:
         whole = any(len(one.scope) > 1 for one in state.opening)
-        measured += (
-            " and the whole table"
-            if whole
-            else f" and {counted(len(state.opening), 'one-attribute marginal')}"
-        )
-    yield f"Measured at opening: {measured} ({state.ledger.share:.1%} of the budget)."
+        attributes = counted(len(state.opening), "one-attribute marginal")
+        measured.append("the whole table" if whole else attributes)
+        plan = marginal_tier(state.plan)
+        if plan is not None and plan.opens_pairs:
+            measured.append(counted(len(state.marginals), "pair"))
+    yield f"Measured at opening: {listed(measured)} ({state.ledger.share:.1%} of the budget)."
     promise = contract_words(options)
     if promise is not None:
         yield f"Contract: {promise}."
@@ -171,7 +171,7 @@ def _tests_text(plan: TestPlan) -> str:
     if questions is not None:
         width = 2 * _deviation(questions.noise)
         measuring = f"up to {_measuring(questions.update_limit)}, each within about ± {width:,.0f}."
-    if marginals is None:
+    if marginals is None or not marginals.tests:
         if questions is None:
             return "Nothing is left for tests: questions are answered from these alone."
         return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {measuring}"

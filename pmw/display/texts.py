@@ -20,6 +20,11 @@ def counted(number: float | str, noun: str) -> str:
     return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """Return parts with commas, and an "and" before the last."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
 def installed_by(extra: str) -> str:
     """Return the command that installs what an extra of the package needs; it runs in a checkout."""
     return f"in a checkout, pip install '.[{extra}]'"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pmw.data import CountSource
 from pmw.loop.fit import coarse_model, model_holds
+from pmw.loop.measuring import draw_numbers
 from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, Released, Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
@@ -58,6 +59,10 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     """The tests of whole marginals that questions are about."""
 
     plan: MarginalTestPlan
+
+    def may_test(self, state: PublicState) -> bool:
+        """Tell whether anything may be tested."""
+        return self.plan.tests and Tier.may_test(self, state)
 
     def wanted(
         self, state: PublicState, queries: Sequence[LinearQuery]
@@ -190,7 +195,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         released = None
         if outcomes[-1]:
             measured = counts(requests[len(outcomes) - 1].measured)
-            released = measured * UNITS + plan.noise.sample_array(bits, measured.size).reshape(measured.shape)
+            released = draw_numbers(measured, plan.noise, None, bits)
         return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 
     def settle(

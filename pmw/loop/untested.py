@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pmw.data import CountSource
 from pmw.loop.fit import correct, fitted_to, model_of_terms
+from pmw.loop.measuring import draw_numbers
 from pmw.model import (
     FIRST_STEP_SIZE,
     Coarsening,
@@ -24,8 +25,11 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
+    ResidualMeasurement,
+    Strategy,
     SyntheticDistribution,
     choose_coarsening,
+    measured_as,
     refit,
     target_of,
 )
@@ -36,6 +40,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, requested_entry
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.foundations import everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total, planned_bins
@@ -70,14 +75,14 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
     for name, noise in plan.marginal_noise.items():
         counts, tree = source.counts((name,)).counts, plan.trees.get(name)
         if tree is None:
-            units = counts * UNITS + noise.sample_array(bits, counts.size)
-            marginals.append(MarginalMeasurement((name,), units, noise))
+            rows = plan.strategies.get(name)
+            marginals.append(measured_as((name,), draw_numbers(counts, noise, rows, bits), noise, rows))
         else:
             units = tree.node_counts(counts) * UNITS + noise.sample_array(bits, tree.nodes)
             marginals.append(HierarchicalMeasurement((name,), tree, units, noise))
     if plan.table_noise is not None:
         counts = source.counts(source.domain.names).counts
-        units = counts * UNITS + plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)
+        units = draw_numbers(counts, plan.table_noise, None, bits)
         marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
     return OpeningDraws(total, tuple(marginals))
 
@@ -100,7 +105,7 @@ def settle_opening(
         test: the tests, planned from the same numbers.
         fitted: the model and its step size, where they are known already; None fits the model.
     """
-    total = released_total(plan, draws)
+    total, opening = released_total(plan, draws), founded_opening(plan, draws)
     coarsening = choose_bins(contract, plan, draws, test)
     if not contract.options.tests_marginals and fitted is None:
         dense = DenseDistribution.uniform(contract.domain, total.value)
@@ -109,7 +114,7 @@ def settle_opening(
         contract=contract,
         ledger=ledger,
         total=total,
-        opening=draws.marginals,
+        opening=opening,
         measured=(),
         model=model_of_terms(contract, coarsening, total.value, ()) if fitted is None else fitted[0],
         plan=test,
@@ -133,12 +138,21 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test
     if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
     total = released_total(plan, draws).value
-    counts = {one.scope[0]: target_of(one, total) for one in draws.marginals}
+    opening = {one.scope[0]: one for one in founded_opening(plan, draws)}
     return choose_coarsening(
         contract.domain,
-        {name: target.values for name, target in counts.items()},
-        {name: math.sqrt(float(target.variance.max())) for name, target in counts.items()},
+        {name: target_of(one, total).values for name, one in opening.items()},
+        {name: math.sqrt(float(one.cell_variances.max())) for name, one in opening.items()},
         bins=planned_bins(test),
+    )
+
+
+def founded_opening(plan: OpeningPlan, draws: OpeningDraws) -> tuple[OneWayMeasurement, ...]:
+    """Return what opening measured of attributes, residuals with the number of records."""
+    below = everybody(released_total(plan, draws))
+    return tuple(
+        replace(one, foundation=below) if isinstance(one, ResidualMeasurement) else one
+        for one in draws.marginals
     )
 
 
@@ -156,11 +170,13 @@ class RequestedMarginal:
 
     Args:
         scope: attribute names in declared order.
-        noise: on each cell, in units of 2^-20 records.
+        noise: on each cell, in units of 2^-20 records; by rows, that of cells of the same price.
+        strategy: the rows that are measured; None for the cells.
     """
 
     scope: tuple[str, ...]
     noise: NoiseDistribution
+    strategy: Strategy | None = None
 
     def entry(self, options: Options) -> LedgerEntry:
         """Return what it charges, all of which is reserved for it."""
@@ -190,19 +206,18 @@ def counted_requested(
 def draw_requested(
     requested: RequestedMarginal, counts: NDArray[np.int64], bits: BitSource
 ) -> MarginalMeasurement:
-    """Return the marginal, each cell with fresh noise.
+    """Return the marginal, each number with fresh noise.
 
     Args:
         requested: what is measured.
         counts: int64, records per cell, from ``counted_requested``.
         bits: source of the noise.
 
-    Privacy: one marginal with fresh noise on each cell; costs what ``RequestedMarginal.entry`` says.
+    Privacy: one marginal under fresh noise (``draw_numbers``); costs what ``RequestedMarginal.entry`` says.
     """
-    noise = requested.noise.sample_array(bits, counts.size).reshape(counts.shape)
-    return MarginalMeasurement(
-        requested.scope, np.asarray(counts * UNITS + noise), requested.noise, requested=True
-    )
+    scope, noise, strategy = requested.scope, requested.noise, requested.strategy
+    numbers = draw_numbers(counts, noise, strategy, bits)
+    return measured_as(scope, numbers, noise, strategy, requested=True)
 
 
 def settle_requested(

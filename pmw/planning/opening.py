@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import HierarchicalHistogram, check_dense_size, mean_range_variance, noise_variance
-from pmw.planning.calibration import calibrated_noise
-from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, plan_test
+from pmw.model import (
+    AxisPrice,
+    HierarchicalHistogram,
+    Strategy,
+    axis_rows,
+    check_dense_size,
+    coarse_of,
+    mean_range_variance,
+    noise_variance,
+    shared_prices,
+)
+from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
+from pmw.planning.error_quantiles import SHARE
+from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
-from pmw.privacy.tail_bounds import simultaneous_half_width
+from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
 from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
@@ -28,6 +39,7 @@ from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
+from queries.factors import UNITS
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -40,6 +52,7 @@ LARGEST_OPENING_SHARE = Fraction(25, 100)
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
+_MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
@@ -98,7 +111,7 @@ def choose_filter(
     pure = open_filter(budget, Composition.PURE)
     if budget.delta == 0 or table_keeps(domain, pure, options):
         return pure
-    measured = len(domain) if options.opening is Opening.ONE_WAY else 0
+    measured = len(domain) if options.opening is not Opening.NONE else 0
     whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
     events = 2 if whole else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
     squares = open_filter(budget, Composition.ZCDP) if selects else filter_of_squares(budget, options)
@@ -184,6 +197,8 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
     composition = budget_filter.composition
     chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
     trees = {name: tree for name, tree in chosen.items() if tree is not None}
+    if opens_pairs(domain, budget_filter, options):
+        return _residual_opening(domain, budget_filter, options, trees)
     weights = {}
     for attribute in domain:
         spread = _spread(attribute, chosen[attribute.name], composition)
@@ -195,6 +210,122 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         for name, weight in weights.items()
     }
     return OpeningPlan(total_noise, noises, trees)
+
+
+def opens_pairs(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> bool:
+    """Tell whether all pairs of attributes are measured before any question, as residuals.
+
+    So it is where that leaves questions a smaller expected error than tests would let pass. It needs squares
+    that add up, for the rows of residuals are made for Gaussian noise; and where intervals hold for all
+    questions at once, within an accuracy contract, or a number of positives is chosen, plans are for cells
+    and tests.
+
+    Args:
+        domain: the declared attributes.
+        budget_filter: with nothing spent.
+        options: the custodian's choices.
+    """
+    errors = pairs_forecast(domain, budget_filter, options)
+    return errors is not None and errors.measured <= errors.tested
+
+
+@dataclass(frozen=True, slots=True)
+class PairsForecast:
+    """What a question about two attributes is expected to err by, in records, whatever the table.
+
+    Args:
+        measured: the mean standard deviation of such a question, where all pairs are measured as residuals.
+        tested: a fourth of the mean distance that a test lets pass, where pairs are tested: one question errs
+            by half of that distance at most, and half of this is taken for what it errs by.
+    """
+
+    measured: float
+    tested: float
+
+
+def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> PairsForecast | None:
+    """Return both sides of the choice between measuring all pairs and testing them.
+
+    Returns:
+        None where there is no choice: see ``opens_pairs``.
+    """
+    pairs, composition = math.comb(len(domain), 2), budget_filter.composition
+    chosen = options.opening is Opening.PAIRS and options.tests_marginals and options.update_limit is None
+    promised = options.simultaneous or options.bar_limit is not None
+    if not chosen or promised or composition is Composition.PURE or not 0 < pairs <= _MOST_PAIRS:
+        return None
+    coarse = [coarse_of(attribute) for attribute in domain]
+    axes = [AxisPrice.of(attribute) for attribute in coarse]
+    _, _, pair = shared_prices(axes, axes)
+    unit = _unit(domain, budget_filter, options)
+    limit = most_positives(len(domain))
+    schedule = DEFAULT_SCHEDULE.under(composition)
+    left = 1 - MARGINAL_TOTAL_SHARE - MARGINAL_OPENING_SHARE
+    try:
+        noise = _noise(budget_filter, left * (1 - schedule.tests - schedule.queries) / limit, options)
+        test = scaled_test(
+            budget_filter.cap * left * schedule.tests,
+            limit,
+            marginal_statistic(10 * pairs, options),
+            options.chosen_sparse_vector(composition),
+            composition,
+        )
+        measured = math.sqrt(noise_variance(_noise(budget_filter, unit * Fraction(pair), options)))
+    except NoiseError:
+        return None
+    spreads = [math.sqrt(one.spread * other.spread) for one, other in itertools.combinations(axes, 2)]
+    cells = [one.size * other.size for one, other in itertools.combinations(coarse, 2)]
+    passed = schedule.noise_factor * l1_mean(noise) * sum(cells) / pairs
+    passed += schedule.margin * float(test.query_scale) / UNITS
+    # At prices in proportion to the roots of their spreads, pairs have these errors.
+    return PairsForecast(measured * sum(map(math.sqrt, spreads)) / pairs, passed / 4)
+
+
+def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Fraction:
+    """Return the share of the budget to each part of a price, where all pairs are measured at opening."""
+    everybody, single, pair = _prices(domain, budget_filter.composition)
+    schedule = DEFAULT_SCHEDULE.under(budget_filter.composition)
+    parts = everybody * (not options.public_count) + sum(single) + math.comb(len(domain), 2) * pair
+    return (1 - schedule.queries - SHARE) / Fraction(parts)
+
+
+def _prices(domain: Domain, composition: Composition) -> tuple[float, list[float], float]:
+    """Return ``shared_prices`` of a domain's attributes as opening and pairs measure them."""
+    fine = [_axis_price(attribute, choose_tree(attribute, composition)) for attribute in domain]
+    return shared_prices(fine, [AxisPrice.of(coarse_of(attribute)) for attribute in domain])
+
+
+def _residual_opening(
+    domain: Domain,
+    budget_filter: PrivacyFilter,
+    options: Options,
+    trees: dict[str, HierarchicalHistogram],
+) -> OpeningPlan:
+    """Return the noise of an opening before which all pairs of attributes are measured as residuals.
+
+    The budget, but for the tests of single questions and for error quantiles, is shared by ``shared_prices``.
+    """
+    everybody, single, _ = _prices(domain, budget_filter.composition)
+    unit = _unit(domain, budget_filter, options)
+    total = unit * Fraction(everybody)
+    noise = None if options.public_count else _noise(budget_filter, total, options, one=True)
+    levels, noises, strategies = OpeningPlan(noise, {}, trees).levels, {}, {}
+    for attribute, price in zip(domain, single, strict=True):
+        share = unit * Fraction(price) / levels(attribute.name)
+        noises[attribute.name] = _noise(budget_filter, share, options)
+        rows = axis_rows(attribute)
+        if attribute.name not in trees and rows is not None:
+            strategies[attribute.name] = Strategy((rows,), options.replaces)
+    return OpeningPlan(noise, noises, trees, opens_pairs=True, strategies=strategies)
+
+
+def _axis_price(attribute: Attribute, tree: HierarchicalHistogram | None) -> AxisPrice:
+    """Return what an attribute contributes to the variance of questions, as opening measures it."""
+    found = AxisPrice.of(attribute)
+    if tree is None:
+        return found
+    cells = (attribute.base_size + 2) / 3  # of the mean range
+    return replace(found, spread=mean_range_variance(tree) * tree.height * cells)
 
 
 @lru_cache(maxsize=64)  # a plan asks for it several times

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.model import (
     Coarsening,
@@ -20,6 +21,8 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
+    ResidualMeasurement,
+    measured_as,
     noise_variance,
 )
 from pmw.planning.opening import Opened, widest_bar
@@ -27,10 +30,18 @@ from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
-from pmw.public.half_widths import Confidences, WeightStats, measured_noise, total_error_bound
-from pmw.public.plans import OpeningPlan
-from pmw.public.state import PublicState, Total
-from queries.domain import Attribute
+from pmw.public.foundations import due_pairs, everybody, founded, strategy_of
+from pmw.public.half_widths import (
+    Confidences,
+    ResidualNoise,
+    WeightStats,
+    measured_noise,
+    total_error_bound,
+)
+from pmw.public.plans import OpeningPlan, marginal_tier
+from pmw.public.quotes import cell_question
+from pmw.public.state import LaterMeasurement, PublicState, Total
+from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
@@ -109,9 +120,12 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
     """
     domain = contract.domain
     opening: list[OneWayMeasurement] = []
+    total = Total(float(records), float(records), Total.released(plan, 0, ()).deviation)
     for name, noise in plan.marginal_noise.items():
         cells, tree = np.full(domain[name].size, records * UNITS // domain[name].size), plan.trees.get(name)
-        if tree is None:
+        if name in plan.strategies:
+            opening.append(_even_residual(name, plan, total))
+        elif tree is None:
             opening.append(MarginalMeasurement((name,), cells, noise))
         else:
             opening.append(HierarchicalMeasurement((name,), tree, tree.node_counts(cells), noise))
@@ -121,7 +135,7 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
     return PublicState(
         contract=contract,
         ledger=opened.ledger,
-        total=Total(float(records), float(records), Total.released(plan, 0, opening).deviation),
+        total=replace(total, deviation=Total.released(plan, 0, opening).deviation),
         opening=tuple(opening),
         measured=(),
         model=GraphicalDistribution.uniform(domain, float(records)),
@@ -129,6 +143,43 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
         rounds=(False,) * len(opened.test),
         coarsening=Coarsening.identity(domain),
     )
+
+
+def with_pairs(state: PublicState, assumed: Domain) -> PublicState:
+    """Return an imagined state after all pairs were measured, of noise that came out as 0.
+
+    Args:
+        state: after opening.
+        assumed: the bins that pairs are measured on, each of about as many cells.
+    """
+    domain, bins, shares = state.domain, list[NDArray[np.int64] | None](), list[NDArray[np.float64] | None]()
+    for fine, coarse in zip(domain, assumed, strict=True):
+        special = fine.size - fine.base_size
+        runs = np.arange(fine.base_size) * (coarse.size - special) // fine.base_size
+        bin_ = np.append(runs, coarse.size - special + np.arange(special))
+        same = fine.size == coarse.size
+        bins.append(None if same else bin_)
+        shares.append(None if same else 1 / np.bincount(bin_)[bin_])
+    kept = zip(domain, bins, assumed, strict=True)
+    binned = Domain(tuple(fine if bin_ is None else coarse for fine, bin_, coarse in kept), domain.name)
+    state = replace(state, coarsening=Coarsening(domain, binned, tuple(bins), tuple(shares)))
+    plan, measured = marginal_tier(state.plan), list[LaterMeasurement]()
+    if plan is None:
+        return state
+    for pair in due_pairs(state):
+        rows, shape = strategy_of(state, pair), state.grid(pair).scope_shape(pair)
+        even = round(state.total.value * UNITS / math.prod(shape)) if rows is None else 0
+        numbers = np.full(shape, even, dtype=np.int64)
+        measured.append(founded(state, measured_as(pair, numbers, plan.noise_of(pair), rows, requested=True)))
+    return replace(state, measured=tuple(measured))
+
+
+def _even_residual(name: str, plan: OpeningPlan, total: Total) -> ResidualMeasurement:
+    """Return what is measured by rows of cells that are all alike: nothing, with the number of records."""
+    strategy = plan.strategies[name]
+    units = np.zeros([axis.size for axis in strategy.axes], dtype=np.int64)
+    measured = ResidualMeasurement((name,), units, plan.marginal_noise[name], strategy=strategy)
+    return replace(measured, foundation=everybody(total))
 
 
 class Outlook:
@@ -180,6 +231,8 @@ class Outlook:
             promise, expected, bound = "none", None, None
             if self.table_measured:
                 promise, (expected, bound) = "covered", self._smallest_marginal(order)
+            elif order == 2 and self.state.measured:
+                promise, (expected, bound) = "covered", self._noisiest_pair()
             elif order == 1 and self.attributes:
                 promise = "covered"
                 expected = max(attribute.cell_error for attribute in self.attributes)
@@ -206,6 +259,18 @@ class Outlook:
             total += math.comb(len(names) - place - 1, order - 1) * float(high - low) / 2
         return total / math.comb(len(names), order)
 
+    def _noisiest_pair(self) -> tuple[float, float]:
+        """Return the expected |noise| of a cell of the noisiest measured pair, and the greatest bound."""
+        errors, bounds = [], []
+        for one in self.state.marginals:
+            variances = one.cell_variances
+            errors.append(math.sqrt(float(variances.max())) * _HALF_NORMAL)
+            places = np.unravel_index(int(variances.argmax()), variances.shape)
+            cells = [int(place) for place in places]
+            query = cell_question(self.state, one.scope, cells, self.state.grid(one.scope))
+            bounds.append(self._bars.half_width(query) or math.inf)
+        return max(errors), max(bounds)
+
     def _smallest_marginal(self, order: int) -> tuple[float, float]:
         """Return the expected |noise| of one cell of a measured table's smallest marginal, and its bound.
 
@@ -226,8 +291,9 @@ class Outlook:
         repeated, place, levels = measured.units.size // cells, 0, 1  # measured cells in one of these
         cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
         deviation = math.sqrt(repeated * measured.variance)
-        if isinstance(measured, HierarchicalMeasurement):
-            levels, place = measured.tree.height, int(measured.cell_variances.argmax())
+        if isinstance(measured, HierarchicalMeasurement | ResidualMeasurement):
+            levels = measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1
+            place = int(measured.cell_variances.argmax())
             deviation = math.sqrt(float(measured.cell_variances[place]))
             lower = (np.arange(cells) < half).astype(np.float64)
             cell_error = deviation * _HALF_NORMAL
@@ -249,9 +315,20 @@ class Outlook:
         alone, options, noise = self.confidences.alone, self.state.contract.options, measured.noise
         if is_whole_table(measured, self.state):
             return widest_bar(noise, measured.units.size, self.state.total.deviation, options, alone)
+        if isinstance(measured, ResidualMeasurement):
+            return self._widest_run(measured)
         # Least squares vary no more than the cells alone; all numbers may be off at once.
         numbers = measured_noise(options, noise, measured.units.size, alone)
         return numbers.half_width(WeightStats.of_cells(measured.values.size))
+
+    def _widest_run(self, measured: ResidualMeasurement) -> float:
+        """Return what no bar of a question about an attribute that was measured by rows exceeds, in records.
+
+        Half-widths are in proportion to the standard deviation of a sum, which is a norm of the weights: so
+        that of a question is at most the sum of its cells'.
+        """
+        noise, cells = ResidualNoise(measured.counts, self.confidences.alone), np.arange(measured.values.size)
+        return float(np.sum(noise.half_widths(cells, cells)))
 
 
 def _symmetric(sizes: tuple[int, ...]) -> list[int]:

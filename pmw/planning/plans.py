@@ -17,8 +17,15 @@ from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opened, plan_opening
-from pmw.planning.outlook import Outlook, imagined_state
+from pmw.planning.opening import (
+    check_model_size,
+    check_neighbors,
+    choose_filter,
+    pairs_forecast,
+    plan_opened,
+    plan_opening,
+)
+from pmw.planning.outlook import Outlook, imagined_state, with_pairs
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
     Certificates,
@@ -31,10 +38,11 @@ from pmw.planning.tested_bounds import (
 )
 from pmw.planning.textbook_plan import forecast_textbook
 from pmw.privacy.budget import Budget, Number
+from pmw.public.charges import marginal_charge
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
 from pmw.public.plans import marginal_tier, question_tier
-from pmw.public.state import planned_bins
+from pmw.public.state import PublicState, planned_bins
 from queries.domain import Domain
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
@@ -123,13 +131,14 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     opened = plan_opened(contract, opening, float(records))
     grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
     fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
-    outlook = Outlook(imagined_state(fixed, opening, opened, records))
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
+    state = imagined_state(fixed, opening, opened, records)
+    outlook = Outlook(with_pairs(state, grids.assumed) if opening.opens_pairs else state)
     single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
     plan = SessionPlan(
         contract=fixed,
         records=records,
-        opening_share=opened.ledger.share,
+        opening_share=opened.ledger.share + _share_of_pairs(outlook.state),
         total_deviation=outlook.state.total.deviation,
         attributes=outlook.attributes,
         table_measured=outlook.table_measured,
@@ -138,22 +147,38 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         vector=single,
     )
     if tested is not None:
-        certificates = Certificates(tested, grids, outlook)
-        marginals = forecast_marginals(certificates, single)
-        plan = replace(
-            plan,
-            vector=None,
-            marginals=marginals,
-            orders=tuple(forecast_marginal_orders(certificates, marginals)),
-            binned=tuple(forecast_bins(certificates)),
-            typical_margin=error_quantiles.planned_margin(opened.ledger, fixed.options),
-        )
+        margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
+        plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
     if compared:
         vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
+        vectors = () if opening.opens_pairs else vectors  # they would be of tests that are not made
         positives = None if plan.vector is None else plan.vector.update_limit
         textbook = forecast_textbook(fixed, records, positives)
         plan = replace(plan, sparse_vectors=vectors, textbook=textbook)
     return plan
+
+
+def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPlan:
+    """Return a plan with what tests of marginals promise, or pairs that are measured before any question."""
+    plan = replace(plan, binned=tuple(forecast_bins(certificates)))
+    tier, state = certificates.plan, certificates.outlook.state
+    if tier.opens_pairs:
+        contract = plan.contract
+        ledger = choose_filter(contract.domain, contract.budget, contract.options)
+        choice = pairs_forecast(contract.domain, ledger, contract.options)
+        plan = replace(plan, pairs=len(state.measured), choice=choice)
+    if not tier.tests:
+        return plan
+    marginals = forecast_marginals(certificates, plan.vector)
+    orders = tuple(forecast_marginal_orders(certificates, marginals))
+    return replace(plan, vector=None, marginals=marginals, orders=orders)
+
+
+def _share_of_pairs(state: PublicState) -> float:
+    """Return the part of the cap that measuring the pairs of an imagined state takes."""
+    options, ledger = state.contract.options, state.ledger
+    prices = (ledger.price(marginal_charge(one.noise, options)) for one in state.marginals)
+    return float(sum(prices, Fraction(0)) / ledger.cap)
 
 
 @dataclass(frozen=True, slots=True)

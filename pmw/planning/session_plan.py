@@ -12,6 +12,7 @@ from typing import Any
 
 from pmw.errors import BudgetError
 from pmw.model import DEFAULT_MAX_CELLS
+from pmw.planning.opening import PairsForecast
 from pmw.planning.outlook import AttributeForecast, OrderForecast
 from pmw.planning.tested_bounds import (
     BinForecast,
@@ -72,6 +73,9 @@ class SessionPlan:
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
+        pairs: how many pairs of attributes are measured before any question.
+        choice: why: what questions about two attributes err by, where all pairs are measured, and where they
+            are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
         typical_margin: what the noise of the first error quantile of one kind of questions adds to it, in
             records; None where none is released.
@@ -90,6 +94,8 @@ class SessionPlan:
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
     marginals: MarginalForecast | None = None
+    pairs: int = 0
+    choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
     sparse_vectors: tuple[SparseVectorForecast, ...] = ()
@@ -201,6 +207,8 @@ class SessionPlan:
                 "share": self.opening_share,
                 "total_deviation": self.total_deviation,
                 "whole_table": self.table_measured,
+                "pairs": self.pairs,
+                "choice": None if self.choice is None else asdict(self.choice),
                 "marginals": [asdict(attribute) for attribute in self.attributes],
             },
             "orders": [asdict(order) for order in self.orders],

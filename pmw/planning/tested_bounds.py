@@ -318,7 +318,7 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     """Return what a test of marginals will give, with that of single questions behind it."""
     plan, options, declared = certificates.plan, certificates.options, certificates.grids.declared
     alone, length = certificates.outlook.confidences.alone, len(declared)
-    orders = _TESTED_ORDERS if options.opening is Opening.NONE else _TESTED_ORDERS[1:]
+    least = 1 if options.opening is Opening.NONE else 3 if plan.opens_pairs else 2
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
@@ -337,7 +337,9 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
         cell_error=noise_error(plan.noise, 1),
         cell_bound=cell,
         widest_bound=widest,
-        certificates=tuple(certificates.forecast(order) for order in orders if order <= length),
+        certificates=tuple(
+            certificates.forecast(order) for order in _TESTED_ORDERS if least <= order <= length
+        ),
         single=single,
     )
 
@@ -427,7 +429,7 @@ def forecast_bins(certificates: Certificates) -> Iterator[BinForecast]:
             bins,
             certificates.records / (2 * bins),
             kept,
-            certificates.bound(cells) if cells <= plan.most_cells else None,
+            certificates.bound(cells) if plan.tests and cells <= plan.most_cells else None,
         )
 
 

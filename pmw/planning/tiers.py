@@ -13,16 +13,19 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from types import MappingProxyType
 
 from pmw.errors import NoiseError
 from pmw.model import (
     DEFAULT_BINS,
     DEFAULT_MAX_CELLS,
+    AxisPrice,
     assumed_domain,
+    coarse_of,
     fewest_bins,
     half_width,
     leaf_variances,
@@ -53,6 +56,8 @@ VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released v
 _MOST_PARTS = 50  # of a hundred: for values under an accuracy contract, which cost far less than tests
 _FALSE = 0.1  # of the positives under an accuracy contract, on a model without error
 _BETA = 0.05  # failure probability in the split between threshold and test noise
+_PARTS = 1024  # of which a weight is a whole number
+_ALIKE: Mapping[str, Fraction] = MappingProxyType({})
 _DEARER = Fraction(10, 7)  # tests in mu^2, as parts of the cap
 
 
@@ -76,6 +81,8 @@ class Schedule:
         tested: the same, of the largest marginal that is tested.
         free: the same, of a measured marginal that is widened.
         fine: the same, of a marginal that is tested and measured on declared cells where others are on bins.
+        wider: of the errors of pairs, in parts of the total: where all pairs are measured with less, what
+            they cannot say of wider marginals is larger, and these are tested.
         few: where epsilons add, so that each marginal makes all of them noisier: the most positives, in parts
             of the number of pairs.
         few_free: ``free`` where epsilons add: fewer marginals, but wider ones.
@@ -95,6 +102,7 @@ class Schedule:
     tested: float = 0.5
     free: float = 0.01
     fine: float = 0.01
+    wider: float = 3e-4
     few: float = 0.7
     few_free: float = 0.04
     few_target: float = 0.09
@@ -173,6 +181,7 @@ def plan_marginal_test(
     total: float,
     options: Options,
     schedule: Schedule = DEFAULT_SCHEDULE,
+    weights: Mapping[str, Fraction] = _ALIKE,
 ) -> MarginalTestPlan | None:
     """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
 
@@ -182,6 +191,8 @@ def plan_marginal_test(
         total: the number of records, as released or as stated.
         options: the custodian's choices.
         schedule: how it is spent.
+        weights: of each attribute, where all pairs are measured before any question; none where marginals are
+            tested.
     """
     if coarse.size == 1:
         return None
@@ -189,8 +200,10 @@ def plan_marginal_test(
     try:
         pure = ledger.composition is Composition.PURE
         kind = options.chosen_sparse_vector(ledger.composition)
-        limit = options.update_limit or _choose_limit(coarse, ledger, records, options, schedule)
         pairs = max(1, math.comb(len(coarse), 2))
+        if weights:
+            return _plan_of_pairs(coarse, ledger, records, options, schedule, weights)
+        limit = options.update_limit or _choose_limit(coarse, ledger, records, options, schedule)
         statistic = marginal_statistic(expected_tests(coarse), options)
         test = scaled_test(left * schedule.tests, limit, statistic, kind, ledger.composition)
         noise = marginal_noise(ledger.composition, _price(ledger, limit, schedule), options)
@@ -209,6 +222,81 @@ def plan_marginal_test(
         _cells(schedule.fine * records / per_cell),
         DEFAULT_BINS,
     )
+
+
+def _plan_of_pairs(
+    coarse: Domain,
+    ledger: PrivacyFilter,
+    records: float,
+    options: Options,
+    schedule: Schedule,
+    weights: Mapping[str, Fraction],
+) -> MarginalTestPlan:
+    """Return the plan under which all pairs are measured before any question.
+
+    Where their noise is so small beside the records that what pairs cannot say is larger, half of what is
+    left is kept for tests of wider marginals, and for measuring those that the model is wrong about at the
+    noise of the dearest pair.
+
+    Raises:
+        NoiseError: nothing is left for it.
+    """
+    pairs, kind = math.comb(len(coarse), 2), options.chosen_sparse_vector(ledger.composition)
+    quiet = replace(schedule, tests=Fraction(0))
+    price = _price(ledger, pairs, quiet) / mean_pair(weights)
+    spread = _typical_spread(coarse)
+    noise, limit = marginal_noise(ledger.composition, price, options), 1
+    is_fine = math.sqrt(noise_variance(noise)) * spread < schedule.wider * records and len(coarse) > 2
+    if is_fine:
+        price /= 2
+        noise = marginal_noise(ledger.composition, price, options)
+        left = _price(ledger, 1, schedule) - price * pairs * mean_pair(weights)
+        limit = max(1, math.floor(left / price))
+    statistic = marginal_statistic(expected_tests(coarse), options)
+    test = scaled_test(ledger.remaining * schedule.tests, limit, statistic, kind, ledger.composition)
+    per_cell = l1_mean(noise)
+    return MarginalTestPlan(
+        Sparse(test, limit, kind.redraw),
+        noise,
+        schedule.noise_factor,
+        math.ceil(schedule.margin * test.query_scale),
+        _decay(schedule, 1.0, records, pairs),
+        _cells(schedule.tested * records / per_cell),
+        _cells(schedule.free * records / per_cell),
+        _cells(schedule.fine * records / per_cell),
+        DEFAULT_BINS,
+        dict(weights),
+        is_fine,
+    )
+
+
+def _typical_spread(coarse: Domain) -> float:
+    """Return the standard deviation of a question about the dearest pair, in those of a marginal's cells."""
+    first, second = sorted((AxisPrice.of(attribute).spread for attribute in coarse), reverse=True)[:2]
+    return math.sqrt(first * second)
+
+
+def pair_weights(domain: Domain) -> dict[str, Fraction]:
+    """Return the weights of attributes in the prices of pairs, those of the dearest pair with the product 1.
+
+    A pair's closed price is in proportion to the root of c_A (``shared_prices``), which is about that of the
+    product of the spreads. The attributes' coarse cells are assumed, so nothing here depends on counts.
+    """
+    roots = [math.sqrt(AxisPrice.of(coarse_of(attribute)).spread) for attribute in domain]
+    first, second = sorted(roots)[-2:]
+    most = math.sqrt(first * second)
+    parts = (
+        [max(1, math.floor(_PARTS * root / most)) for root in roots] if most > 0 else [_PARTS] * len(roots)
+    )
+    return {one.name: Fraction(part, _PARTS) for one, part in zip(domain, parts, strict=True)}
+
+
+def mean_pair(weights: Mapping[str, Fraction]) -> Fraction:
+    """Return the mean product of the weights of two attributes; 1 where there are none."""
+    if not weights:
+        return Fraction(1)
+    products = [min(Fraction(1), a * b) for a, b in itertools.combinations(weights.values(), 2)]
+    return sum(products, Fraction(0)) / len(products)
 
 
 def expected_tests(coarse: Domain) -> int:
@@ -231,6 +319,11 @@ def _price(ledger: PrivacyFilter, limit: int, schedule: Schedule) -> Fraction:
     return (left - reserved_share(ledger)) / limit
 
 
+def most_positives(attributes: int, schedule: Schedule = DEFAULT_SCHEDULE) -> int:
+    """Return how many marginals of so many attributes are measured at most: pairs, or so many of each."""
+    return min(max(1, math.comb(attributes, 2)), schedule.per_attribute * attributes)
+
+
 def _choose_limit(
     coarse: Domain, ledger: PrivacyFilter, records: float, options: Options, schedule: Schedule
 ) -> int:
@@ -242,7 +335,7 @@ def _choose_limit(
     """
     sizes = sorted(math.prod(pair) for pair in itertools.combinations(coarse.shape, min(2, len(coarse))))
     cells = sizes[len(sizes) // 2]
-    most = min(len(sizes), schedule.per_attribute * len(coarse))
+    most = most_positives(len(coarse), schedule)
     target = schedule.target
     if ledger.composition is Composition.PURE:
         most, target = min(most, math.ceil(schedule.few * len(sizes))), schedule.few_target
@@ -425,7 +518,8 @@ def plan_test(
     if opening.table_noise is not None or (options.opening is not Opening.NONE and len(domain) == 1):
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
-    marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
+    weights = pair_weights(domain) if opening.opens_pairs else {}
+    marginals = plan_marginal_test(coarse, ledger, total, options, schedule, weights)
     if marginals is None:
         return ()
     bins = affordable_bins(contract, opening, total, marginals.fine_cells)

@@ -30,10 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
+    AxisRows,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
+    Strategy,
 )
 from pmw.privacy.budget import Budget, Charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -78,6 +81,9 @@ _TAGS: dict[type, Mapping[str, str]] = {
     QueryTestPlan: {"tested": QueryTestPlan.tested},
     MarginalTestPlan: {"tested": MarginalTestPlan.tested},
     MarginalMeasurement: {"kind": "marginal"},
+    ResidualMeasurement: {"kind": "residual"},
+    Strategy: {},
+    AxisRows: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
     ErrorQuantile: {},

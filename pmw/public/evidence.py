@@ -22,12 +22,15 @@ from pmw.model import (
     MarginalMeasurement,
     MarginalValues,
     OneWayMeasurement,
+    ResidualCounts,
+    ResidualMeasurement,
     combined,
 )
 from pmw.public.answer import Basis
 from pmw.public.half_widths import (
     CellNoise,
     Certified,
+    ResidualNoise,
     Shares,
     TableNoise,
     TreeNoise,
@@ -55,7 +58,7 @@ class Evidence:
         basis: the place in ``BASES`` of what it rests on.
         by_stats: how far the truth may be from a sum on the values, in records, by its weights' numbers;
             None where it depends on which cells they are of.
-        tree: the noise that it depends on then, of a hierarchical histogram.
+        noise: the noise that it depends on then.
         sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
             in any order, since the values are whole units of 2^-20 records.
     """
@@ -66,14 +69,14 @@ class Evidence:
         basis: Basis,
         by_stats: Callable[[WeightStats], float] | None,
         *,
-        tree: TreeNoise | None = None,
+        noise: TreeNoise | ResidualNoise | None = None,
         sums: BoxSums | None = None,
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
         self.by_stats = by_stats
         self.sums = sums
-        self._tree = tree
+        self._noise = noise
         self._by_cells = dict[int, float]()
         self._box_sums = sums
 
@@ -91,10 +94,10 @@ class Evidence:
 
     def box_half_width(self, box: Sequence[slice]) -> float:
         """Return how far the truth may be from the count of the cells in a box, in records."""
-        if self._tree is None:
+        if self._noise is None:
             return self.of_cells(math.prod([side.stop - side.start for side in box]))
-        (side,) = box
-        return self._tree.half_widths(np.array([side.start]), np.array([side.stop - 1])).item()
+        first, last = [[side.start for side in box]], [[side.stop - 1 for side in box]]
+        return self._noise.box_half_widths(np.array(first), np.array(last)).item()
 
     def sum_half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum with real weights on the values, in records.
@@ -104,14 +107,14 @@ class Evidence:
         """
         if self.by_stats is not None:
             return self.by_stats(WeightStats.of(weights))
-        return math.inf if self._tree is None else self._tree.half_width(weights)
+        return math.inf if self._noise is None else self._noise.half_width(weights)
 
     def half_widths(self, boxes: Boxes) -> _Weights:
         """Return how far the truth may be from the counts of boxes, in records: float64, shape (n,)."""
         if self.by_stats is None:
-            if self._tree is None:
+            if self._noise is None:
                 return np.full(len(boxes), math.inf)
-            return self._tree.half_widths(boxes.first[:, 0], boxes.last[:, 0])
+            return self._noise.box_half_widths(boxes.first, boxes.last)
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(cells)).tolist():
@@ -119,7 +122,10 @@ class Evidence:
         return widths[cells]
 
     def of_cells(self, cells: int) -> float:
-        """Return how far the truth may be from the count of so many cells, in records; infinite for trees."""
+        """Return how far the truth may be from the count of so many cells, in records.
+
+        Infinite where that depends on which they are.
+        """
         if self.by_stats is None:
             return math.inf
         width = self._by_cells.get(cells)
@@ -210,7 +216,19 @@ def evidence_of(state: PublicState, known: KnownOfScope, scope: tuple[str, ...],
         return Evidence(drawn.sum(axis=axes), Basis.RELEASED, noise.half_width)
     if isinstance(known, HierarchicalMeasurement):
         tree, sums = TreeNoise(known, shares.measured), BoxSums.of_few(known.values)
-        return Evidence(known.values, Basis.RELEASED, None, tree=tree, sums=sums)
+        return Evidence(known.values, Basis.RELEASED, None, noise=tree, sums=sums)
+    if isinstance(known, ResidualMeasurement):
+        known = known.counts
+    if isinstance(known, ResidualCounts):
+        residual, values = ResidualNoise(known, shares.measured, axes), known.values.sum(axis=axes)
+        return Evidence(values, Basis.RELEASED, None, noise=residual, sums=BoxSums.of_few(values))
+    return _of_cells(state, known, axes, shares)
+
+
+def _of_cells(
+    state: PublicState, known: MarginalMeasurement | CombinedMarginal, axes: tuple[int, ...], shares: Shares
+) -> Evidence:
+    """Return what a marginal that was measured cell by cell says where some of its axes are summed out."""
     values = known.values.sum(axis=axes)
     repeated = known.values.size // values.size
     if is_whole_table(known, state):
@@ -284,8 +302,15 @@ def _marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[Marginal
 
     Intervals that hold for all questions at once have a part for each measurement, so none are combined.
     """
-    found = [one for one in state.marginals if set(scope) <= set(one.scope)]
+    found = [one for one in state.marginals if _tells_of(one, scope)]
     return list(found) if state.contract.options.simultaneous else combined(found)
+
+
+def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
+    """Tell whether a marginal says something new of a scope: a residual does of its own alone."""
+    if isinstance(measured, ResidualMeasurement):
+        return scope == measured.scope
+    return set(scope) <= set(measured.scope)
 
 
 def _opened_over(state: PublicState, scope: tuple[str, ...]) -> tuple[list[KnownOfScope], list[KnownOfScope]]:
@@ -296,7 +321,7 @@ def _opened_over(state: PublicState, scope: tuple[str, ...]) -> tuple[list[Known
     opening = opening_over(state, scope)
     if opening is None:
         return [], []
-    requested = [one for one in state.marginals if one.requested and set(scope) <= set(one.scope)]
+    requested = [one for one in state.marginals if one.requested and _tells_of(one, scope)]
     first: KnownOfScope
     if isinstance(opening, MarginalMeasurement):
         first, *again = combined([opening, *requested])
@@ -364,8 +389,26 @@ def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasuremen
     return next((one for one in state.opening if wanted <= set(one.scope)), None)
 
 
+def _cell_weights(
+    state: PublicState, measurement: ResidualMeasurement | ResidualCounts, query: LinearQuery
+) -> _Weights:
+    """Return the weights of a question on the cells of a residual of the same scope: float64."""
+    if _is_fine(state, measurement):
+        return query.weights() / UNITS
+    cells: _Weights = np.ones(measurement.units.shape)
+    for names, weights in state.coarsening.weights(query):
+        sizes = zip(query.scope, measurement.units.shape, strict=True)
+        shape = [size if name in names else 1 for name, size in sizes]
+        cells = cells * weights.reshape(shape)
+    return cells
+
+
 def weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
     """Return what a measured marginal says of a question, and its standard deviation, in records."""
+    if isinstance(measurement, ResidualMeasurement | ResidualCounts):
+        cells = _cell_weights(state, measurement, query)
+        value = float(np.sum(cells * measurement.values))
+        return value, math.sqrt(measurement.weighted_variance(cells))
     axes = tuple(axis for axis, name in enumerate(measurement.scope) if name not in query.scope)
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import half_width
+from pmw.model import ResidualCounts, half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
@@ -126,7 +126,8 @@ class ModelAnswers:
 
         Where a marginal says more of the scope than the model can know, since it is kept beside the model, or
         is on declared cells of a bin that the question cuts, the answer is moved to within one standard
-        deviation of what the marginal says.
+        deviation of what the marginal says. That of a residual is what it says: a model that could not hold
+        the pair knows its attributes apart, which the residual stands on already.
         """
         if not query.scope:
             return float(self.bars.everybody(query.constant / UNITS).value)
@@ -136,6 +137,8 @@ class ModelAnswers:
             if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
                 continue
             value, deviation = weighed(self.state, one, query)
+            if isinstance(one, ResidualCounts):
+                return value
             return min(max(count, value - deviation), value + deviation)
         return count
 
@@ -182,9 +185,9 @@ class ModelAnswers:
     def of_boxes(self, boxes: Boxes) -> BoxBounds | None:
         """Return what bounds boxes; None where they have to be looked at one by one.
 
-        That is where the model's marginal has too many cells for a table, a marginal lies beside the model or
-        is on declared cells of bins that boxes cut, bins are no runs of cells, noise is that of a tree, or a
-        contract moves answers.
+        That is where the model's marginal has too many cells for a table, a marginal lies beside the model,
+        but for a residual whose cells are whole in the boxes, or is on declared cells of bins that boxes cut,
+        bins are no runs of cells, or a contract moves answers.
 
         Args:
             boxes: the questions; each depends on all attributes of their scope.
@@ -195,11 +198,16 @@ class ModelAnswers:
             return None
         inner, outer = bins
         cuts = np.any((inner.first != outer.first) | (inner.last != outer.last))
-        measured = self.bars.known(boxes.scope).measured
-        if any(beside or (fine and cuts) for _, beside, fine in measured):
-            return None
+        for one, beside, fine in self.bars.known(boxes.scope).measured:
+            if beside or (fine and cuts):
+                if cuts or not isinstance(one, ResidualCounts):
+                    return None
+                sums, boxes_of = BoxSums(one.values), boxes if fine else inner
+                break
+        else:
+            boxes_of = boxes
         bar = self.bars.of_boxes(boxes)
-        return None if bar is None else BoxBounds(sums.many(boxes), bar)
+        return None if bar is None else BoxBounds(sums.many(boxes_of), bar)
 
     def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where there is no table of them.

@@ -5,6 +5,7 @@ Each kind of noise that a session releases or tests with bounds such a sum, as s
 * ``CellNoise``, of a measured marginal: a quantile of sum w_i X_i, by sum w_i^2 and the largest |w_i|;
 * ``TableNoise``, of a table measured whole, with the number of records: by sum w_i^2 and sum w_i;
 * ``TreeNoise``, of a hierarchical histogram: by the weights themselves, for it depends on where they are;
+* ``ResidualNoise``, of residuals with what they stand on: by the weights themselves, likewise;
 * ``Certified``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
 * the number of records, for one weight: |w| times its own half-width.
 
@@ -28,7 +29,10 @@ from pmw.model import (
     CombinedMarginal,
     HierarchicalMeasurement,
     MarginalMeasurement,
+    MarginalValues,
     OneWayMeasurement,
+    ResidualCounts,
+    ResidualMeasurement,
     noise_variance,
 )
 from pmw.model.hierarchical_histogram import MOST_COVARIANCES, range_variances
@@ -320,6 +324,10 @@ class TreeNoise:
     confidence: float
     by_nodes: bool = False
 
+    def box_half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of boxes, in records: float64, shape (n,)."""
+        return self.half_widths(first[:, 0], last[:, 0])
+
     def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
         """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
         is_long = self.tree.tree.size > MOST_COVARIANCES
@@ -339,6 +347,46 @@ class TreeNoise:
         return sum_half_width(self.tree.noise, squares, self.confidence, peak=peak or None)
 
 
+@dataclass(frozen=True, slots=True)
+class ResidualNoise:
+    """The noise of counts that are made of a residual and of what it stands on.
+
+    A sum is one of independent Gaussian noises on several grids, with weights that are known exactly. Let s
+    be the least of their standard deviations, each in steps of its own grid, and R^2 the variance of the sum
+    in steps of s: weights a_i = w_i s_i/s have a_i >= w_i and the squares R^2. So ``sum_half_width`` holds
+    with noise of scale s and these squares, as for measurements that were combined.
+
+    Args:
+        counts: the counts.
+        confidence: of one sum that an interval rests on alone.
+        summed: axes of the counts that sums take whole.
+    """
+
+    counts: ResidualCounts
+    confidence: float
+    summed: tuple[int, ...] = ()
+
+    def box_half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of boxes, in records: float64, shape (n,)."""
+        for axis in self.summed:
+            first = np.insert(first, axis, 0, axis=1)
+            last = np.insert(last, axis, self.counts.units.shape[axis] - 1, axis=1)
+        return self._widths(self.counts.box_variances(first, last))
+
+    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
+        """Return how far the truth may be from counts of runs of cells of one attribute, in records."""
+        return self.box_half_widths(first[:, None], last[:, None])
+
+    def half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
+        cells = np.broadcast_to(np.expand_dims(weights, self.summed), self.counts.units.shape)
+        return self._widths(np.array([self.counts.weighted_variance(cells)])).item()
+
+    def _widths(self, variances: _Weights) -> _Weights:
+        least = DiscreteGaussian(Fraction(math.floor(self.counts.finest)))
+        return sum_half_widths(least, variances * (UNITS**2 / float(least.sigma) ** 2), self.confidence)
+
+
 class AxisNoise:
     """The noise of counts by one attribute, for all questions about the attribute at once.
 
@@ -352,9 +400,9 @@ class AxisNoise:
         confidence: that all bounds hold together.
     """
 
-    def __init__(self, measured: OneWayMeasurement | CombinedMarginal, confidence: float) -> None:
+    def __init__(self, measured: OneWayMeasurement | MarginalValues, confidence: float) -> None:
         cells, self._all = measured.values.size, math.inf
-        if isinstance(measured, MarginalMeasurement) and cells > _FEW:
+        if type(measured) is MarginalMeasurement and cells > _FEW:
             confidence = split_confidence(confidence, 2)
             self._all = simultaneous_half_width(measured.noise, cells, confidence)
         runs, self._runs = cells * (cells + 1) // 2, None
@@ -385,8 +433,14 @@ class AxisNoise:
         return min(float(np.sum(widths)), WeightStats.of(weights).reach * self._all)
 
 
-def run_noise(measured: OneWayMeasurement | CombinedMarginal, confidence: float) -> TreeNoise | CellNoise:
+def run_noise(
+    measured: OneWayMeasurement | MarginalValues, confidence: float
+) -> TreeNoise | CellNoise | ResidualNoise:
     """Return the noise of counts by one attribute."""
+    if isinstance(measured, ResidualMeasurement):
+        measured = measured.counts
+    if isinstance(measured, ResidualCounts):
+        return ResidualNoise(measured, confidence)
     if isinstance(measured, HierarchicalMeasurement):
         return TreeNoise(measured, confidence, by_nodes=True)
     if isinstance(measured, CombinedMarginal):

@@ -19,6 +19,7 @@ class Opening(enum.Enum):
 
     NONE = "none"  # the uniform start of the textbooks
     ONE_WAY = "one-way"  # every one-attribute marginal
+    PAIRS = "pairs"  # these, and all pairs where that leaves smaller errors than testing them
 
 
 class TestKind(enum.Enum):
@@ -97,7 +98,7 @@ class Options:
     neighboring_relation: NeighboringRelation = NeighboringRelation.ADD_REMOVE
     records_per_person: int = 1
     update: UpdateRule = UpdateRule.REFIT
-    opening: Opening = Opening.ONE_WAY
+    opening: Opening = Opening.PAIRS
     update_limit: int | None = None
     threshold: float | None = None
     learning_rate: float | None = None
@@ -275,6 +276,11 @@ class Options:
     def signs_agree(self) -> bool:
         """Between neighbours all counts move the same way, so signed tests cost half."""
         return self.neighboring_relation is NeighboringRelation.ADD_REMOVE
+
+    @property
+    def replaces(self) -> bool:
+        """A record is replaced between neighbours; else it is added or removed."""
+        return self.neighboring_relation is NeighboringRelation.REPLACE_ONE
 
     def chosen_sparse_vector(self, composition: Composition) -> SparseVectorKind:
         """Return the tests asked for, or exponential noise, drawn again where squares of epsilons add up."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
 from pmw.model.hierarchical_histogram import HierarchicalHistogram
-from pmw.privacy.noise import NoiseDistribution
+from pmw.model.strategy import Strategy
+from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
@@ -23,12 +26,19 @@ class OpeningPlan:
         marginal_noise: per attribute measured, by name, on each of its cells, or on each node of its tree.
         trees: the attributes that are measured as hierarchical histograms, by name.
         table_noise: on each cell of the whole table, where that is measured in place of the attributes.
+        opens_pairs: all pairs of attributes are measured after that, before any question, as residuals. Then
+            only what the number of records does not say is measured of an attribute, and that number takes in
+            nothing else.
+        strategies: the rows by which attributes are measured, by name; the noise given is that of cells of
+            the same price.
     """
 
     total_noise: NoiseDistribution | None
     marginal_noise: dict[str, NoiseDistribution]
     trees: dict[str, HierarchicalHistogram] = field(default_factory=dict)
     table_noise: NoiseDistribution | None = None
+    opens_pairs: bool = False
+    strategies: dict[str, Strategy] = field(default_factory=dict)
 
     @property
     def noises(self) -> tuple[NoiseDistribution, ...]:
@@ -78,7 +88,8 @@ class MarginalTestPlan:
 
     Args:
         sparse: tests of the L1 distance, in units of 2^-20 records.
-        noise: of a measured marginal, on each of its cells, in units.
+        noise: of a measured marginal, on each of its cells, in units; that of the dearest pair where all
+            pairs are measured before any question.
         noise_factor: of the distance that noise alone would make, in a threshold.
         margin: what a threshold adds to that, in units.
         decay: what the first thresholds add besides, in units, and after how many answers it is e times less.
@@ -87,6 +98,10 @@ class MarginalTestPlan:
         fine_cells: a scope is tested and measured on the declared cells where it has at most so many of them;
             elsewhere on bins.
         bins: about how many a long ordered attribute is put into.
+        weights: of each attribute, by name, where all pairs are measured before any question, as residuals:
+            the price of a pair is in proportion to the product of its weights, which is at most 1. Else
+            empty.
+        tests_wider: where all pairs are measured, marginals of three attributes and more are tested.
     """
 
     sparse: Sparse
@@ -98,12 +113,34 @@ class MarginalTestPlan:
     free_cells: int
     fine_cells: int
     bins: int
+    weights: dict[str, Fraction] = field(default_factory=dict)
+    tests_wider: bool = False
     tested: ClassVar[str] = "marginals"
 
     @property
     def update_limit(self) -> int:
         """Number of positives."""
         return self.sparse.update_limit
+
+    @property
+    def opens_pairs(self) -> bool:
+        """Whether all pairs are measured before any question."""
+        return bool(self.weights)
+
+    @property
+    def tests(self) -> bool:
+        """Whether any marginal is tested: all, or where pairs are measured, perhaps wider ones."""
+        return self.tests_wider or not self.weights
+
+    def noise_of(self, scope: Sequence[str]) -> NoiseDistribution:
+        """Return the noise that a marginal of these attributes is measured with, on each of its cells.
+
+        A pair of weight w has noise of 1/w times the variance, rounded up, and so costs w times as much.
+        """
+        if len(scope) != 2 or not self.weights or not isinstance(self.noise, DiscreteGaussian):
+            return self.noise
+        weight = min(Fraction(1), math.prod((self.weights[name] for name in scope), start=Fraction(1)))
+        return DiscreteGaussian(Fraction(math.isqrt(math.ceil(self.noise.sigma**2 / weight) - 1) + 1))
 
     def is_fine(self, cells: int) -> bool:
         """Tell whether a scope of so many declared cells is tested and measured on them, not on bins."""

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.model import MarginalMeasurement
+from pmw.model import measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
 from pmw.public.evidence import Holding, holding_of
+from pmw.public.foundations import founded, strategy_of
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
@@ -87,7 +88,7 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
     plan = measuring_plan(state)
     scope = _scope(state.domain, names)
     _require_few_cells(state, plan, scope)
-    return quote_noise(state, scope, plan.noise)
+    return quote_noise(state, scope, plan.noise_of(scope))
 
 
 def way_to_bars(state: PublicState, scope: tuple[str, ...]) -> str:
@@ -245,8 +246,9 @@ def _half_width(
     state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
 ) -> float | None:
     """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
-    shape = state.grid(scope).scope_shape(scope)
-    later = MarginalMeasurement(scope, np.zeros(shape, dtype=np.int64), noise, requested=True)
+    numbers = np.zeros(state.grid(scope).scope_shape(scope), dtype=np.int64)
+    later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
+    later = founded(state, later)
     return Bars(replace(state, measured=(*state.measured, later))).half_width(query)
 
 

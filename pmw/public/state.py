@@ -18,6 +18,7 @@ from pmw.model import (
     Measurement,
     OneWayMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
     SyntheticDistribution,
     noise_variance,
 )
@@ -36,7 +37,7 @@ from pmw.public.plans import (
 from queries.domain import Domain
 from queries.factors import UNITS
 
-LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
+LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
 
 
@@ -100,7 +101,8 @@ class Total:
         """Return the number combined with the sums of the opening's marginals, by inverse variance.
 
         Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records
-        plus noise.
+        plus noise. Where pairs are measured as residuals the number stands alone, so that its noise is
+        independent of theirs.
 
         Args:
             plan: the noise of the opening measurements.
@@ -110,6 +112,8 @@ class Total:
         estimate = units / UNITS
         if plan.total_noise is None:
             return cls(max(1.0, estimate), estimate, 0.0)
+        if plan.opens_pairs:
+            return cls(max(1.0, estimate), estimate, math.sqrt(noise_variance(plan.total_noise)))
         estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
         variances = [noise_variance(plan.total_noise)]
         variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in opening]
@@ -217,10 +221,18 @@ class PublicState:
 
     @property
     def positives_used(self) -> int:
-        """Positives of the first tier so far."""
-        return self.positives(0) if self.plan else 0
+        """Positives so far of the first tier that tests."""
+        place = self._testing
+        return 0 if place is None else self.positives(place)
 
     @property
     def positives_limit(self) -> int:
-        """Positives that the first tier may have."""
-        return self.plan[0].update_limit if self.plan else 0
+        """Positives that the first tier that tests may have."""
+        place = self._testing
+        return 0 if place is None else self.plan[place].update_limit
+
+    @property
+    def _testing(self) -> int | None:
+        """The place of the first tier that tests: where all pairs were measured, no marginal is tested."""
+        idle = (isinstance(tier, MarginalTestPlan) and not tier.tests for tier in self.plan)
+        return next((place for place, is_idle in enumerate(idle) if not is_idle), None)

@@ -361,7 +361,8 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
     plan = marginal_tier(state.plan)
     if plan is None or is_held(state, query):
         return plan is not None
-    may_test = not state.closed and state.positives_used < state.positives_limit
+    spendable = not state.closed and state.positives_used < state.positives_limit
+    may_test = spendable and plan.tests
     return may_test and state.grid(query.scope).scope_size(query.scope) <= plan.most_cells
 
 

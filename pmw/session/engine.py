@@ -36,7 +36,9 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, Parts, charged
 from pmw.public.contract import Contract
+from pmw.public.foundations import due_pairs, strategy_of
 from pmw.public.free_answers import FreeAnswers
+from pmw.public.plans import marginal_tier
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, releases
@@ -83,6 +85,7 @@ class Engine:
         self._intents = 0
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._load()
+        self._measure_pairs()
 
     @property
     def state(self) -> PublicState:
@@ -250,7 +253,7 @@ class Engine:
             DataError: the table cannot be read or differs; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
-        requested = RequestedMarginal(scope, noise)
+        requested = RequestedMarginal(scope, noise, strategy_of(self._state, scope))
         self.finish_interrupted()
         self.bookings.know(account)
         require_affordable(self.limited(account), requested.entry(self._state.contract.options))
@@ -377,6 +380,23 @@ class Engine:
         self._interrupted = False
 
     # --- releases that no test decides ----------------------------------------------------------------------
+
+    def _measure_pairs(self) -> None:
+        """Measure the pairs that have to be known before any question; an interrupted session goes on here.
+
+        Where the table cannot be read, questions are answered from what is known.
+        """
+        plan, due = marginal_tier(self._state.plan), due_pairs(self._state)
+        if plan is None or not due:
+            return
+        with contextlib.suppress(DataError):
+            for table in self._tables():
+                if table is not None:
+                    table.prepare([pair for pair in due if self._state.grid(pair) == table.domain])
+            for pair in due:
+                rows = strategy_of(self._state, pair)
+                requested = RequestedMarginal(pair, plan.noise_of(pair), rows)
+                self._release(releases.MarginalRelease(requested), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:
         """Release what is due, once for each number of settled questions, for whoever could have a test.

@@ -18,6 +18,7 @@ from pmw.model import (
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
 )
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import FormError, dumps, form_of, loads, read
@@ -32,7 +33,8 @@ from pmw.session.store import (
     MeasurementRow,
 )
 
-_APART = ("units", "noise")  # fields of a measurement that have columns of their own
+# Fields of a measurement that have columns of their own, or follow from others.
+_APART = ("units", "noise", "foundation")
 
 
 def total_row(plan: OpeningPlan, draws: OpeningDraws) -> MeasurementRow:
@@ -43,8 +45,8 @@ def total_row(plan: OpeningPlan, draws: OpeningDraws) -> MeasurementRow:
 
 def one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
     """Return the row of what opening measured of one attribute, or of the table."""
-    is_tree = isinstance(measurement, HierarchicalMeasurement)
-    return _row("hierarchical histogram" if is_tree else "marginal", measurement)
+    kinds = {HierarchicalMeasurement: "hierarchical histogram", ResidualMeasurement: "residual"}
+    return _row(kinds.get(type(measurement), "marginal"), measurement)
 
 
 def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
@@ -74,10 +76,10 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
     """Return what opening released, of the rows of all measurements."""
     marginals: list[OneWayMeasurement] = []
     for row in rows:
-        if row.kind == "marginal":
+        if row.kind in ("marginal", "residual"):
             scope = _scope(row)
             units = _read_units(row.units).reshape(contract.domain.scope_shape(scope))
-            marginals.append(_measurement(MarginalMeasurement, row, units))
+            marginals.append(_marginal(row, units))
         if row.kind == "hierarchical histogram":
             marginals.append(_measurement(HierarchicalMeasurement, row, _read_units(row.units)))
     (total,) = (row for row in rows if row.kind == "total")
@@ -90,7 +92,7 @@ def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasureme
         given = {"units": _one(row.units), "noise": read_noise(row)}
         return read(QueryMeasurement, loads(row.what), domain=coarsening.fine, given=given)  # type: ignore[no-any-return]
     units = _read_cells(coarsening, _scope(row), row.units)
-    measurement: MarginalMeasurement = _measurement(MarginalMeasurement, row, units)
+    measurement = _marginal(row, units)
     if measurement.requested != (row.kind == REQUESTED):
         raise FormError("a measurement is of another kind")
     return measurement
@@ -125,11 +127,24 @@ def require_cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[n
         raise FormError("a marginal has other axes than its attributes")
 
 
+def _marginal(row: MeasurementRow, units: NDArray[np.int64]) -> MarginalMeasurement:
+    """Return a marginal that was measured cell by cell, or by rows that have no place in a state yet."""
+    what = loads(row.what)
+    given = {"units": units, "noise": read_noise(row)}
+    found: MarginalMeasurement
+    if isinstance(what, dict) and "strategy" in what:
+        found = read(ResidualMeasurement, what, given={**given, "foundation": None})
+    else:
+        found = read(MarginalMeasurement, what, given=given)
+    return found
+
+
 def _measurement(kind: type, row: MeasurementRow, units: NDArray[np.int64] | int) -> Any:
     return read(kind, loads(row.what), given={"units": units, "noise": read_noise(row)})
 
 
 def _scope(row: MeasurementRow) -> tuple[str, ...]:
+    """Return the scope of a marginal's row."""
     scope: tuple[str, ...] = read(tuple[str, ...], loads(row.what)["scope"])
     return scope
 

@@ -32,6 +32,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.contract import Contract
+from pmw.public.foundations import strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
@@ -151,7 +152,10 @@ def due_marginal(
 ) -> tuple[MarginalRelease, Parts] | None:
     """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
     spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
-    return spare and (MarginalRelease(RequestedMarginal(spare.scope, spare.noise)), spare.booked)
+    if spare is None:
+        return None
+    marginal = RequestedMarginal(spare.scope, spare.noise, strategy_of(state, spare.scope))
+    return MarginalRelease(marginal), spare.booked
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:

@@ -78,7 +78,7 @@ def test_a_method_says_what_is_in_every_cell(method: str) -> None:
 
 def test_classes_tell_what_was_measured_and_what_the_model_takes_in() -> None:
     wide = Domain(tuple(IntegerAttribute(name, 0, 19) for name in "abcd"))
-    options = pmw.Options(seed=1, max_cells=700)
+    options = pmw.Options(seed=1, max_cells=700, opening=pmw.Opening.ONE_WAY)
     with pmw.open_session(
         case_of(wide, 2000).source(), wide, epsilon=8, delta=1e-6, options=options
     ) as opened:

@@ -52,7 +52,8 @@ def own_subtractions(part: Scope) -> NDArray[np.float64]:
 
 
 def marginal_of(table: NDArray[np.float64], scope: Scope) -> NDArray[np.float64]:
-    return table.sum(axis=tuple(axis for axis, name in enumerate(SIZES) if name not in scope))
+    axes = tuple(axis for axis, name in enumerate(SIZES) if name not in scope)
+    return np.asarray(table.sum(axis=axes), dtype=np.float64)
 
 
 @pytest.mark.parametrize("part", [(), ("b",), ("a", "c"), ("a", "b", "c")], ids=str)

@@ -120,7 +120,7 @@ def _plans(contents: Contents) -> str:
 
 def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     options = contract.options
-    measured = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
+    measured = list(contract.domain.names) if options.opening is not Opening.NONE else []
     if opening.table_noise is not None:
         require(
             bool(measured) and options.tests_marginals,

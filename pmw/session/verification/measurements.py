@@ -15,6 +15,8 @@ from pmw.model import (
     HierarchicalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
+    Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
 from pmw.planning.tiers import affordable_bins
@@ -22,6 +24,7 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
+from pmw.public.foundations import MOST_PAIR_CELLS
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
@@ -36,7 +39,7 @@ from queries.factors import UNITS
 # compared to within this part of them.
 _CLOSE = 1e-6
 _Measured: TypeAlias = tuple[
-    tuple[str, ...], NoiseDistribution | None, HierarchicalHistogram | None
+    tuple[str, ...], NoiseDistribution | None, HierarchicalHistogram | Strategy | None
 ]  # at opening
 
 
@@ -48,11 +51,14 @@ def measurements_fit(contents: Contents) -> str:
     """
     draws, plan = contents.draws, contents.opening
     wanted: list[_Measured] = [((), plan.total_noise, None)]
-    wanted += [((name,), noise, plan.trees.get(name)) for name, noise in plan.marginal_noise.items()]
+    wanted += [
+        ((name,), noise, plan.trees.get(name) or plan.strategies.get(name))
+        for name, noise in plan.marginal_noise.items()
+    ]
     if plan.table_noise is not None:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.chained.measurements}
-    known = kinds <= {"total", "marginal", "hierarchical histogram", QUANTILES, *LATER}
+    known = kinds <= {"total", "marginal", "hierarchical histogram", "residual", QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
@@ -75,8 +81,12 @@ def _kind(contents: Contents) -> type[NoiseDistribution]:
 
 
 def _measured(marginal: OneWayMeasurement) -> _Measured:
-    tree = marginal.tree if isinstance(marginal, HierarchicalMeasurement) else None
-    return marginal.scope, marginal.noise, tree
+    rows: HierarchicalHistogram | Strategy | None = None
+    if isinstance(marginal, HierarchicalMeasurement):
+        rows = marginal.tree
+    elif isinstance(marginal, ResidualMeasurement):
+        rows = marginal.strategy
+    return marginal.scope, marginal.noise, rows
 
 
 def _bins(contents: Contents) -> None:
@@ -100,7 +110,7 @@ def _scopes(contents: Contents) -> None:
     plan, domain, coarse = marginal_tier(contents.test), contents.contract.domain, contents.coarsening.coarse
     if plan is None:
         return
-    most = max(plan.most_cells, plan.free_cells)
+    most = max(plan.most_cells, plan.free_cells, MOST_PAIR_CELLS if plan.opens_pairs else 0)
     for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)

@@ -52,7 +52,7 @@ def open_years(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Opener:
     def opened(epsilon: str) -> Path:
         frame.to_csv(tmp_path / "people.csv", index=False)
         save_schema(worlds.YEARS.domain, tmp_path / "people.toml")
-        run.told(*OPEN[:-1], epsilon, "--delta", "1e-9")
+        run.told(*OPEN[:-1], epsilon, "--delta", "1e-9", "--opening", "one-way")
         return tmp_path / "study.pmw"
 
     return opened

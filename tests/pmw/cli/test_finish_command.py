@@ -53,7 +53,9 @@ def test_it_tells_what_it_would_do_and_does_that(repeatable: None, asked_years: 
 
 def test_a_bar_that_was_not_there_before_is_told_as_such() -> None:
     table = pd.DataFrame({name: [0, 1] for name in "abc"})
-    with pmw.open_session(table, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=3)) as session:
+    with pmw.open_session(
+        table, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=3, opening=pmw.Opening.ONE_WAY)
+    ) as session:
         quotes = [session.measure("a", dry_run=True)]
         state = session.state
 

@@ -32,7 +32,10 @@ def wide(tmp_path: Path) -> None:
     save_schema(Domain((*names, IntegerAttribute("pay", 0, 199)), name="wide"), tmp_path / "wide.toml")
 
 
-WIDE = ("plan", "--schema", "wide.toml", "--records", "50000", "--epsilon", "1", "--delta", "1e-9")
+WIDE = (
+    "plan", "--schema", "wide.toml", "--records", "50000", "--epsilon", "1", "--delta", "1e-9", "--opening",
+    "one-way",
+)  # fmt: skip
 
 
 def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: None, run: Run) -> None:

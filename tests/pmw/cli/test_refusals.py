@@ -350,7 +350,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(tmp_path_factory.mktemp("refusals"))
         frame.to_csv("people.csv", index=False)
         save_schema(domain, "people.toml")
-        Run().told("open", "study.pmw", *TABLE, *BUDGET)
+        Run().told("open", "study.pmw", *TABLE, *BUDGET, "--opening", "one-way")
         _write_what_should_not_be()
         yield Path.cwd()
 

@@ -203,7 +203,8 @@ def test_a_session_answers_as_in_memory_and_moves_between_the_two(
     table: Path, tmp_path: Path, persons: bool
 ) -> None:
     domain = Domain(DOMAIN.attributes, "t", Person("id", 2, ids="integer") if persons else None)
-    plain, limit = pmw.Options(records_per_person=2 if persons else 1), MemoryLimit(LIMIT, tmp_path)
+    plain = pmw.Options(records_per_person=2 if persons else 1, opening=pmw.Opening.ONE_WAY)
+    limit = MemoryLimit(LIMIT, tmp_path)
     told = []
     for memory in (None, limit):
         file = TableFile(table, memory=memory)

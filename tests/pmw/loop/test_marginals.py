@@ -34,7 +34,7 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, marginal_charge, reservation
-from pmw.public.options import ModelKind, Options, TestKind
+from pmw.public.options import ModelKind, Opening, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
@@ -63,7 +63,9 @@ def random_rows(count: int, *, joined: bool = False) -> NDArray[np.int64]:
 
 
 def opened(rows: NDArray[np.int64], budget: Budget = BUDGET, **choices: Any) -> PublicState:
-    state = opened_by_hand(table(rows), budget, Options(test=TestKind.MARGINAL, **choices))
+    state = opened_by_hand(
+        table(rows), budget, Options(**{"test": TestKind.MARGINAL, "opening": Opening.ONE_WAY, **choices})
+    )
     # No head start: what is tested first is held to the same threshold as what comes later.
     return state_with(state, decay=(0, 1))
 

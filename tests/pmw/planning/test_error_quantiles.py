@@ -38,7 +38,9 @@ def state() -> PublicState:
     )
     frame = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (40_000, 5))])
     frame.columns = list("abcde")
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
+    with pmw.open_session(
+        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.ONE_WAY, seed=1)
+    ) as session:
         return replace(session.state, asked=256, settled=256)
 
 

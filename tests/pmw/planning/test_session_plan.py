@@ -91,8 +91,9 @@ def test_bars_by_parts_are_foretold_as_an_evenly_filled_table_has_them() -> None
     domain = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in sizes.items()), "even")
     cells = np.indices(list(sizes.values())).reshape(len(sizes), -1).T
     frame = pd.DataFrame(cells, columns=list(sizes))
-    plan = pmw.plan_session(domain, records=len(frame), epsilon=1, delta=1e-9)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    plan = pmw.plan_session(domain, records=len(frame), epsilon=1, delta=1e-9, options=options)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
         answers = ModelAnswers(session.state)
         for order in plan.orders[2:]:
             widths = []

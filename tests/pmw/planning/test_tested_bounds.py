@@ -74,7 +74,8 @@ def test_a_certified_answer_carries_the_bound_that_was_planned(relation: pmw.Nei
 
 def test_scopes_are_counted_up_to_the_largest_that_is_tested() -> None:
     uneven = Domain((*WIDE.domain, CategoricalAttribute("long", tuple(range(500)))))
-    plan = pmw.plan_session(uneven, records=20_000, epsilon=1, delta=1e-9)
+    options = pmw.Options(opening=pmw.Opening.ONE_WAY)
+    plan = pmw.plan_session(uneven, records=20_000, epsilon=1, delta=1e-9, options=options)
     assert plan.marginals is not None
     pairs, triples = plan.marginals.certificates
     assert (pairs.order, pairs.marginals) == (2, 21)
@@ -103,7 +104,8 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
     domain = Domain(
         (IntegerAttribute("income", 0, 999), IntegerAttribute("age", 0, 99), IntegerAttribute("kids", 0, 5))
     )
-    binned = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9)
+    options = pmw.Options(opening=pmw.Opening.ONE_WAY)
+    binned = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9, options=options)
     # A pair of long attributes has as many bins as noise of 1 % of the records leaves.
     assert binned.marginals is not None
     bins = math.isqrt(binned.marginals.fine_cells)
@@ -224,7 +226,7 @@ DOMAIN = Domain(
 
 
 def planned(test: pmw.TestKind, delta: float, **choices: object) -> pmw.SessionPlan:
-    options = pmw.Options(test=test, **choices)  # type: ignore[arg-type]
+    options = pmw.Options(test=test, **{"opening": pmw.Opening.ONE_WAY, **choices})  # type: ignore[arg-type]
     return pmw.plan_session(DOMAIN, records=40_000, epsilon=1, delta=delta, options=options)
 
 

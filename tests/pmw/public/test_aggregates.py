@@ -45,7 +45,7 @@ def people(seed: int, rows: int = 6000) -> pd.DataFrame:
 
 
 def opened(seed: int, frame: pd.DataFrame, epsilon: float = 2, **choices: Any) -> pmw.Session:
-    options = pmw.Options(seed=seed, **choices)
+    options = pmw.Options(seed=seed, **{"opening": pmw.Opening.ONE_WAY, **choices})
     return pmw.open_session(frame, DOMAIN, epsilon=epsilon, delta=1e-9, options=options)
 
 

@@ -354,7 +354,7 @@ def questions(domain: Domain) -> Sequence[LinearQuery]:
 @pytest.mark.parametrize("records", [0, 1, 30])
 @pytest.mark.parametrize("choices", [{}, {"test": pmw.TestKind.QUERY}, {"opening": pmw.Opening.NONE}])
 def test_no_answer_and_no_end_is_outside_nobody_and_everybody(records: int, choices: dict[str, Any]) -> None:
-    options = pmw.Options(seed=2, **choices)
+    options = pmw.Options(seed=2, **{"opening": pmw.Opening.ONE_WAY, **choices})
     for domain, frame in ((DOMAIN, WIDE.frame), (PEOPLE.domain, PEOPLE.frame)):
         with pmw.open_session(
             frame.iloc[:records], domain, epsilon=0.3, delta=1e-9, options=options
@@ -400,7 +400,11 @@ def test_odd_questions_have_bars_that_hold(choices: dict[str, Any], off: float) 
     weights = generator.integers(0, UNITS + 1, ODD.scope_shape(("a", "b", "kind")))
     dense = LinearQuery(ODD, (Factor(("a", "b", "kind"), weights),))
     with pmw.open_session(
-        frame, ODD, epsilon=50, delta=1e-9, options=pmw.Options(seed=2, **choices)
+        frame,
+        ODD,
+        epsilon=50,
+        delta=1e-9,
+        options=pmw.Options(seed=2, **{"opening": pmw.Opening.ONE_WAY, **choices}),
     ) as session:
         state = session.state
     if off:

@@ -13,5 +13,7 @@ def opened_study(folder: Path) -> Path:
     """Return the file of a new session over the people in a file, by single years."""
     worlds.PEOPLE.frame.to_csv(folder / "people.csv", index=False)
     table, path = TableFile(folder / "people.csv"), folder / "study.pmw"
-    pmw.open_session(table, worlds.WHOLE_YEARS.domain, epsilon=1, delta=1e-9, path=path).close()
+    options = pmw.Options(opening=pmw.Opening.ONE_WAY)  # so that something is left to pay for
+    domain = worlds.WHOLE_YEARS.domain
+    pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path, options=options).close()
     return path

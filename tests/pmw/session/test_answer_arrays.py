@@ -63,7 +63,12 @@ def opened(
     path: Path | None = None, *, epsilon: float = 1, delta: float = 1e-9, **options: Any
 ) -> pmw.Session:
     return pmw.open_session(
-        people(), DOMAIN, epsilon=epsilon, delta=delta, path=path, options=pmw.Options(**options)
+        people(),
+        DOMAIN,
+        epsilon=epsilon,
+        delta=delta,
+        path=path,
+        options=pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **options}),
     )
 
 
@@ -148,7 +153,13 @@ def binned_session(epsilon: float = 1, **options: Any) -> pmw.Session:
             "z": generator.integers(0, 80, age.size),  # as tests find it
         }
     )
-    return pmw.open_session(frame, BINNED, epsilon=epsilon, delta=1e-9, options=pmw.Options(**options))
+    return pmw.open_session(
+        frame,
+        BINNED,
+        epsilon=epsilon,
+        delta=1e-9,
+        options=pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **options}),
+    )
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,10 @@ def run(
     charged: dict[Event, float] = defaultdict(float)
     price = math.nan
     choices = pmw.Options(
-        composition=composition, neighboring_relation=relation, seed=record, test=pmw.TestKind.MARGINAL
+        composition=composition,
+        neighboring_relation=relation,
+        seed=record,
+        opening=pmw.Opening.ONE_WAY,
     )
     asked = list(random_conjunctions(domain, QUESTIONS, seed=9))
     with pytest.MonkeyPatch.context() as patch:

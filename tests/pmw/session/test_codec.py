@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
 from pmw.loop.secret import SecretState
 from pmw.model import (
+    AxisRows,
     Coarsening,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
+    Strategy,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
@@ -159,6 +162,17 @@ _kind: Any
 for _kind in (DiscreteLaplace, DiscreteGaussian, Charge):
     VALUES[_kind] = _built(_kind)
 VALUES[HierarchicalHistogram] = st.sampled_from(TREES)
+VALUES[AxisRows] = st.sampled_from([AxisRows(2), AxisRows(3, (2, -1, -1, -1, 2, -1, -1, -1, 2))])
+VALUES[Strategy] = st.builds(Strategy, st.tuples(VALUES[AxisRows], VALUES[AxisRows]), st.booleans())
+VALUES[ResidualMeasurement] = VALUES[Strategy].flatmap(
+    lambda rows: _built(
+        ResidualMeasurement,
+        scope=st.just(("sex", "age")),
+        units=_array(tuple(axis.size for axis in rows.axes)),
+        strategy=st.just(rows),
+        foundation=st.none(),
+    )
+)
 VALUES[Options] = st.sampled_from(CHOICES)
 VALUES[Budget] = _built(
     Budget,
@@ -186,6 +200,7 @@ for _kind in (
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
 VALUES[Released] = _built(Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)))
 APART: dict[type, dict[str, Any]] = {  # fields that are written beside the object
+    ResidualMeasurement: {"foundation": None},
     Recorded: {"batch": ()},
     Released: {"settled": 0, "coarsening": Coarsening.identity(PEOPLE)},
 }
@@ -228,7 +243,7 @@ def test_a_value_comes_back(kind: type, data: st.DataObject) -> None:
 
 # --- changed forms -----------------------------------------------------------------------------------------
 
-_BY_NAME = ("marginal_noise", "trees")  # whose keys are names
+_BY_NAME = ("marginal_noise", "trees", "strategies", "weights")  # whose keys are names
 _OTHERS: tuple[Any, ...] = (None, True, 3, 2.5, 2**63, "", "NaN", [], [[]], {}, {"": 0})
 
 

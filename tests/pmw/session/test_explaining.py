@@ -31,7 +31,7 @@ def opened(**choices: object) -> pmw.Session:
             "wide": generator.integers(0, 1000, 2000),
         }
     )
-    options = pmw.Options(seed=1, **choices)  # type: ignore[arg-type]
+    options = pmw.Options(seed=1, **{"opening": pmw.Opening.ONE_WAY, **choices})  # type: ignore[arg-type]
     return pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options)
 
 

@@ -36,6 +36,7 @@ LONG = Domain(
     ),
     name="long",
 )
+TESTED = pmw.Options(opening=pmw.Opening.ONE_WAY)
 
 
 @cache
@@ -57,7 +58,7 @@ def rule(records: float, epsilon: float = 1, delta: float = 1e-9, **choices: Any
 def planned(
     records: float, epsilon: float, delta: float, **choices: Any
 ) -> tuple[Contract, OpeningPlan, Any]:
-    budget, options = Budget.of(epsilon, delta), pmw.Options(**choices)
+    budget, options = Budget.of(epsilon, delta), pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **choices})
     ledger = choose_filter(LONG, budget, options)
     contract = Contract(LONG, budget, replace(options, composition=ledger.composition))
     opening = plan_opening(LONG, ledger, contract.options)
@@ -108,7 +109,13 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
 
     with (
         patch("pmw.session.releases.draw_opening", drawn),
-        pmw.open_session(table(records), LONG, epsilon=1, delta=1e-9, options=pmw.Options(seed=2)) as session,
+        pmw.open_session(
+            table(records),
+            LONG,
+            epsilon=1,
+            delta=1e-9,
+            options=pmw.Options(seed=2, opening=pmw.Opening.ONE_WAY),
+        ) as session,
     ):
         state = session.state
     assert planned_bins(state.plan) == rule(state.total.value)
@@ -124,7 +131,7 @@ def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int)
         rules.append(rule)
         return descend(*given, rule=rule, **choices)
 
-    options = pmw.Options(seed=1)
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
     with (
         patch("pmw.planning.tiers.affordable_bins", return_value=bins),
         patch("pmw.loop.fit.descend", noted),
@@ -144,7 +151,7 @@ def test_bins_are_recorded_and_kept_and_verified(tmp_path: Path, fewest: bool) -
     path, question = tmp_path / "s.pmw", "age >= 30 AND state = 7 AND grade = 2 AND sex = 'F'"
     with (
         patch("pmw.planning.tiers.affordable_bins", return_value=DEFAULT_BINS) if fewest else nullcontext(),
-        pmw.open_session(table(20_000), LONG, epsilon=100, delta=1e-9, path=path) as session,
+        pmw.open_session(table(20_000), LONG, epsilon=100, delta=1e-9, path=path, options=TESTED) as session,
     ):
         first = session.ask(question)
         shape = session.state.coarsening.coarse.shape
@@ -159,7 +166,7 @@ def test_bins_are_recorded_and_kept_and_verified(tmp_path: Path, fewest: bool) -
 def test_verification_finds_bins_that_do_not_follow_from_the_released_number() -> None:
     with (
         patch("pmw.planning.tiers.affordable_bins", return_value=21),
-        pmw.open_session(table(20_000), LONG, epsilon=100, delta=1e-9) as session,
+        pmw.open_session(table(20_000), LONG, epsilon=100, delta=1e-9, options=TESTED) as session,
     ):
         session.ask("age >= 30 AND sex = 'F'")
         found = session.verify()
@@ -173,7 +180,9 @@ def test_verification_finds_bins_that_do_not_follow_from_the_released_number() -
 def test_an_answer_is_called_measured_unless_most_of_its_bar_is_a_bin_that_it_cuts() -> None:
     frame, cutting = table(20_000), "age >= 31 AND state = 3 AND sex = 'F'"
     for is_cut in (True, False):
-        with pmw.open_session(frame, LONG, epsilon=2, delta=1e-9, options=pmw.Options(seed=5)) as session:
+        with pmw.open_session(
+            frame, LONG, epsilon=2, delta=1e-9, options=pmw.Options(seed=5, opening=pmw.Opening.ONE_WAY)
+        ) as session:
             session.ask("")
             bins = session.state.coarsening.bins[2]
             assert bins is not None

@@ -34,20 +34,21 @@ from tests.pmw.session.stored import secrets_of
 from tests.worlds import PEOPLE, YEARS
 
 QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
+TESTED = pmw.Options(opening=pmw.Opening.ONE_WAY)
 KINDS = {
-    "marginals": pmw.Options(),
+    "marginals": TESTED,
     "simultaneous": pmw.Options(simultaneous=True, model=pmw.ModelKind.GRAPHICAL),
     "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
     "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
 }
 
 
-def written(form: dict[str, Any], version: int = 2) -> bytes:
+def written(form: dict[str, Any], version: int = 3) -> bytes:
     """Return a model file with a form of anybody's making, and the hash that it should have."""
     return sealed(json.dumps(form, separators=(",", ":")), version)
 
 
-def sealed(model: str, version: int = 2) -> bytes:
+def sealed(model: str, version: int = 3) -> bytes:
     digest = hashlib.sha256(f"{model}}}\n".encode()).hexdigest()
     head = f'{{"content":"online-pmw model","format_version":{version},"sha256":"{digest}",\n"model":'
     return f"{head}{model}}}\n".encode()
@@ -103,7 +104,7 @@ def test_no_secret_of_a_session_is_in_its_model(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("pmw.session.journal.fresh_seed", note)
     data, path, target = tmp_path / "hidden_place.csv", tmp_path / "study.pmw", tmp_path / "study.model"
     PEOPLE.frame.to_csv(data, index=False)
-    with pmw.open_session(data, YEARS.domain, epsilon=4, delta=1e-9, path=path) as session:
+    with pmw.open_session(data, YEARS.domain, epsilon=4, delta=1e-9, path=path, options=TESTED) as session:
         for question in QUESTIONS:
             session.ask(question, request_id=f"key of {question}")
         state = session.state
@@ -171,7 +172,9 @@ def test_neighbouring_tables_with_the_same_outcomes_give_the_same_bytes(
     for number, table in enumerate((PEOPLE.frame, PEOPLE.frame.iloc[1:])):
         again = number == 1
         path, target = tmp_path / f"{number}.pmw", tmp_path / f"{number}.model"
-        with pmw.open_session(table, YEARS.domain, epsilon=4, delta=1e-9, path=path) as session:
+        with pmw.open_session(
+            table, YEARS.domain, epsilon=4, delta=1e-9, path=path, options=TESTED
+        ) as session:
             session.ask_all(QUESTIONS)
             session.ask("age >= 40 AND NOT member = TRUE")
             session.export(target)
@@ -209,7 +212,7 @@ def test_what_is_no_model_is_refused_in_one_sentence(
         (study.read_bytes(), "this is a session"),
         (raw[:-1], "hash"),
         (raw + b"\n", "hash"),
-        (written(form, version=3), "format 3"),
+        (written(form, version=4), "format 4"),
     ):
         assert words in refusal(content, tmp_path / "other.model")
     for name, words in (

@@ -64,13 +64,19 @@ class Case:
 
     def plan(self, records: int) -> SessionPlan:
         return pmw.plan_session(
-            self.domain, records=records, epsilon=self.epsilon, delta=self.delta, options=self.options
+            self.domain, records=records, epsilon=self.epsilon, delta=self.delta, options=self.tested
         )
 
     def open(self) -> pmw.Session:
         return pmw.open_session(
-            self.frame(), self.domain, epsilon=self.epsilon, delta=self.delta, options=self.options
+            self.frame(), self.domain, epsilon=self.epsilon, delta=self.delta, options=self.tested
         )
+
+    @property
+    def tested(self) -> pmw.Options:
+        """The options, under which pairs are tested."""
+        pairs = self.options.opening is pmw.Opening.PAIRS
+        return replace(self.options, opening=pmw.Opening.ONE_WAY) if pairs else self.options
 
 
 def values_of(attribute: Attribute) -> np.ndarray[Any, Any]:
@@ -193,7 +199,7 @@ def check_choices(case: Case, plan: SessionPlan, state: PublicState) -> None:
             assert attribute.cell_deviation == pytest.approx(deviation)
     # To the last bit, from the number that was released; a public one is a whole number.
     opening = plan_opening(
-        case.domain, choose_filter(case.domain, state.contract.budget, case.options), case.options
+        case.domain, choose_filter(case.domain, state.contract.budget, case.tested), case.tested
     )
     assert plan_opened(state.contract, opening, state.total.value).test == state.plan
     if case.options.neighboring_relation is REPLACE:

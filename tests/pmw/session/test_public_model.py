@@ -25,12 +25,14 @@ QUESTIONS = (
 )
 STATEMENT = "SELECT sex, AVG(age), COUNT(*) FROM people WHERE member = TRUE GROUP BY sex"
 KINDS = {
-    "marginals": pmw.Options(),
+    "marginals": pmw.Options(opening=pmw.Opening.ONE_WAY),
     "graphical": pmw.Options(model=pmw.ModelKind.GRAPHICAL, simultaneous=True),
-    "replace-one": pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
+    "replace-one": pmw.Options(
+        opening=pmw.Opening.ONE_WAY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE
+    ),
     "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
     "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
-    "beside": pmw.Options(model=pmw.ModelKind.GRAPHICAL, max_cells=50),
+    "beside": pmw.Options(opening=pmw.Opening.ONE_WAY, model=pmw.ModelKind.GRAPHICAL, max_cells=50),
     "pure": pmw.Options(composition=pmw.Composition.PURE),
 }
 
@@ -88,7 +90,7 @@ def test_a_model_answers_as_its_session_does_without_a_test(
 def test_a_model_of_a_long_attribute_answers_alike(
     long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path
 ) -> None:
-    options = pmw.Options(seed=2, model=pmw.ModelKind.GRAPHICAL)
+    options = pmw.Options(seed=2, opening=pmw.Opening.ONE_WAY, model=pmw.ModelKind.GRAPHICAL)
     long_frame["group"] = ["abcdefgh"[place % 8] for place in range(len(long_frame))]
     group = CategoricalAttribute("group", tuple("abcdefgh"))
     long_domain = Domain((*long_domain, group, CategoricalAttribute("kind", ("x", "y"), missing=True)))

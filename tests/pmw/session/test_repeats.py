@@ -46,7 +46,9 @@ def people(records: int = 4000) -> pd.DataFrame:
 
 
 def opened(path: Path | None = None, **options: Any) -> pmw.Session:
-    given = pmw.Options(seed=3 if path is None else None, **options)  # a seeded session has no file
+    given = pmw.Options(
+        seed=3 if path is None else None, opening=pmw.Opening.ONE_WAY, **options
+    )  # a seeded session has no file
     return pmw.open_session(people(), DOMAIN, epsilon=1, delta=1e-9, path=path, options=given)
 
 

@@ -109,7 +109,7 @@ def test_the_model_is_built_again_from_the_file(
     assert model.total == state.model.total
     np.testing.assert_allclose(model.values, state.model.marginal(domain.names), rtol=1e-9, atol=1e-9)
     assert len(form["queries"]) == state.version
-    assert len(form["marginals"]) == (4 if opening is pmw.Opening.ONE_WAY else 0)
+    assert len(form["marginals"]) == (0 if opening is pmw.Opening.NONE else 4)
 
 
 def test_every_measurement_comes_back_exactly(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:

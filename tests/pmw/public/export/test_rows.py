@@ -71,7 +71,8 @@ def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: py
     table = pd.DataFrame(
         {"bare": ["2023-01-02 00:00:02"], "marked": ["x"], "day": [""], "marked day": ["x"], "n": [1]}
     )
-    with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=options) as session:
         whole = session.synthetic_records(80, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert whole.count(b"2023-01-02 00:00:00,") > 2
         monkeypatch.setattr("pmw.public.export.rows._BATCH", 1)  # then midnight stands alone

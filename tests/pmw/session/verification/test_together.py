@@ -42,7 +42,8 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
     domain = Domain(tuple(IntegerAttribute(name, 0, size) for name, size in SIZES.items()), "people")
     path = table.with_name("study.pmw")
     frame = pd.read_csv(table).assign(k=2, m=1)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+    options = pmw.Options(opening=pmw.Opening.ONE_WAY)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
         generator = np.random.default_rng(3)
         for names in (("age", "hours"), ("age", "k"), ("hours", "k"), ("k", "m"), ("age",)):
             ends = [np.sort(generator.integers(0, SIZES[name] + 1, (300, 2)), axis=1) for name in names]

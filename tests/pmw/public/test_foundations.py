@@ -1,0 +1,139 @@
+"""What residuals stand on in a state, and by which rows marginals are measured in it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import MemorySource
+from pmw.model import HierarchicalMeasurement, ResidualMeasurement
+from pmw.privacy.budget import NeighboringRelation
+from pmw.public.foundations import due_pairs, finest_deviation, founded, strategy_of
+from pmw.public.state import PublicState
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.worlds import opened
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 99, missing=True, other=True),  # a tree alone, and bins with others
+        IntegerAttribute("rooms", 1, 6, missing=True, other=True),
+        CategoricalAttribute("sex", ("f", "m"), missing=True, other=True),
+        CategoricalAttribute("code", tuple(range(30)), missing=True, other=True),
+    )
+)
+PAIRS = list(itertools.combinations(DOMAIN.names, 2))
+
+
+def people() -> pd.DataFrame:
+    generator = np.random.default_rng(1)
+    columns = {
+        "age": generator.integers(0, 100, 3000),
+        "rooms": generator.integers(1, 7, 3000),
+        "sex": generator.choice(["f", "m"], 3000),
+        "code": generator.integers(0, 30, 3000),
+    }
+    return pd.DataFrame(columns)
+
+
+FRAME = people()
+
+
+@cache
+def state_of(**choices: Any) -> PublicState:
+    chosen = {"opening": pmw.Opening.PAIRS, **choices}
+    with opened(FRAME, DOMAIN, epsilon=20, seed=4, **chosen) as session:
+        return session.state
+
+
+def opening_counts(state: PublicState, pair: tuple[str, ...], name: str) -> NDArray[np.float64]:
+    """Return what opening measured of an attribute, on the cells that a pair is measured on."""
+    values = next(one.values for one in state.opening if one.scope == (name,))
+    if state.grid(pair) is state.domain:
+        return values
+    return state.coarsening.summed((name,), values)
+
+
+def test_a_pair_says_of_each_attribute_what_opening_said() -> None:
+    state = state_of()
+    assert [one.scope for one in state.marginals] == PAIRS
+    assert any(isinstance(one, HierarchicalMeasurement) for one in state.opening)
+    for one in state.marginals:
+        assert isinstance(one, ResidualMeasurement)
+        for axis, name in enumerate(one.scope):
+            alone = opening_counts(state, one.scope, name)
+            wanted = alone - alone.mean() + state.total.estimate / alone.size
+            assert one.values.sum(axis=1 - axis) == pytest.approx(wanted, abs=1e-6)
+        assert one.values.sum() == pytest.approx(state.total.estimate)
+
+
+def test_a_pair_has_the_noise_of_everybody_and_of_each_attribute() -> None:
+    state = state_of()
+    opening = {one.scope: one for one in state.opening}
+    for one in state.marginals:
+        assert isinstance(one, ResidualMeasurement)
+        everybody = one.weighted_variance(np.ones(one.units.shape))
+        assert everybody == pytest.approx(state.total.deviation**2)
+        for axis, name in enumerate(one.scope):
+            measured = opening[name,]
+            if not isinstance(measured, ResidualMeasurement):
+                continue
+            # Of a cell of one attribute it knows what opening does: neither more nor less.
+            weights = np.zeros(one.units.shape)
+            weights[(slice(None),) * axis + (0,)] = 1
+            assert one.weighted_variance(weights) == pytest.approx(float(measured.cell_variances[0]))
+        assert one.counts.finest <= min(finest_deviation(opening[name,]) for name in one.scope)
+        assert founded(state, replace(one, foundation=None)).values == pytest.approx(one.values)
+
+
+@pytest.mark.statistical
+def test_counts_of_pairs_are_off_by_as_much_as_they_state() -> None:
+    state = state_of()
+    source = MemorySource.from_frame(FRAME, DOMAIN)
+    groups = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
+    for one in state.marginals:
+        table = source if state.grid(one.scope) is state.domain else groups
+        off = (one.values - table.counts(one.scope).counts) / np.sqrt(one.cell_variances)
+        assert np.sqrt(np.mean(off**2)) == pytest.approx(1, abs=0.25)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_pairs_are_measured_by_rows_of_the_relation_that_holds(relation: NeighboringRelation) -> None:
+    state = state_of(neighboring_relation=relation)
+    for pair in PAIRS:
+        strategy = strategy_of(state, pair)
+        assert strategy is not None
+        assert strategy.replaced is (relation is NeighboringRelation.REPLACE_ONE)
+        assert tuple(axis.size for axis in strategy.axes) == state.grid(pair).scope_shape(pair)
+    assert strategy_of(state, DOMAIN.names[:3]) is None
+    for one in state.opening:
+        rows = strategy_of(state, one.scope)
+        assert rows == (one.strategy if isinstance(one, ResidualMeasurement) else None)
+
+
+def test_sessions_that_test_pairs_measure_none_before_and_by_no_rows() -> None:
+    state = state_of(opening=pmw.Opening.ONE_WAY)
+    assert due_pairs(state) == []
+    assert all(strategy_of(state, pair) is None for pair in [*PAIRS, ("sex",)])
+    assert not any(isinstance(one, ResidualMeasurement) for one in state.measurements)
+
+
+def test_pairs_are_due_until_they_are_measured_and_not_once_a_session_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = state_of()
+    assert due_pairs(state) == []
+    before = replace(state, measured=state.measured[1:])
+    assert due_pairs(before) == PAIRS[:1]
+    assert due_pairs(replace(before, closed=True)) == []
+    nothing = replace(state, measured=())
+    assert due_pairs(nothing) == PAIRS
+    monkeypatch.setattr("pmw.public.foundations.MOST_PAIR_CELLS", 60)
+    assert due_pairs(nothing) == [pair for pair in PAIRS if state.grid(pair).scope_size(pair) <= 60]
