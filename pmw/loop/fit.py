@@ -132,13 +132,12 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
 def _farthest_off(state: PublicState, places: Sequence[int], most: int) -> list[int]:
     """Return what else the model's tree can hold, those measurements first of which it is farthest off."""
     model, found = coarse_model(state), list[int]()
-    off = {
-        place: _distance(state, one)
-        for place, one in enumerate(state.measured)
-        if place not in places and not isinstance(one, QueryMeasurement)
-    }
+    off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
+    for place, one in enumerate(state.measured):
+        if place not in places and not isinstance(one, QueryMeasurement):
+            off[place], scopes[place] = _distance(state, one), one.scope
     for place in sorted(off, key=lambda place: -off[place]):
-        scope = state.marginals[place].scope
+        scope = scopes[place]
         if len(found) == most:
             break
         if isinstance(model, GraphicalDistribution):

@@ -261,7 +261,8 @@ def test_a_seeded_session_answers_as_it_does_in_memory(session: Any, person: Per
     domain, table = Domain(WIDE.attributes, person=person), mixed()
     answers = []
     for one in (table.to_pandas(), session.createDataFrame(table)):
-        with pmw.open_session(one, domain, epsilon=20, delta=1e-9, options=pmw.Options(seed=3)) as opened:
+        options = pmw.Options(seed=3, opening=pmw.Opening.ONE_WAY)
+        with pmw.open_session(one, domain, epsilon=20, delta=1e-9, options=options) as opened:
             answers.append(
                 [opened.ask("Age = 'f' AND age >= 50").to_dict(), opened.measure(["age", "h"]).to_dict()]
             )
