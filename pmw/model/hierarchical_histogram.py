@@ -261,20 +261,22 @@ def range_variances(
     return np.array(nodes + end - start + special, dtype=np.float64)
 
 
-def sum_covariance(tree: HierarchicalHistogram, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the covariance of sums of least squares cells, per variance of a node: float64, shape (k, k).
+def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the covariance of least squares cells summed to bins, per variance of a node.
 
-    It is W (A'A)^-1 W', column by column, as in ``query_variance``.
+    It is W (A'A)^-1 W', W the incidence of cells in bins, column by column as in ``query_variance``.
 
     Args:
         tree: the nodes.
-        sums: W, float64, shape (k, cells), the weights of the cells in each sum.
+        bin_: int64, shape (cells,), the bin of each cell, from 0 on.
+
+    Returns:
+        float64, shape (bins, bins).
     """
-    nodes = np.zeros(tree.nodes)
-    columns = []
-    for weights in sums:
-        nodes[tree.nodes - tree.size :] = weights
-        columns.append(sums @ least_squares(tree, nodes))
+    nodes, columns = np.zeros(tree.nodes), []
+    for number in range(int(bin_.max()) + 1):
+        nodes[tree.nodes - tree.size :] = bin_ == number
+        columns.append(np.bincount(bin_, weights=least_squares(tree, nodes)))
     return np.array(columns)
 
 

@@ -47,14 +47,35 @@ class AxisPrice:
 
     @classmethod
     def of(cls, attribute: Attribute) -> AxisPrice:
-        """Return it for the rows of an attribute, or for its cells where it has none."""
-        gram, size = asked_gram(attribute), attribute.size
+        """Return it for the rows of an attribute, or for its cells where it has none.
+
+        Only rows need matrices; those that are measured by rows are short.
+        """
+        size, (mean, square) = attribute.size, asked_cells(attribute)
         rows = axis_rows(attribute)
         if rows is None:
-            spread = float(np.trace(gram) - gram.sum() / size)
+            spread = mean - square / size
         else:
-            spread = float(np.sum(gram * rows.covariance)) * rows.norm
-        return cls(spread, float(gram.sum()) / size**2)
+            spread = float(np.sum(asked_gram(attribute) * rows.covariance)) * rows.norm
+        return cls(spread, square / size**2)
+
+
+def asked_cells(attribute: Attribute) -> tuple[float, float]:
+    """Return the mean of the number of cells that a question counts, and of its square.
+
+    Of the questions that plans count on (``asked_gram``). A range of b ordered cells has (b + 2)/3 on
+    average, and (b + 1)(b + 2)/6 in the square, for b + 1 - l ranges have l cells.
+    """
+    if isinstance(attribute, CategoricalAttribute):
+        return 1.0, 1.0
+    cells, special = attribute.base_size, attribute.size - attribute.base_size
+    ranges = cells * (cells + 1) // 2
+    share = (1 - _CELLS_PART) / (ranges + special)
+    alone = share * special + _CELLS_PART
+    return (
+        share * ranges * (cells + 2) / 3 + alone,
+        share * ranges * (cells + 1) * (cells + 2) / 6 + alone,
+    )
 
 
 def asked_gram(attribute: Attribute) -> NDArray[np.float64]:

@@ -52,6 +52,7 @@ LARGEST_OPENING_SHARE = Fraction(25, 100)
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
+_LEAST_PRICE = 1 / 64  # of that of the number of records, for an attribute
 _MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
 
 
@@ -271,7 +272,7 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
             composition,
         )
         measured = math.sqrt(noise_variance(_noise(budget_filter, unit * Fraction(pair), options)))
-    except NoiseError:
+    except (BudgetError, NoiseError):  # nothing is left, or no pair has two cells along both attributes
         return None
     spreads = [math.sqrt(one.spread * other.spread) for one, other in itertools.combinations(axes, 2)]
     cells = [one.size * other.size for one, other in itertools.combinations(coarse, 2)]
@@ -292,7 +293,11 @@ def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Fra
 def _prices(domain: Domain, composition: Composition) -> tuple[float, list[float], float]:
     """Return ``shared_prices`` of a domain's attributes as opening and pairs measure them."""
     fine = [_axis_price(attribute, choose_tree(attribute, composition)) for attribute in domain]
-    return shared_prices(fine, [AxisPrice.of(coarse_of(attribute)) for attribute in domain])
+    everybody, single, pair = shared_prices(
+        fine, [AxisPrice.of(coarse_of(attribute)) for attribute in domain]
+    )
+    # An attribute of a single cell says nothing, but every attribute is measured: so it costs a little.
+    return everybody, [max(price, _LEAST_PRICE * everybody) for price in single], pair
 
 
 def _residual_opening(

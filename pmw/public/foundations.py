@@ -64,8 +64,8 @@ def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
 def due_pairs(state: PublicState) -> list[tuple[str, ...]]:
     """Return the pairs of attributes that have to be measured before any question, in order.
 
-    Left out is a pair of more cells than noise leaves anything of, or than ``MOST_PAIR_CELLS``, and one with
-    an attribute of a single cell, which says nothing that the other does not say.
+    Left out is a pair of more cells than ``MOST_PAIR_CELLS``, and one with an attribute of a single cell: it
+    says nothing that the other attribute does not say.
     """
     tier = marginal_tier(state.plan)
     if tier is None or not tier.opens_pairs or state.closed:
@@ -120,22 +120,21 @@ def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> 
     return _main_effect(measured, None if bin_ is None else bin_.tobytes())
 
 
-@functools.lru_cache(
-    maxsize=256
-)  # every pair of an attribute asks for it; measurements are told apart by identity
+# Every pair of an attribute asks for it. Measurements are told apart by identity.
+@functools.lru_cache(maxsize=256)
 def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> MainEffect:
     size = measured.values.size
-    sums = np.eye(size)
-    if bins is not None:
-        bin_ = np.frombuffer(bins, dtype=np.int64)
-        sums = np.equal.outer(np.arange(int(bin_.max()) + 1), bin_) * 1.0
-    slope = np.zeros(len(sums))
-    if isinstance(measured, ResidualMeasurement):
+    bin_ = np.arange(size) if bins is None else np.frombuffer(bins, dtype=np.int64)
+    cells = np.bincount(bin_).astype(np.float64)
+    slope = np.zeros(cells.size)
+    if isinstance(measured, ResidualMeasurement):  # of few cells
         (axis,) = measured.strategy.axes
+        sums = np.equal.outer(np.arange(cells.size), bin_) * 1.0
         covariance = sums @ axis.covariance @ sums.T / measured.counts.fineness
-        slope = sums.sum(axis=1) / size
+        slope = cells / size
     elif isinstance(measured, HierarchicalMeasurement):
-        covariance = sum_covariance(measured.tree, sums) * measured.variance
+        covariance = sum_covariance(measured.tree, bin_) * measured.variance
     else:
-        covariance = sums @ sums.T * measured.variance
-    return MainEffect(sums @ measured.values, covariance, slope)
+        covariance = np.diag(cells) * measured.variance
+    values: NDArray[np.float64] = np.bincount(bin_, weights=measured.values).astype(np.float64)
+    return MainEffect(values, covariance, slope)

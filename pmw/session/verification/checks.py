@@ -131,6 +131,11 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     for name, tree in opening.trees.items():
         attribute = contract.domain[name]
         same(f"cells of the tree of {name}", (attribute.base_size, attribute.size), (tree.cells, tree.size))
+    for name, strategy in opening.strategies.items():
+        sizes = tuple(axis.size for axis in strategy.axes)
+        same(f"cells of the rows of {name}", (contract.domain[name].size,), sizes)
+        same(f"relation of the rows of {name}", options.replaces, strategy.replaced)
+    require(opening.opens_pairs or not opening.strategies, "rows are planned, but no residuals")
     require(
         (opening.total_noise is None) == options.public_count,
         "the number of records is public under replace-one without a column of ids, and only there",

@@ -119,6 +119,10 @@ def _scopes(contents: Contents) -> None:
             cells = one.units.size
             told = f"measurement {number} has {cell_count(cells)} cells"
             require(cells <= most, f"{told}; at most {cell_count(most)} were planned")
+        if isinstance(one, ResidualMeasurement):
+            require(plan.opens_pairs, f"measurement {number} is by rows, and none were planned")
+            replaced = contents.contract.options.replaces
+            same(f"relation of the rows of measurement {number}", replaced, one.strategy.replaced)
 
 
 def models_follow(contents: Contents, store: SessionStore, told: Told = untold) -> str:

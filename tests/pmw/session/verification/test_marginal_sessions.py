@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import QueryMeasurement
+from pmw.model import QueryMeasurement, ResidualMeasurement
 from pmw.public.options import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import edit, execute, failed, tamper
@@ -219,6 +219,43 @@ def test_a_marginal_that_is_wider_or_on_other_cells_than_planned_is_found(study:
     study.write_bytes(whole)
     edit(study, "meta", "value", "key = 'test_plan'", lambda text: first_tier(text, fine_cells=10**9))
     assert "cells of measurement" in failed(study)[PLANNED]
+
+
+def measure_pairs(path: Path) -> None:
+    with WIDE.opened(path, epsilon=4, opening=pmw.Opening.PAIRS) as session:
+        session.ask_all(QUESTIONS[:4])
+        assert session.state.marginals
+        assert any(isinstance(one, ResidualMeasurement) for one in session.state.opening)
+
+
+@pytest.mark.parametrize(
+    ("tampering", "check", "words"),
+    [
+        (
+            "UPDATE meta SET value = replace(value, '\"replaced\":false', '\"replaced\":true') "
+            "WHERE key = 'opening_plan'",
+            FIT,
+            "relation of the rows of",
+        ),
+        (
+            "UPDATE meta SET value = replace(value, '\"opens_pairs\":true', '\"opens_pairs\":false') "
+            "WHERE key = 'opening_plan'",
+            FIT,
+            "rows are planned, but no residuals",
+        ),
+        (
+            "UPDATE measurements SET what = replace(what, '\"replaced\":false', '\"replaced\":true') "
+            "WHERE sequence = (SELECT max(sequence) FROM measurements)",
+            PLANNED,
+            "relation of the rows of measurement",
+        ),
+    ],
+)
+def test_rows_of_the_other_relation_are_found(copied: Copied, tampering: str, check: str, words: str) -> None:
+    study = copied("pairs", measure_pairs)
+    assert failed(study) == {}
+    tamper(study, tampering)
+    assert words in failed(study)[check]
 
 
 def test_a_whole_table_measured_at_opening_holds() -> None:
