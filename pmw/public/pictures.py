@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from pmw.display.charts import Bar, Bars, Cap, Line, Lines, Picture
 from pmw.display.figures import INK, MEASURED, draw_bars, draw_lines, new_figure
 from pmw.display.texts import counted, isolated, number, percent, shortened
-from pmw.model import HierarchicalMeasurement, OneWayMeasurement, half_width
+from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement, half_width
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
+from pmw.public.half_widths import ResidualNoise
 from pmw.public.state import PublicState
 from pmw.public.status import History
 from queries.categories import CategoricalAttribute
@@ -76,6 +77,9 @@ def _compare(state: PublicState, attribute: Attribute) -> MarginalComparison:
 def _width(state: PublicState, measured: OneWayMeasurement, axes: tuple[int, ...]) -> float:
     """Return what the noise of each cell stays within where some axes are summed out, in records."""
     confidence = state.contract.options.confidence
+    if isinstance(measured, ResidualMeasurement):
+        places = np.arange(measured.units.size)  # of its one attribute
+        return float(ResidualNoise(measured.counts, confidence).half_widths(places, places).max())
     if isinstance(measured, HierarchicalMeasurement):
         cells = float(measured.cell_variances.max()) / measured.variance
         return sum_half_width(measured.noise, cells, confidence, peak=1.0)

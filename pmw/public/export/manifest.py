@@ -6,7 +6,8 @@ That has every noisy number that was released, in a form that others can fit a m
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pmw.model import (
     Coarsening,
@@ -14,6 +15,7 @@ from pmw.model import (
     MarginalMeasurement,
     Measurement,
     QueryMeasurement,
+    ResidualMeasurement,
 )
 from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
@@ -25,6 +27,7 @@ from queries.factors import UNITS
 from queries.schema import format_schema
 
 _MEASUREMENTS = "online-pmw measurements"
+Measured = TypeVar("Measured", bound=Measurement)
 
 
 def contract_facts(state: PublicState) -> dict[str, Any]:
@@ -103,24 +106,26 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
     """Return all released measurements, ready for JSON.
 
     Values are in records, exact multiples of 1/``units_per_record``; so is no other number but the noise
-    scales, which are fractions in units. ``position`` is the order of release: fitting the model to the
+    scales, which are fractions in units. Numbers of residuals, and the scales of their noise, are whole
+    numbers on the grid of their rows. ``position`` is the order of release: fitting the model to the
     marginals and trees of the opening, then to one more measurement at a time, gives the session's model
     again.
 
     Returns:
         ``total`` (value, estimate, standard_deviation), ``bins`` (of long attributes: the bin of each
         cell, and its share of the bin's records in the model), ``marginals`` (scope, the attributes of it
-        whose cells are bins, shape, values in declared order of cells), ``trees`` (scope, nodes of each
-        level, the widest first, the values of all nodes in that order, and the cells that least squares makes
-        of them), ``queries`` (canonical form, words, value, the model's value that it corrected), ``model``
-        (the update rule and its rate, what is tested, and the positions of what the model does not take in),
-        and what a manifest says of the session.
+        whose cells are bins, shape, values in declared order of cells), ``residuals`` (likewise, with the
+        integer rows along each attribute and their factor f, the numbers f (K_1 x ... x K_m) counts + noise
+        on a grid of their own, and the counts that these say with the number of records and the
+        attributes' own), ``trees`` (scope, nodes of each level, the widest first, the values of all nodes in
+        that order, and the cells that least squares makes of them), ``queries`` (canonical form, words,
+        value, the model's value that it corrected), ``model`` (the update rule and its rate, what is tested,
+        and the positions of what the model does not take in), and what a manifest says of the session.
 
     Privacy: released numbers alone; free.
     """
     options, questions = state.contract.options, state.query_plan
     alone = None if marginal_tier(state.plan) else questions  # which takes single steps
-    entries = list(enumerate(state.measurements))
     return {
         **_heading(state, _MEASUREMENTS),
         **contract_facts(state),
@@ -138,22 +143,19 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
             "standard_deviation": state.total.deviation,
         },
         "bins": _bins_form(state.coarsening),
-        "marginals": [
-            {"position": position, **_marginal_form(measurement, _binned(state, measurement))}
-            for position, measurement in entries
-            if isinstance(measurement, MarginalMeasurement)
-        ],
-        "trees": [
-            {"position": position, **_tree_form(measurement)}
-            for position, measurement in entries
-            if isinstance(measurement, HierarchicalMeasurement)
-        ],
-        "queries": [
-            {"position": position, **_query_form(measurement)}
-            for position, measurement in entries
-            if isinstance(measurement, QueryMeasurement)
-        ],
+        "marginals": _of_kind(state, MarginalMeasurement, lambda one: _marginal_form(state, one)),
+        "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
+        "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
+        "queries": _of_kind(state, QueryMeasurement, _query_form),
     }
+
+
+def _of_kind(
+    state: PublicState, kind: type[Measured], form: Callable[[Measured], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the measurements of a kind, each with its place among all."""
+    entries = enumerate(state.measurements)
+    return [{"position": position, **form(one)} for position, one in entries if type(one) is kind]
 
 
 def _bins_form(coarsening: Coarsening) -> dict[str, Any]:
@@ -171,13 +173,28 @@ def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
     return [name for name, size in sizes if size < state.domain[name].size]
 
 
-def _marginal_form(measurement: MarginalMeasurement, binned: list[str]) -> dict[str, Any]:
+def _marginal_form(state: PublicState, measurement: MarginalMeasurement) -> dict[str, Any]:
     return {
         "scope": list(measurement.scope),
-        "binned": binned,
+        "binned": _binned(state, measurement),
         "shape": list(measurement.units.shape),
         "values": measurement.values.tolist(),
         **_noise_facts(measurement),
+    }
+
+
+def _residual_form(state: PublicState, measurement: ResidualMeasurement) -> dict[str, Any]:
+    strategy = measurement.strategy
+    return {
+        "scope": list(measurement.scope),
+        "binned": _binned(state, measurement),
+        "shape": list(measurement.units.shape),
+        "factor": strategy.factor,
+        "rows": [axis.matrix.tolist() for axis in strategy.axes],
+        "numbers": measurement.units.tolist(),
+        "values": measurement.values.tolist(),
+        "standard_deviation": float(measurement.drawn.sigma),
+        "noise": form_of(measurement.drawn),
     }
 
 

@@ -18,11 +18,12 @@ import pytest
 import pmw
 from pmw.display.figures import MissingLettersWarning, draw_bars, new_figure, write_figure
 from pmw.errors import ReleaseError
-from pmw.model import half_width
+from pmw.model import ResidualMeasurement, half_width
 from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_history, read_session
 from queries import CategoricalAttribute, Domain, NumericAttribute, random_conjunctions
+from tests import worlds
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
@@ -338,3 +339,12 @@ def _shown(state: PublicState, comparison: MarginalComparison) -> list[str]:
     draw_bars(axes, *marginal_panel(state, comparison))
     assert "10 of 13 values, the most frequent" in axes.get_title(loc="left")
     return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def test_a_residual_is_shown_with_the_bar_that_its_noisiest_cell_has() -> None:
+    with worlds.YEARS.opened(opening=pmw.Opening.PAIRS, epsilon=3, seed=3) as session:
+        state = session.state
+    for comparison, opened in zip(compare_marginals(state, 9), state.opening, strict=True):
+        deviation = math.sqrt(float(opened.cell_variances.max()))
+        assert comparison.half_width == pytest.approx(1.959964 * deviation, rel=1e-3)
+    assert sum(isinstance(one, ResidualMeasurement) for one in state.opening) == 3  # ages are a tree

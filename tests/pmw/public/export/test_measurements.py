@@ -19,6 +19,7 @@ from pmw.model import (
     MarginalMeasurement,
     Measurement,
     QueryMeasurement,
+    ResidualMeasurement,
     refit,
     step,
 )
@@ -26,6 +27,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import read
 from pmw.public.state import PublicState
 from queries import Domain, LinearQuery, all_marginals, parse_schema
+from tests import worlds
 
 
 def noise_of(entry: dict[str, Any]) -> NoiseDistribution:
@@ -134,7 +136,7 @@ def test_the_numbers_are_in_records(frame: pd.DataFrame, domain: Domain, tmp_pat
         "content", "format_version", "program_version", "table", "guarantee", "epsilon_cap", "delta",
         "neighboring_relation", "records_per_person", "budget_share", "seeded", "typical_errors", "test",
         "schema",
-        "units_per_record", "model", "total", "bins", "marginals", "trees", "queries",
+        "units_per_record", "model", "total", "bins", "marginals", "residuals", "trees", "queries",
     ]  # fmt: skip
     assert form["total"] == {
         "value": state.total.value,
@@ -177,3 +179,22 @@ def test_the_model_is_built_again_from_a_tree_of_ranges(
     np.testing.assert_allclose(
         rebuilt(form).values, state.model.marginal(long_domain.names), rtol=1e-9, atol=1e-9
     )
+
+
+def test_residuals_come_with_their_rows_and_the_noise_that_was_drawn(tmp_path: Path) -> None:
+    with worlds.YEARS.opened(opening=pmw.Opening.PAIRS, epsilon=3, seed=3) as session:
+        state = session.state
+    form = exported(state, tmp_path / "m.json")
+    pairs = [entry for entry in form["residuals"] if len(entry["scope"]) == 2]
+    assert [tuple(entry["scope"]) for entry in pairs] == [one.scope for one in state.marginals]
+    assert not any(len(entry["scope"]) == 2 for entry in form["marginals"])
+    for entry, measured in zip(pairs, state.marginals, strict=True):
+        assert isinstance(measured, ResidualMeasurement)
+        # What the numbers say of the residual, by the file alone.
+        first, second = (np.linalg.pinv(np.array(rows)) for rows in entry["rows"])
+        said = first @ np.array(entry["numbers"]) @ second.T / entry["factor"]
+        values = np.array(entry["values"])
+        centred = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+        np.testing.assert_allclose(said, centred, atol=1e-6)
+        assert noise_of(entry) == measured.drawn
+        assert entry["standard_deviation"] == float(measured.drawn.sigma)
