@@ -153,7 +153,9 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     present = dict(_intervals(state, statement, node))
     lows = [min(abs(low), abs(high)) if low * high > 0 else 0.0 for low, high in present.values()]
     if not present:
-        raise _refused("nothing says that there are records to take the number of; ask for counts first")
+        raise _refused(
+            "nothing released says yet that there are records to take the number of; ask the statement first"
+        )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
         return SumQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -147,6 +147,23 @@ class GroupWeights:
         everywhere = np.ones(self.least.shape, dtype=bool)
         return GroupWeights(self.scope, ends, everywhere, everywhere.astype(np.float64), everywhere)
 
+    def varies(self, place: int) -> bool:
+        """Tell whether weights differ along an axis."""
+        arrays = (self.low, self.middle, self.high)
+        return not all(bool(np.all(one == np.take(one, [0], axis=place))) for one in arrays)
+
+    def without(self, places: Sequence[int]) -> GroupWeights:
+        """Return the same weights over fewer attributes: along the axes left out they do not differ."""
+
+        def narrowed(array: NDArray[Any]) -> NDArray[Any]:
+            whole = np.broadcast_to(array, self.least.shape)
+            return whole[tuple(0 if place in places else slice(None) for place in range(whole.ndim))]
+
+        scope = tuple(name for place, name in enumerate(self.scope) if place not in places)
+        low, middle, high = map(narrowed, self.ends)
+        least, share, most = map(narrowed, (self.least, self.share, self.most))
+        return GroupWeights(scope, (low, middle, high), least, share, most)
+
     @property
     def _reached(self) -> tuple[_Array, _Array, _Array]:
         return self.low, self.middle, self.high
@@ -279,6 +296,17 @@ class Sums:
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
         return MeasuredSum(counted, part.value, part.half_width, 2 * events)
 
+    def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
+        """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
+
+        Once a sum of values is measured, where a value lies in its cells matters no more.
+        """
+        axes = range(len(below.scope))
+        alike = [place for place in axes if not (below.varies(place) or measured.counted.varies(place))]
+        if not alike:
+            return below, measured
+        return below.without(alike), measured._replace(counted=measured.counted.without(alike))
+
     def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
         """Return a sum as the model has it and as it was measured, each by its scale.
 
@@ -307,6 +335,7 @@ class Sums:
         below: GroupWeights,
         bounds: SumBounds | None,
         measured: MeasuredSum | None = None,
+        hard: tuple[float, float] | None = None,
     ) -> tuple[float, float] | None:
         """Return the least and the greatest r for which two sums may be equal, above = r below.
 
@@ -317,8 +346,9 @@ class Sums:
             above, below: the sums.
             bounds: on sums over the same attributes.
             measured: what was measured of the first; the bounds leave it its part of what may fail.
+            hard: what the ratio lies between on every table, where the sums are given over fewer attributes.
         """
-        low, high = hard_ends(above, below)
+        low, high = hard if hard is not None else hard_ends(above, below)
         least_more = most_more = 0.0
         if measured is not None:
             above = measured.counted
