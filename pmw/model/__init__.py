@@ -54,7 +54,7 @@ from pmw.model.measurement import (
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
 from pmw.model.prices import AxisPrice, axis_rows, shared_prices
 from pmw.model.strategy import AxisRows, Strategy
-from pmw.model.value_sums import Places, SumMeasurement, SummedValues, summed_attributes
+from pmw.model.value_sums import Places, SumMeasurement, SummedValues, opening_sums, sums_of
 
 __all__ = [
     "Aim",
@@ -98,6 +98,7 @@ __all__ = [
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",
+    "opening_sums",
     "Places",
     "query_variance",
     "QueryMeasurement",
@@ -110,8 +111,8 @@ __all__ = [
     "Strategy",
     "sum_covariance",
     "SumMeasurement",
-    "summed_attributes",
     "SummedValues",
+    "sums_of",
     "SyntheticDistribution",
     "Target",
     "target_of",

@@ -177,12 +177,14 @@ class MeasuredSum(NamedTuple):
         value: the measured number.
         half_width: how far the truth may be from it.
         events: how many intervals its count has to hold together with, counted as aggregates are.
+        is_clipped: the values of each person were clipped, which the model knows nothing of.
     """
 
     counted: GroupWeights
     value: float
     half_width: float
     events: int
+    is_clipped: bool = False
 
 
 class Sums:
@@ -232,6 +234,10 @@ class Sums:
             if self._state.sums and np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
             name, factor = form.summed.line
+            if self._values.is_clipped(form.summed):  # a value counts for as little as 0
+                none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
+                low = np.where(held, np.minimum(low, none), low)
+                high = np.where(held, np.maximum(high, none), high)
             shift = on_scope(domain, (name,), self._values.shift(name), scope)
             middle = np.where(held, middle + factor * shift, middle)
         return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
@@ -289,12 +295,13 @@ class Sums:
             return None
         mass = np.maximum(self.marginal(weights.scope), 0.0)
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
-        if part.half_width + float(np.sum(part.reach * mass)) >= apart:
+        is_clipped = self._values.is_clipped(weights.summed.summed)
+        if part.half_width + float(np.sum(part.reach * mass)) >= apart and not is_clipped:
             return None
         ends = part.counted - part.reach, part.counted, part.counted + part.reach
         everywhere = np.ones(part.counted.shape, dtype=bool)
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
-        return MeasuredSum(counted, part.value, part.half_width, 2 * events)
+        return MeasuredSum(counted, part.value, part.half_width, 2 * events, is_clipped)
 
     def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
         """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
@@ -314,6 +321,8 @@ class Sums:
         """
         apart = float(np.sum((weights.high - weights.low) * np.maximum(self.marginal(weights.scope), 0.0)))
         found = measured.value + self.model(measured.counted)
+        if measured.is_clipped:
+            return found
         return joined_by_width(found, measured.half_width, self.model(weights), apart / 10)
 
     def is_sure(

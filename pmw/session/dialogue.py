@@ -194,7 +194,7 @@ class Dialogue(Asking):
         width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
             state = engine.limited(self._account)
-            summed = SummedValues(name, state.domain.scope(names), by_cells=name in names)
+            summed = SummedValues(name, state.domain.scope(names))
             quote = quote_sum(
                 state, summed, share=None if share is None else as_fraction(share, "share"), within=width
             )

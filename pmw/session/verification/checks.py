@@ -323,8 +323,12 @@ def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
         return False
     options, composition = contents.contract.options, contents.cap.composition
     price = contents.cap.price(entry.charge)
-    noise = calibrated_noise(composition, price, sum_sensitivity(options), options, one=True)
-    return contents.cap.price(sum_charge(noise, options)) == price
+    for clipped in (False, True):
+        moved = sum_sensitivity(options, clipped=clipped)
+        noise = calibrated_noise(composition, price, moved, options, one=True)
+        if contents.cap.price(sum_charge(noise, options, clipped=clipped)) == price:
+            return True
+    return False
 
 
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
