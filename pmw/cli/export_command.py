@@ -68,7 +68,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.cli.texts import Progress, json_line
     from pmw.loop import MOST_STEPS, refined, residual
-    from pmw.public.export import ExportFormat, export
+    from pmw.public.export import ExportFormat, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
 
     for target in (output, output.parent / (output.name + ".manifest.json")):
@@ -95,6 +95,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if refine:
         click.echo(_refinement(before, residual(state)))
     click.echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
+    if chosen.has_rows and (missed := reproduction_sentence(manifest["marginals"])):
+        click.echo(missed)
     click.echo("Both are public; the manifest has the guarantee in full.")
 
 

@@ -1,0 +1,119 @@
+"""Reproduction: which measured marginals synthetic rows do not have, and how far they are from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import OneWayMeasurement, QueryMeasurement
+from pmw.public.state import PublicState
+from queries.records import CodedRecords
+
+_MARGIN = 2.0  # standard deviations of a distance that is noise alone
+_NAMED = 3  # marginals that one line has room for
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A measured marginal that rows do not reproduce.
+
+    Args:
+        scope: attribute names in declared order.
+        distance: the sum over its cells of |rows - measured|, less what the noise of the measurement makes of
+            it on average, as a fraction of the records.
+    """
+
+    scope: tuple[str, ...]
+    distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"scope": list(self.scope), "distance": round(self.distance, 6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What rows reproduce of the marginals that were measured, one by one: more attributes are not looked at.
+
+    Args:
+        measured: how many scopes were measured.
+        missed: those that the rows are farther from than noise explains, the farthest first.
+    """
+
+    measured: int
+    missed: tuple[Shortfall, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"measured": self.measured, "not_reproduced": [one.to_dict() for one in self.missed]}
+
+
+def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
+    """Return which measured marginals synthetic rows do not reproduce beyond their noise.
+
+    If rows were the table itself, their L1 distance from a marginal whose cells have noise of standard
+    deviations s would be sqrt(2/pi) sum s on average, and vary with sqrt((1 - 2/pi) sum s^2) where the noises
+    are independent. Rows miss a marginal from two of these above the average on. Of a scope that was measured
+    several times, the quietest counts.
+
+    Args:
+        state: the session.
+        records: the rows, over the declared cells.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    quietest: dict[tuple[str, ...], OneWayMeasurement] = {}
+    for one in state.measurements:
+        if not isinstance(one, QueryMeasurement) and one.scope:
+            known = quietest.get(one.scope)
+            if known is None or one.cell_variances.sum() < known.cell_variances.sum():
+                quietest[one.scope] = one
+    coarse = state.coarsening.cells_of(records.columns)
+    found = [
+        _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
+        for one in quietest.values()
+    ]
+    missed = sorted((one for one in found if one is not None), key=lambda one: -one.distance)
+    return Reproduction(len(quietest), tuple(missed))
+
+
+def reproduction_sentence(form: dict[str, Any]) -> str:
+    """Return what rows miss, in words, of a manifest's form; the empty text where they miss nothing."""
+    missed = form["not_reproduced"]
+    if not missed:
+        return ""
+    named = "; ".join(f"{', '.join(one['scope'])} ({one['distance']:.1%})" for one in missed[:_NAMED])
+    what = "marginals farthest off" if len(missed) > _NAMED else "these are"
+    return (
+        f"The rows do not reproduce {len(missed)} of {form['measured']} measured marginals beyond noise; "
+        f"{what}, in records: {named}."
+    )
+
+
+def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
+    """Tell whether a marginal was measured on declared cells; else on bins."""
+    return state.domain.scope_size(one.scope) == one.values.size
+
+
+def _shortfall(
+    state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
+) -> Shortfall | None:
+    """Return what rows miss of a marginal, or None.
+
+    Args:
+        state: the session.
+        one: the marginal.
+        columns: the rows on the cells that it was measured on, an array per attribute.
+    """
+    values, deviations = one.values, np.sqrt(one.cell_variances)
+    own = tuple(columns[state.domain.index(name)] for name in one.scope)
+    counts = np.bincount(np.ravel_multi_index(own, values.shape), minlength=values.size).reshape(values.shape)
+    away = np.abs(counts * (state.total.value / len(own[0])) - values)
+    beyond = float(away.sum()) - math.sqrt(2 / math.pi) * float(deviations.sum())
+    margin = _MARGIN * math.sqrt((1 - 2 / math.pi) * float((deviations**2).sum()))
+    return Shortfall(one.scope, beyond / state.total.value) if beyond > margin else None
