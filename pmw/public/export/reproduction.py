@@ -87,11 +87,11 @@ def reproduction_sentence(form: dict[str, Any]) -> str:
     missed = form["not_reproduced"]
     if not missed:
         return ""
+    more = "; …" if len(missed) > _NAMED else ""
     named = "; ".join(f"{', '.join(one['scope'])} ({one['distance']:.1%})" for one in missed[:_NAMED])
-    what = "marginals farthest off" if len(missed) > _NAMED else "these are"
     return (
-        f"The rows do not reproduce {len(missed)} of {form['measured']} measured marginals beyond noise; "
-        f"{what}, in records: {named}."
+        f"The rows are farther than noise explains from {len(missed)} of {form['measured']} measured "
+        f"marginals, in parts of the records: {named}{more}."
     )
 
 

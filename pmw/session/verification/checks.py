@@ -45,7 +45,8 @@ from pmw.session.verification.report import (
 )
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-_UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
+_MARGINALS = (Event.OPENING, Event.REQUESTED)  # no test decides them
+_UNTESTED = (*_MARGINALS, Event.QUANTILE)  # no sparse vector charges them
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None, told: Told = untold) -> Verification:
@@ -217,7 +218,7 @@ def _rounds(contents: Contents) -> str:
             require(not (is_open[number] and draws), f"{what} opens a round while one is open")
             rounds[number] += draws
             positives[number] += measures
-        if entry.event == Event.REQUESTED:
+        if entry.event in _MARGINALS:
             _leaves_reserved(contents, place, is_open)
         if _is_abandoned(entry):
             require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
@@ -236,11 +237,11 @@ def _rounds(contents: Contents) -> str:
 
 
 def _leaves_reserved(contents: Contents, place: int, is_open: Sequence[bool]) -> None:
-    """Check that a requested marginal left each open round the price of its positive."""
+    """Check that a marginal that no test decides left each open round the price of its positive."""
     prices = [contents.cap.price(entry.charge) for entry in contents.entries[: place + 1]]
     for vector, one in zip(contents.vectors, is_open, strict=True):
         prices += [contents.cap.price(vector.reserved(is_open=True))] * one
-    what = f"charge {place + 1} ({Event.REQUESTED})"
+    what = f"charge {place + 1} ({contents.entries[place].event})"
     require(sum(prices) <= contents.cap.cap, f"{what} took what an open round had reserved")
 
 
@@ -249,9 +250,11 @@ def _payments(contents: Contents) -> str:
     paid = [
         (intent, entry.event, entry.label)
         for intent, entry in zip(contents.chained.ledger_intents[opening:], contents.later, strict=True)
-        if entry.event == Event.REQUESTED or any(vector.measures(entry) for vector in vectors)
+        if entry.event in _MARGINALS or any(vector.measures(entry) for vector in vectors)
     ]
-    measured = [(intent, *paid_for(one)) for intent, one in contents.measured]
+    untested = {intent: entries[0].event for intent, entries in contents.untested.items()}
+    found = ((intent, *paid_for(one)) for intent, one in contents.measured)
+    measured = [(intent, untested.get(intent, event), label) for intent, event, label in found]
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:

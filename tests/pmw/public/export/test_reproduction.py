@@ -130,13 +130,13 @@ def test_the_truth_itself_misses_few_marginals() -> None:
         ([], ""),
         (
             [(["a", "b"], 0.0312)],
-            "The rows do not reproduce 1 of 7 measured marginals beyond noise; these are, in records: "
-            "a, b (3.1%).",
+            "The rows are farther than noise explains from 1 of 7 measured marginals, in parts of the "
+            "records: a, b (3.1%).",
         ),
         (
             [(["a"], 0.2), (["b"], 0.1), (["c"], 0.05), (["d"], 0.01)],
-            "The rows do not reproduce 4 of 7 measured marginals beyond noise; marginals farthest off, in "
-            "records: a (20.0%); b (10.0%); c (5.0%).",
+            "The rows are farther than noise explains from 4 of 7 measured marginals, in parts of the "
+            "records: a (20.0%); b (10.0%); c (5.0%); ….",
         ),
     ],
 )
