@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import OneWayMeasurement, QueryMeasurement
+from pmw.model import OneWayMeasurement, QueryMeasurement, target_of
 from pmw.public.state import PublicState
 from queries.records import CodedRecords
 
-_MARGIN = 2.0  # standard deviations of a distance that is noise alone
+_MARGIN = 3.0  # standard deviations above the mean, where a sum of squares is more than noise makes
 _NAMED = 3  # marginals that one line has room for
 
 
@@ -56,10 +56,11 @@ class Reproduction:
 def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
     """Return which measured marginals synthetic rows do not reproduce beyond their noise.
 
-    If rows were the table itself, their L1 distance from a marginal whose cells have noise of standard
-    deviations s would be sqrt(2/pi) sum s on average, and vary with sqrt((1 - 2/pi) sum s^2) where the noises
-    are independent. Rows miss a marginal from two of these above the average on. Of a scope that was measured
-    several times, the quietest counts.
+    If rows were the table itself, the squares of their errors, each over the variance of its noise, would sum
+    to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal
+    where it is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is the residual
+    that counts; what its attributes say alone is looked at alone. Of a scope that was measured several times,
+    the quietest measurement counts.
 
     Args:
         state: the session.
@@ -110,10 +111,22 @@ def _shortfall(
         one: the marginal.
         columns: the rows on the cells that it was measured on, an array per attribute.
     """
-    values, deviations = one.values, np.sqrt(one.cell_variances)
+    target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
-    counts = np.bincount(np.ravel_multi_index(own, values.shape), minlength=values.size).reshape(values.shape)
-    away = np.abs(counts * (state.total.value / len(own[0])) - values)
-    beyond = float(away.sum()) - math.sqrt(2 / math.pi) * float(deviations.sum())
-    margin = _MARGIN * math.sqrt((1 - 2 / math.pi) * float((deviations**2).sum()))
-    return Shortfall(one.scope, beyond / state.total.value) if beyond > margin else None
+    shape = target.values.shape
+    counts = np.bincount(np.ravel_multi_index(own, shape), minlength=target.values.size).reshape(shape)
+    errors = counts * (state.total.value / len(own[0])) - target.values
+    squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
+    beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
+    is_missed = squares > _most_squares(free) and beyond > 0
+    return Shortfall(one.scope, beyond / state.total.value) if is_missed else None
+
+
+def _most_squares(free: int) -> float:
+    """Return what a chi-square number stays below, but for about one in 700.
+
+    Source: Wilson and Hilferty (1931): the cube root of chi-square over its degrees is nearly normal.
+    """
+    if not free:
+        return 0.0
+    return free * (1 - 2 / (9 * free) + _MARGIN * math.sqrt(2 / (9 * free))) ** 3
