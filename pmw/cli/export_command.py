@@ -56,6 +56,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
+    Systematic rows are fitted to every marginal that was measured, also to those that the model cannot hold.
+    Which of these they miss all the same stands in the manifest, and the worst are named here.
+
     With --format measurements the file holds no rows but every number that was released, with the
     distribution of its noise, so that others can fit a model of their own.
 

@@ -57,10 +57,10 @@ def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
     """Return which measured marginals synthetic rows do not reproduce beyond their noise.
 
     If rows were the table itself, the squares of their errors, each over the variance of its noise, would sum
-    to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal
-    where it is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is the residual
-    that counts; what its attributes say alone is looked at alone. Of a scope that was measured several times,
-    the quietest measurement counts.
+    to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal where
+    that is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is
+    the residual that counts; what its attributes say alone is looked at alone. Of a scope that was measured
+    several times, the quietest measurement counts.
 
     Args:
         state: the session.
