@@ -55,6 +55,7 @@ from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule,
 from pmw.model.prices import AxisPrice, axis_rows, shared_prices
 from pmw.model.row_fitting import fit_rows
 from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.value_sums import Places, SumMeasurement, SummedValues, summed_attributes
 
 __all__ = [
     "Aim",
@@ -100,6 +101,7 @@ __all__ = [
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",
+    "Places",
     "query_variance",
     "QueryMeasurement",
     "QueryTerm",
@@ -110,6 +112,9 @@ __all__ = [
     "step",
     "Strategy",
     "sum_covariance",
+    "SumMeasurement",
+    "summed_attributes",
+    "SummedValues",
     "SyntheticDistribution",
     "Target",
     "target_of",

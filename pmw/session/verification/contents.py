@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
-from pmw.model import Coarsening, MarginalMeasurement
+from pmw.model import Coarsening, MarginalMeasurement, SumMeasurement
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
@@ -17,6 +17,7 @@ from pmw.public.charges import (
     positive_entry,
     quantile_entry,
     requested_entry,
+    sum_entry,
     threshold_entry,
 )
 from pmw.public.contract import Contract
@@ -26,9 +27,18 @@ from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
-from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
+from pmw.session.measurement_rows import read_measured, read_opening, read_quantile, read_sum
 from pmw.session.released import empty_ledger
-from pmw.session.store import LATER, OPENING, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
+from pmw.session.store import (
+    LATER,
+    OPENING,
+    QUANTILES,
+    SUMS,
+    ChainedRows,
+    IntentRow,
+    MeasurementRow,
+    SessionStore,
+)
 from pmw.sparse_vector import Sparse
 
 
@@ -153,6 +163,8 @@ class Contents:
                 opens = intent in self._opening_intents and one.scope not in opened
                 found[intent] = [replace(entry, event=Event.OPENING) if opens else entry]
                 opened.add(one.scope)
+        for intent, summed in self.sums:
+            found[intent] = [sum_entry(summed.summed, summed.noise, options)]
         for intent, quantile in self.quantiles:
             entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
             found.setdefault(intent, []).append(entry)
@@ -170,6 +182,12 @@ class Contents:
         intents = self.chained.ledger_intents[len(self.opening_charges) :]
         charges = zip(intents, self.later, strict=True)
         return frozenset(intent for intent, entry in charges if entry.event == Event.OPENING)
+
+    @cached_property
+    def sums(self) -> list[tuple[int, SumMeasurement]]:
+        """The sums of values since opening, each with its batch."""
+        domain = self.contract.domain
+        return [(intent, read_sum(domain, row)) for intent, row in self._rows((SUMS,))]
 
     @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
