@@ -32,6 +32,7 @@ class Event(enum.StrEnum):
     ROUND = "sparse vector round"
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
+    OPENING = "opening"  # a pair that is measured before any question, after the rest of opening
     REQUESTED = "requested"
     QUANTILE = "error quantile"
     SUM = "sum of values"
