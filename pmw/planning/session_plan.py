@@ -74,6 +74,7 @@ class SessionPlan:
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
         pairs: how many pairs of attributes are measured before any question.
+        triples: how many triples are.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
@@ -95,6 +96,7 @@ class SessionPlan:
     vector: VectorForecast | None
     marginals: MarginalForecast | None = None
     pairs: int = 0
+    triples: int = 0
     choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
@@ -208,6 +210,7 @@ class SessionPlan:
                 "total_deviation": self.total_deviation,
                 "whole_table": self.table_measured,
                 "pairs": self.pairs,
+                "triples": self.triples,
                 "choice": None if self.choice is None else asdict(self.choice),
                 "marginals": [asdict(attribute) for attribute in self.attributes],
             },

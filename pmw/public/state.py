@@ -101,7 +101,7 @@ class Total:
         """Return the number combined with the sums of the opening's marginals, by inverse variance.
 
         Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records
-        plus noise. Where pairs are measured as residuals the number stands alone, so that its noise is
+        plus noise. Where marginals are measured as residuals the number stands alone, so that its noise is
         independent of theirs.
 
         Args:
@@ -112,7 +112,7 @@ class Total:
         estimate = units / UNITS
         if plan.total_noise is None:
             return cls(max(1.0, estimate), estimate, 0.0)
-        if plan.opens_pairs:
+        if plan.order > 1:
             return cls(max(1.0, estimate), estimate, math.sqrt(noise_variance(plan.total_noise)))
         estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
         variances = [noise_variance(plan.total_noise)]

@@ -37,7 +37,7 @@ from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, 
 from queries.cells import cell_count
 from queries.errors import SchemaError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'

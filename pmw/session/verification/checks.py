@@ -135,7 +135,7 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
         sizes = tuple(axis.size for axis in strategy.axes)
         same(f"cells of the rows of {name}", (contract.domain[name].size,), sizes)
         same(f"relation of the rows of {name}", options.replaces, strategy.replaced)
-    require(opening.opens_pairs or not opening.strategies, "rows are planned, but no residuals")
+    require(opening.order > 1 or not opening.strategies, "rows are planned, but no residuals")
     require(
         (opening.total_noise is None) == options.public_count,
         "the number of records is public under replace-one without a column of ids, and only there",

@@ -238,8 +238,7 @@ def measure_pairs(path: Path) -> None:
             "relation of the rows of",
         ),
         (
-            "UPDATE meta SET value = replace(value, '\"opens_pairs\":true', '\"opens_pairs\":false') "
-            "WHERE key = 'opening_plan'",
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":1') WHERE key = 'opening_plan'",
             FIT,
             "rows are planned, but no residuals",
         ),
