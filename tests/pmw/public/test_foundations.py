@@ -29,7 +29,7 @@ DOMAIN = Domain(
         CategoricalAttribute("code", tuple(range(30)), missing=True, other=True),
     )
 )
-PAIRS = list(itertools.combinations(DOMAIN.names, 2))
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(DOMAIN.names, 2))
 ALL: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.PAIRS: PAIRS,
     pmw.Opening.TRIPLES: [*PAIRS, *itertools.combinations(DOMAIN.names, 3)],

@@ -31,7 +31,7 @@ DOMAIN = Domain(
         IntegerAttribute("rooms", 1, 6, missing=True, other=True),
     )
 )
-PAIRS = list(itertools.combinations(DOMAIN.names, 2))
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(DOMAIN.names, 2))
 TRIPLE = [DOMAIN.names]
 DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.PAIRS: PAIRS,
