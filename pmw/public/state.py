@@ -170,10 +170,18 @@ class PublicState:
         return self.contract.domain
 
     def grid(self, scope: Sequence[str]) -> Domain:
-        """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins."""
+        """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins.
+
+        What opening measured by rows is measured again by the same ones, on declared cells.
+        """
         tier = marginal_tier(self.plan)
         fine = tier is not None and tier.is_fine(self.domain.scope_size(scope))
+        fine = fine or (len(scope) == 1 and any(self._is_by_rows(one, scope) for one in self.opening))
         return self.domain if fine else self.coarsening.coarse
+
+    @staticmethod
+    def _is_by_rows(measured: OneWayMeasurement, scope: Sequence[str]) -> bool:
+        return isinstance(measured, ResidualMeasurement) and measured.scope == tuple(scope)
 
     @property
     def version(self) -> int:

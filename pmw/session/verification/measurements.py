@@ -114,7 +114,8 @@ def _scopes(contents: Contents) -> None:
     for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
-            grid = domain if plan.is_fine(domain.scope_size(one.scope)) else coarse
+            by_rows = len(one.scope) == 1 and one.scope[0] in contents.opening.strategies
+            grid = domain if by_rows or plan.is_fine(domain.scope_size(one.scope)) else coarse
             same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
             cells = one.units.size
             told = f"measurement {number} has {cell_count(cells)} cells"
