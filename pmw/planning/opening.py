@@ -20,6 +20,7 @@ from pmw.model import (
     SharedPrices,
     check_dense_size,
     coarse_of,
+    extreme_domains,
     mean_range_variance,
     noise_variance,
     rows_of,
@@ -247,20 +248,22 @@ def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Option
 def _check_triples(domain: Domain, budget_filter: PrivacyFilter) -> None:
     """Refuse triples that cannot be measured before any question; this follows from schema and budget alone.
 
+    Cells are those of the most bins that opening may lead to, so that no triple is left out for its size.
+
     Raises:
         BudgetError: the noise is not Gaussian, or there are no triples, too many, or too large ones.
     """
     instead = "choose opening = pairs"
     if budget_filter.composition is Composition.PURE:
         raise BudgetError(
-            f"opening = triples needs Gaussian noise, so a delta above 0; give one, or {instead}"
+            "opening = triples needs Gaussian noise, so a delta above 0, and composition zcdp or gdp; "
+            f"give these, or {instead}"
         )
-    coarse = [coarse_of(attribute) for attribute in domain]
-    wide = sorted((one for one in coarse if one.size > 1), key=lambda one: -one.size)
+    _, widest = extreme_domains(domain, dict.fromkeys(domain.names, 0.0))
+    wide = sorted((one for one in widest if one.size > 1), key=lambda one: -one.size)
     if len(wide) < 3:
         raise BudgetError(f"opening = triples needs three attributes of two cells or more; {instead}")
     triples, largest = math.comb(len(wide), 3), math.prod(one.size for one in wide[:3])
-    cells = sum(math.prod(one.size for one in three) for three in itertools.combinations(wide, 3))
     if triples > _MOST_TRIPLES:
         raise BudgetError(
             f"opening = triples measures at most {_MOST_TRIPLES:,} triples, and there are {triples:,}; "
@@ -270,12 +273,13 @@ def _check_triples(domain: Domain, budget_filter: PrivacyFilter) -> None:
         names = ", ".join(repr(one.name) for one in wide[:3])
         raise BudgetError(
             f"opening = triples measures triples of at most {MOST_RESIDUAL_CELLS:,} cells, and that of "
-            f"{names} has about {largest:,}; declare wider cells, or {instead}"
+            f"{names} may have {largest:,}; declare wider cells, or {instead}"
         )
+    cells = sum(math.prod(one.size for one in three) for three in itertools.combinations(wide, 3))
     if cells > _MOST_TRIPLE_CELLS:
         raise BudgetError(
             f"opening = triples measures at most {_MOST_TRIPLE_CELLS:,} cells of all triples together, and "
-            f"there are about {cells:,}; declare wider cells, or {instead}"
+            f"these may have {cells:,}; declare wider cells, or {instead}"
         )
 
 

@@ -237,7 +237,6 @@ class Options:
             ("update_limit", self.update_limit is not None),
             ("simultaneous", self.simultaneous),
             ("an accuracy contract", self.accuracy is not None),
-            ("composition = pure", self.composition is Composition.PURE),
         ):
             if is_asked:
                 raise BudgetError(f"opening = triples does not go with {name}; choose opening = pairs")
