@@ -205,15 +205,7 @@ class SessionPlan:
             "expected_queries": options.expected_queries,
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,
-            "opening": {
-                "share": self.opening_share,
-                "total_deviation": self.total_deviation,
-                "whole_table": self.table_measured,
-                "pairs": self.pairs,
-                "triples": self.triples,
-                "choice": None if self.choice is None else asdict(self.choice),
-                "marginals": [asdict(attribute) for attribute in self.attributes],
-            },
+            "opening": self._opening,
             "orders": [asdict(order) for order in self.orders],
             "vector": None if self.vector is None else asdict(self.vector),
             "marginals": None if self.marginals is None else asdict(self.marginals),
@@ -223,6 +215,19 @@ class SessionPlan:
             "typical_margin": self.typical_margin,
         }
         return {key: _six_digits(value) for key, value in form.items()}
+
+    @property
+    def _opening(self) -> dict[str, Any]:
+        """What is measured before the first question, ready for JSON."""
+        return {
+            "share": self.opening_share,
+            "total_deviation": self.total_deviation,
+            "whole_table": self.table_measured,
+            "pairs": self.pairs,
+            "triples": self.triples,
+            "choice": None if self.choice is None else asdict(self.choice),
+            "marginals": [asdict(attribute) for attribute in self.attributes],
+        }
 
 
 def check_records(records: int) -> None:
