@@ -361,10 +361,9 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "drawing(BitSource(bytes(32)), self._state.ledger)\n"
      "        self._carry_out_release(*self._begin(release.kind, recorded), release, drawing, booked)",
      "pmw/session/test_residuals_at_opening"),
-    ("triples-release-without-their-price", "pmw/session/engine",
-     "entries = accounts.booked_to(booked, release.entries(state.contract.options))",
-     "entries = accounts.booked_to(booked, release.entries(state.contract.options)"
-     " if len(state.measured) < 3 else ())", "pmw/session/test_residuals_at_opening"),
+    ("triples-release-without-their-price", "pmw/session/releases", "return (self.batch.entry(options),)",
+     "return (self.batch.entry(options),) if len(self.batch.scope) < 3 else ()",
+     "pmw/session/test_residuals_at_opening"),
     ("pairs-at-more-than-their-weight", "pmw/public/plans", "self.noise.sigma**2 / (weight *",
      "self.noise.sigma**2 * (weight *", "pmw/session/test_residuals_at_opening"),
     ("triples-at-the-price-of-a-pair", "pmw/public/plans", "(weight * self.prices[len(scope) - 2])",

@@ -243,6 +243,17 @@ def measure_pairs(path: Path) -> None:
             "rows are planned, but no residuals",
         ),
         (
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":3') WHERE key = 'opening_plan'",
+            FIT,
+            "marginals of 3 attributes, which the options do not ask for",
+        ),
+        (
+            'UPDATE meta SET value = replace(value, \'"prices":["1"]\', \'"prices":["1","1"]\') '
+            "WHERE key = 'test_plan'",
+            FIT,
+            "attributes of the widest residuals",
+        ),
+        (
             "UPDATE measurements SET what = replace(what, '\"replaced\":false', '\"replaced\":true') "
             "WHERE sequence = (SELECT max(sequence) FROM measurements)",
             PLANNED,
