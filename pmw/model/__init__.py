@@ -54,6 +54,7 @@ from pmw.model.measurement import (
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.value_sums import Places, SumMeasurement, SummedValues, summed_attributes
 
 __all__ = [
     "Aim",
@@ -97,6 +98,7 @@ __all__ = [
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",
+    "Places",
     "query_variance",
     "QueryMeasurement",
     "QueryTerm",
@@ -109,6 +111,9 @@ __all__ = [
     "step",
     "Strategy",
     "sum_covariance",
+    "SumMeasurement",
+    "summed_attributes",
+    "SummedValues",
     "SyntheticDistribution",
     "Target",
     "target_of",

@@ -29,11 +29,17 @@ from pmw.model import (
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
+from pmw.planning.value_sums import KEPT_FOR_SUMS, planned_sums, share_of_sums, summed_names, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
-from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
+from pmw.public.charges import (
+    LedgerEntry,
+    l1_sensitivity,
+    opening_entries,
+    query_sensitivity,
+)
 from pmw.public.contract import Contract
 from pmw.public.foundations import MOST_RESIDUAL_CELLS
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
@@ -118,7 +124,11 @@ def choose_filter(
         return pure
     measured = len(domain) if options.opening is not Opening.NONE else 0
     whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
-    events = 2 if whole else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    events = (
+        2 + len(summed_names(domain, options))
+        if whole
+        else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    )
     squares = open_filter(budget, Composition.ZCDP) if selects else filter_of_squares(budget, options)
     kept = table_keeps(domain, squares, options)
     if not (selects or whole or kept):
@@ -183,9 +193,10 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         BudgetError: the budget is too small for any measurement.
     """
     marginal = options.tests_marginals
+    sums = planned_sums(domain, budget_filter, options)
     share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
     if marginal and len(domain) == 1:  # there will be nothing else to measure
-        share = 1 - TOTAL_SHARE
+        share = 1 - TOTAL_SHARE - share_of_sums(domain, options)
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     table = table or table_keeps(domain, budget_filter, options)
@@ -197,7 +208,8 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         share = 1 - total_share
     total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
-        return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
+        noise = _noise(budget_filter, 1 - total_share - share_of_sums(domain, options), options)
+        return OpeningPlan(total_noise, {}, {}, noise, sums=sums)
     if options.opening is Opening.NONE:
         return OpeningPlan(total_noise, {})
     composition = budget_filter.composition
@@ -216,7 +228,7 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         name: _noise(budget_filter, per_weight * weight / levels(name), options)
         for name, weight in weights.items()
     }
-    return OpeningPlan(total_noise, noises, trees)
+    return OpeningPlan(total_noise, noises, trees, sums=sums)
 
 
 def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> int:
@@ -342,7 +354,7 @@ def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options, order:
     parts = prices.everybody * (not options.public_count) + sum(prices.single)
     for wide, price in enumerate(prices.wider, start=2):
         parts += math.comb(len(domain), wide) * price
-    return (1 - schedule.queries - SHARE) / Fraction(parts)
+    return (1 - schedule.queries - SHARE - share_of_sums(domain, options)) / Fraction(parts)
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
@@ -377,7 +389,8 @@ def _residual_opening(
         rows = rows_of([attribute], replaced=options.replaces)
         if attribute.name not in trees and rows is not None:
             strategies[attribute.name] = rows
-    return OpeningPlan(noise, noises, trees, order=order, strategies=strategies)
+    sums = planned_sums(domain, budget_filter, options)
+    return OpeningPlan(noise, noises, trees, order=order, strategies=strategies, sums=sums)
 
 
 def _axis_price(attribute: Attribute, tree: HierarchicalHistogram | None) -> AxisPrice:
@@ -529,7 +542,7 @@ def _noise(
         price = floor_price(share * budget_filter.cap)
         return calibrated_noise(budget_filter.composition, price, moved, options, one=one)
     except NoiseError:
-        raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None
+        raise too_small() from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,4 +575,7 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
     for entry in entries:
         ledger = ledger.charge(entry.charge)
-    return Opened(entries, ledger, plan_test(contract, plan, ledger, total))
+    kept = ledger.cap * KEPT_FOR_SUMS if plan.sums and plan.order > 1 else 0
+    return Opened(
+        entries, ledger, plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total)
+    )

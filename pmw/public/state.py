@@ -19,6 +19,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    SumMeasurement,
     SyntheticDistribution,
     noise_variance,
 )
@@ -145,6 +146,7 @@ class PublicState:
         settled: how many distinct ones were answered to somebody who could have paid for a test.
         step_size: of the descent that fitted the model.
         quantiles: of the errors of answered questions, in order.
+        sums: the sums of values that were measured, in order, those of opening first.
     """
 
     contract: Contract
@@ -163,6 +165,7 @@ class PublicState:
     settled: int = 0
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
+    sums: tuple[SumMeasurement, ...] = ()
 
     @property
     def domain(self) -> Domain:
