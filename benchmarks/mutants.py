@@ -650,7 +650,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/public/test_foundations"),
     ("triples-as-fine-as-their-noise-allows", "pmw/public/plans",
      "cells <= self.fine_cells and self.order <= 2", "cells <= self.fine_cells",
-     "pmw/public/test_foundations"),
+     "pmw/planning/test_opening"),
     ("sum-without-the-noise-of-everybody", "pmw/model/measurement",
      "return found + everybody**2 * under.variance", "return found", "pmw/model/test_residual_counts"),
     ("box-without-the-noise-of-everybody", "pmw/model/measurement",
