@@ -41,10 +41,9 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract
-from pmw.public.foundations import MOST_RESIDUAL_CELLS
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import ModelKind, Opening, Options
-from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS

@@ -26,12 +26,11 @@ from pmw.model import (
     rows_of,
     sum_covariance,
 )
-from pmw.public.plans import marginal_tier
+from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, Total
 from queries.errors import ScopeError
 from queries.factors import UNITS
 
-MOST_RESIDUAL_CELLS = 2**16  # of a marginal that is measured before any question: each is a draw
 Measured = TypeVar("Measured", bound=Measurement)
 
 

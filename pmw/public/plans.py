@@ -17,6 +17,8 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
 from queries.factors import UNITS
 
+MOST_RESIDUAL_CELLS = 2**16  # of a marginal that is measured before any question: each is a draw
+
 
 @dataclass(frozen=True, slots=True)
 class OpeningPlan:

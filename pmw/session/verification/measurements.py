@@ -24,8 +24,7 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
-from pmw.public.foundations import MOST_RESIDUAL_CELLS
-from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
+from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
 from pmw.session.released import duals_of
