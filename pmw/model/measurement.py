@@ -408,7 +408,7 @@ class ResidualCounts:
 
         def rest(axes: Sequence[int]) -> NDArray[np.float64]:
             """Return the share of the cells along the other axes."""
-            return np.prod([shares[axis] for axis in self._others(axes)], axis=0)
+            return np.asarray(np.prod([shares[axis] for axis in self._others(axes)], axis=0))
 
         found, everybody = self._run_variances(runs), np.prod(shares, axis=0)
         for axis, (variances, slopes) in enumerate(self._effect_runs):
