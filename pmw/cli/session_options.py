@@ -66,11 +66,12 @@ session_options = together(  # the budget and all choices of a session
     ),
     click.option(
         "--opening",
-        type=click.Choice(["pairs", "one-way", "none"]),
+        type=click.Choice(["pairs", "triples", "one-way", "none"]),
         default="pairs",
         show_default=True,
         help="Measured before the first question: one-attribute marginals, and all pairs where that leaves "
-        "smaller errors than testing them; one-attribute marginals alone; or nothing.",
+        "smaller errors than testing them; all pairs and all triples; one-attribute marginals alone; or "
+        "nothing.",
     ),
     click.option(
         "--update",

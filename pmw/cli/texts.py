@@ -156,8 +156,9 @@ def _details(state: PublicState) -> Iterator[str]:
         attributes = counted(len(state.opening), "one-attribute marginal")
         measured.append("the whole table" if whole else attributes)
         plan = marginal_tier(state.plan)
-        if plan is not None and plan.opens_pairs:
-            measured.append(counted(len(state.marginals), "pair"))
+        for order, name in ((2, "pair"), (3, "triple")):
+            if plan is not None and plan.order >= order:
+                measured.append(counted(sum(len(one.scope) == order for one in state.marginals), name))
     yield f"Measured at opening: {listed(measured)} ({state.ledger.share:.1%} of the budget)."
     promise = contract_words(options)
     if promise is not None:

@@ -36,7 +36,7 @@ from pmw.model import (
     step,
 )
 from pmw.public.contract import Contract
-from pmw.public.foundations import due_pairs, founded
+from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins
@@ -47,8 +47,8 @@ _RULE = DescentRule(steps=120, tolerance=3e-4)
 # Where bins grew with the table, noise is so small that stopping early would be most of the error.
 _CLOSER = DescentRule(steps=300, tolerance=1e-4)
 MOST_STEPS = 1000
-# Pairs that are measured before any question are fitted until what is left is half of what their noise makes:
-# on tables of 7 to 25 attributes errors were lowest from about .45 to .65 on, and rose below
+# Residuals that are measured before any question are fitted until what is left is half of what their noise
+# makes: on tables of 7 to 25 attributes errors were lowest from about .45 to .65 on, and rose below
 # (docs/algorithm.md).
 _RESIDUALS = DescentRule(steps=400, tolerance=1e-5, enough=0.5, growth=1.02)
 _REFINED = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
@@ -76,35 +76,38 @@ def model_of_terms(
 def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     """Return the state with one more measurement and the model corrected by it; post-processing, free.
 
-    Pairs that are measured before any question are taken in together, once all of them are there. A marginal
-    that would make the model's tree too large is kept beside the model, and so is a single
-    question that cuts a bin.
+    Marginals that are measured before any question are taken in together, once all of them are there. A
+    marginal that would make the model's tree too large is kept beside the model, and so is a single question
+    that cuts a bin.
 
     Raises:
         BudgetError: single questions are measured for a model that is not dense.
     """
-    measurement = founded(state, measurement)
-    measured = (*state.measured, measurement)
-    if due_pairs(state):
-        after = replace(state, measured=measured)
-        return after if due_pairs(after) else _fitted_to_pairs(after)
+    due, after = due_scopes(state), with_founded(state, [measurement])
+    if due:
+        return after if due_scopes(after) else _fitted_to_residuals(after)
+    measured = after.measured
     if not state.contract.options.tests_marginals:
-        return replace(state, measured=measured, model=_corrected(state, measured))
+        return replace(after, model=_corrected(state, measured))
     if _fits(state, measurement):
-        return fitted_to(replace(state, measured=measured))
-    return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
+        return fitted_to(after)
+    return replace(after, beside=(*state.beside, len(state.measured)))
 
 
-def _fitted_to_pairs(state: PublicState) -> PublicState:
-    """Return the state fitted to pairs that were measured together, as many as the model's tree can hold.
+def _fitted_to_residuals(state: PublicState) -> PublicState:
+    """Return the state fitted to what was measured together, as much as the model's tree can hold.
 
-    Those of which the model is farthest off, beyond their noise, come first: as many as span the attributes,
-    and once the model is fitted to these, of which it is the farthest off then.
+    Pairs come first. Those of which the model is farthest off, beyond their noise, do: as many as span the
+    attributes, and once the model is fitted to these, of which it is the farthest off then. Wider marginals
+    follow in the same manner.
     """
     places: list[int] = []
-    for most in (len(state.domain) - 1, len(state.measured)):
+    plan = marginal_tier(state.plan)
+    wider = range(3, 1 if plan is None else plan.order + 1)
+    rounds = [(2, len(state.domain) - 1), *((order, len(state.measured)) for order in (2, *wider))]
+    for order, most in rounds:
         state = _taking(state, places)
-        places += _farthest_off(state, places, most)
+        places += _farthest_off(state, places, order, most)
         state = fitted_to(_taking(state, places))
     return state
 
@@ -123,12 +126,19 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
     return replace(state, model=model, beside=beside)
 
 
-def _farthest_off(state: PublicState, places: Sequence[int], most: int) -> list[int]:
-    """Return what else the model's tree can hold, those measurements first of which it is farthest off."""
+def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
+    """Return what else the model's tree can hold, those marginals first of which it is farthest off.
+
+    Args:
+        state: its model takes in some measurements.
+        places: of these.
+        order: attributes of the marginals, at most.
+        most: marginals.
+    """
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
     for place, one in enumerate(state.measured):
-        if place not in places and not isinstance(one, QueryMeasurement):
+        if place not in places and not isinstance(one, QueryMeasurement) and len(one.scope) <= order:
             off[place], scopes[place] = _distance(state, one), one.scope
     for place in sorted(off, key=lambda place: -off[place]):
         scope = scopes[place]
@@ -214,7 +224,7 @@ def _rule(state: PublicState) -> DescentRule:
     usual ones do of the largest default tree.
     """
     plan = marginal_tier(state.plan)
-    if plan is not None and plan.opens_pairs:
+    if plan is not None and plan.order > 1:
         return _RESIDUALS
     if planned_bins(state.plan) == DEFAULT_BINS:
         return _RULE

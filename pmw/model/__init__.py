@@ -52,7 +52,7 @@ from pmw.model.measurement import (
     target_of,
 )
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
-from pmw.model.prices import AxisPrice, axis_rows, shared_prices
+from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows
 from pmw.model.strategy import AxisRows, Strategy
 from pmw.model.value_sums import Places, SumMeasurement, SummedValues, opening_sums, sums_of
@@ -109,7 +109,9 @@ __all__ = [
     "refit",
     "ResidualCounts",
     "ResidualMeasurement",
+    "rows_of",
     "shared_prices",
+    "SharedPrices",
     "step",
     "Strategy",
     "sum_covariance",

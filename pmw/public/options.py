@@ -20,6 +20,7 @@ class Opening(enum.Enum):
     NONE = "none"  # the uniform start of the textbooks
     ONE_WAY = "one-way"  # every one-attribute marginal
     PAIRS = "pairs"  # these, and all pairs where that leaves smaller errors than testing them
+    TRIPLES = "triples"  # these, all pairs and all triples
 
 
 class TestKind(enum.Enum):
@@ -219,10 +220,26 @@ class Options:
 
     def _check_test(self) -> None:
         """Refuse choices that the test of this session has no use for."""
+        if self.opening is Opening.TRIPLES:
+            self._check_triples()
         if self.tests_marginals:
             self._check_marginals()
         else:
             self._check_questions()
+
+    def _check_triples(self) -> None:
+        """Refuse what all triples cannot be measured with before any question.
+
+        They leave nothing for tests of marginals, and their intervals hold for one question at a time.
+        """
+        for name, is_asked in (
+            ("test = query", not self.tests_marginals),
+            ("update_limit", self.update_limit is not None),
+            ("simultaneous", self.simultaneous),
+            ("an accuracy contract", self.accuracy is not None),
+        ):
+            if is_asked:
+                raise BudgetError(f"opening = triples does not go with {name}; choose opening = pairs")
 
     def _check_marginals(self) -> None:
         if self.update is UpdateRule.STEP:
