@@ -51,12 +51,20 @@ from pmw.model.measurement import (
     noise_variance,
     target_of,
 )
-from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
+from pmw.model.mirror_descent import (
+    FIRST_STEP_SIZE,
+    Aim,
+    Descent,
+    DescentRule,
+    descend,
+    free_numbers,
+)
 from pmw.model.prices import AxisPrice, axis_rows, shared_prices
-from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.strategy import AxisRows, Strategy, along
 
 __all__ = [
     "Aim",
+    "along",
     "assumed_domain",
     "axis_rows",
     "AxisPrice",
@@ -78,6 +86,7 @@ __all__ = [
     "extreme_domains",
     "fewest_bins",
     "FIRST_STEP_SIZE",
+    "free_numbers",
     "Foundation",
     "GraphicalDistribution",
     "half_width",

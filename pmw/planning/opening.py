@@ -37,6 +37,7 @@ from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS
@@ -84,6 +85,32 @@ def check_model_size(domain: Domain, options: Options) -> None:
     require_domain(domain)
     if not options.tests_marginals or options.model is ModelKind.DENSE:
         check_dense_size(domain)
+
+
+def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+
+    Args:
+        domain: the declared attributes.
+        prior: the prior; None for none.
+        plan: what opening measures.
+
+    Raises:
+        BudgetError: it is.
+    """
+    if prior is None:
+        return
+    if not prior.is_of(domain):
+        raise BudgetError(
+            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
+            "this schema, or leave it out"
+        )
+    if not plan.opens_pairs:
+        raise BudgetError(
+            "a prior is taken or dropped by pairs that are measured before any question, and this session "
+            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
+            "a number of positives, or a schema for which tests are better; leave the prior out"
+        )
 
 
 def choose_filter(

@@ -208,6 +208,8 @@ def _checked_state(released: Released) -> PublicState:
     check_model_size(contract.domain, contract.options)
     cells = sum(attribute.size for attribute in contract.domain)
     _require(cells <= MOST_CELLS, "its attributes have too many cells")
+    prior = contract.options.prior
+    _require(prior is None or prior.is_of(contract.domain), "its prior is of other attributes")
     _require(released.asked >= 0, "it answered fewer questions than none")
     _check_range(np.array([draws.total_units]), -_LARGEST_UNITS)
     for one in draws.marginals:

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, correct, model_of_terms, released_total, settle_opening
+from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     MarginalTerm,
@@ -107,7 +107,7 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
     state = settle_opening(contract, plan, draws, ledger, released.test_plan, fitted)
     if found is not None:
         measured = tuple(founded(state, one) for one in released.measured[: found.version])
-        state = replace(state, measured=measured, beside=found.beside)
+        state = elected(replace(state, measured=measured, beside=found.beside))
     for measurement in released.measured[len(state.measured) :]:
         state = correct(state, measurement)
     return replace(
