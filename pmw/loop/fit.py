@@ -63,8 +63,8 @@ _RESIDUALS = DescentRule(steps=400, tolerance=1e-5, enough=0.5, growth=1.02)
 # From a prior few steps are taken, and none once as much is left as noise makes of what the steps have not
 # fitted: more of them forget the prior (docs/algorithm.md).
 _OF_PRIOR = DescentRule(steps=160, tolerance=1e-5, growth=1.02)
-_FROM_PRIOR = DescentRule(steps=50, tolerance=1e-5, enough=0.7, growth=1.02)
-_FARTHEST = 5.0  # times the variance of noise: a prior that is farther off helps no more
+_FROM_PRIOR = DescentRule(steps=50, tolerance=1e-5, enough=0.8, growth=1.02)
+_FARTHEST = 6.0  # times the variance of noise: priors that are farther off help no more, or harm
 _SMOOTHED = 0.01  # share of independence in a prior's pairs, so that no cell is empty for ever
 _RAKINGS = 20
 _REFINED = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on

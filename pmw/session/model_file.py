@@ -37,7 +37,7 @@ from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, 
 from queries.cells import cell_count
 from queries.errors import SchemaError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'
@@ -120,8 +120,18 @@ def read_model(path: Path) -> PublicState:
         raise ModelFileError(f"{path}: {error}") from None
 
 
-def _bytes_of(path: Path) -> bytes:
-    """Return what a file begins with, up to one byte more than a model may have.
+def is_model_file(path: Path) -> bool:
+    """Tell whether a file begins as models do, or is a session, which is refused where a model is read.
+
+    Raises:
+        ModelFileError: it cannot be read.
+    """
+    begins = _bytes_of(path, _LONGEST_HEAD)
+    return begins.startswith((b'{"content":"online-pmw', b"SQLite format 3\0"))
+
+
+def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
+    """Return what a file begins with: by default up to one byte more than a model may have.
 
     Raises:
         ModelFileError: there is no such file, or it cannot be read.
@@ -130,7 +140,7 @@ def _bytes_of(path: Path) -> bytes:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
             with path.open("rb") as stream:
-                return stream.read(_LARGEST_FILE + 1)
+                return stream.read(most)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or "no file has such a name"
         raise ModelFileError(f"expected a model file that can be read: {reason}") from None

@@ -22,7 +22,7 @@ REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
-FORMAT_VERSION = 15
+FORMAT_VERSION = 16
 
 _PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
 _LONG = 256  # bytes
