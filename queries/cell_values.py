@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,13 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     return LinearQuery(domain, factors, readings=Readings(least, most))
 
 
+class Line(NamedTuple):
+    """Numbers that are those of an attribute times a factor, and a constant."""
+
+    attribute: str
+    factor: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CellValues:
     """What a row of each cell of a scope holds: a number, or a label.
@@ -164,6 +171,7 @@ class CellValues:
             compared with it is open there.
         declared: texts that no undecided cell holds.
         dated: the labels are those of periods, and the numbers their first and last seconds.
+        line: the numbers are those of one attribute times a factor, and a constant.
     """
 
     scope: tuple[str, ...]
@@ -176,6 +184,7 @@ class CellValues:
     undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
     declared: frozenset[str] = frozenset()
     dated: bool = False
+    line: Line | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "undecided", np.broadcast_to(self.undecided, self.present.shape))
@@ -220,7 +229,7 @@ class CellValues:
     def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
         """Return a growing function of every number."""
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
-                       whole=whole)  # fmt: skip
+                       whole=whole, line=None)  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
         """Return every value with the places of the cells that hold it, numbers growing, NULL last.
@@ -293,7 +302,8 @@ def attribute_values(attribute: Attribute) -> CellValues:
     if ends is not None:
         low[: len(ends[0])], high[: len(ends[1])] = ends
         middle, present = (low + high) / 2, present & ~undecided
-        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided)
+        line = Line(attribute.name, 1.0)
+        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided, line=line)
     labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
     span = attribute.seconds()
     if span is not None:

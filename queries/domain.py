@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
-from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
@@ -81,6 +81,29 @@ class Domain:
     def size(self) -> int:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
+
+    @property
+    def grids(self) -> tuple[ValueGrid, ...]:
+        """The grids of the attributes whose values are summed, in declared order."""
+        found = (one.grid for one in self.attributes if isinstance(one, NumberCells))
+        return tuple(grid for grid in found if grid is not None)
+
+    @property
+    def stored(self) -> Domain:
+        """The attributes, and behind them the grids of their values: what is kept of a record."""
+        grids = self.grids
+        if not grids:
+            return self
+        attributes: tuple[Any, ...] = (*self.attributes, *grids)
+        return Domain(attributes, self.name, self.person, self.lookups)
+
+    @property
+    def declared(self) -> Domain:
+        """The attributes without the grids of their values."""
+        attributes = tuple(one for one in self.attributes if not isinstance(one, ValueGrid))
+        if len(attributes) == len(self.attributes):
+            return self
+        return Domain(attributes, self.name, self.person, self.lookups)
 
     @property
     def columns(self) -> tuple[str, ...]:

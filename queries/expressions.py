@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, Line, on_scope, union_scope
 from queries.domain import Domain
 from queries.errors import QueryError
 
@@ -113,6 +113,18 @@ class Aggregate(Expression):
         return False
 
 
+class Summed(NamedTuple):
+    """The values of an attribute that a sum is of, times a factor, and a constant.
+
+    Attributes:
+        line: the attribute and the factor.
+        held: bool, of the cells of the sum: their records' values count. Elsewhere weights are exact.
+    """
+
+    line: Line
+    held: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear(Aggregate):
     """A sum over records of a weight of each record's cell, such as COUNT or SUM.
@@ -122,6 +134,7 @@ class Linear(Aggregate):
         low, middle, high: float64, one axis per attribute: the least and the greatest weight of a record of
             the cell, and the weight that stands for it.
         counting: the weights are those of a condition: a number of records.
+        summed: which values the weights are; None where they are no line of one attribute's.
     """
 
     scope: tuple[str, ...]
@@ -129,6 +142,7 @@ class Linear(Aggregate):
     middle: NDArray[np.float64]
     high: NDArray[np.float64]
     counting: bool = False
+    summed: Summed | None = None
 
     @property
     def is_count(self) -> bool:
@@ -148,7 +162,10 @@ class Linear(Aggregate):
         """Return the sum of multiplied weights."""
         ends = (self.low * factor, self.high * factor)
         low, high = ends if factor >= 0 else ends[::-1]
-        return Linear(self.scope, low, self.middle * factor, high, self.counting and factor == 1)
+        summed = self.summed
+        if summed is not None:
+            summed = summed._replace(line=summed.line._replace(factor=summed.line.factor * factor))
+        return Linear(self.scope, low, self.middle * factor, high, self.counting and factor == 1, summed)
 
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the sum and a number."""
@@ -162,7 +179,11 @@ class Linear(Aggregate):
             on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
             for one, two in zip(self.arrays, other.arrays, strict=True)
         )
-        return Linear(scope, low, middle, high)
+        summed = self.summed if np.array_equal(other.low, other.high) else None
+        if summed is not None and scope != self.scope:
+            held = on_scope(domain, self.scope, summed.held, scope)
+            summed = summed._replace(held=np.broadcast_to(held, low.shape))
+        return Linear(scope, low, middle, high, summed=summed)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -481,7 +502,7 @@ EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # 
 def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
     """Return the number of records that hold a number and where a condition holds."""
     ones = values.present.astype(np.float64)
-    return total(replace(values, low=ones, middle=ones, high=ones), condition, domain)
+    return total(replace(values, low=ones, middle=ones, high=ones, line=None), condition, domain)
 
 
 def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
@@ -502,7 +523,20 @@ def total(values: CellValues, condition: CellCondition | None, domain: Domain) -
         ]
         arrays = [np.broadcast_to(one, domain.scope_shape(scope)) for one in arrays]
     counting = all(bool(np.all((one == 0) | (one == 1))) for one in (arrays[0], arrays[2]))
-    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting)
+    summed = _summed(values, condition, domain, scope)
+    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting, summed=summed)
+
+
+def _summed(
+    values: CellValues, condition: CellCondition | None, domain: Domain, scope: tuple[str, ...]
+) -> Summed | None:
+    """Return which attribute's values a sum is of; None where cells do not decide which records count."""
+    if values.line is None or (condition is not None and not condition.is_decided):
+        return None
+    held = on_scope(domain, values.scope, values.present, scope)
+    if condition is not None:
+        held = held & on_scope(domain, condition.scope, condition.least, scope)
+    return Summed(values.line, np.broadcast_to(held, domain.scope_shape(scope)))
 
 
 def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:

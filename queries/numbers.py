@@ -8,14 +8,53 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeGuard
 
-from queries.cells import LARGEST_INTEGER, MOST_CELLS, GroupValue, OrderedCells, number_text
+from queries.cells import LARGEST_INTEGER, MOST_CELLS, Cells, GroupValue, OrderedCells, number_text
 
 _MOST_ATOMS = 1000
+_GRID = "\0"  # before the name of an attribute, the name of its grid: none is declared so
+MOST_STEPS = 2**20  # of a grid of values
 
 
 @dataclass(frozen=True, slots=True)
 class NumberCells(OrderedCells):
-    """What attributes of numbers share."""
+    """What attributes of numbers share.
+
+    Args:
+        resolution: the step of the grid on which values are summed, from the least declared one on; a whole
+            number where values are. None where they are not summed, and nothing is kept of where in its cell
+            a value lies.
+    """
+
+    resolution: float | None = field(default=None, kw_only=True)
+
+    def check_resolution(self) -> None:
+        """Refuse a step that is no positive number, or of which too many fit between the ends.
+
+        Raises:
+            DomainError: it is one.
+        """
+        step = self.resolution
+        if step is None:
+            return
+        if not _is_finite(step) or step <= 0:
+            raise self.wrong(f"resolution must be a number above 0, got {step!r}")
+        if self.is_whole and step != int(step):
+            raise self.wrong(f"resolution must be a whole number, as the values are, got {step!r}")
+        low, high = self.ends[0], self.last
+        if not (high - low) / step < MOST_STEPS:
+            least = (high - low) / (MOST_STEPS - 1)
+            least = math.ceil(least) if self.is_whole else least
+            raise self.wrong(
+                f"at most {MOST_STEPS:,} steps of resolution fit between the ends; choose {least:.6g} or more"
+            )
+
+    @property
+    def grid(self) -> ValueGrid | None:
+        """The grid on which its values are summed, or None where they are not."""
+        if self.resolution is None:
+            return None
+        low, high = self.ends[0], self.last
+        return ValueGrid(_GRID + self.name, low, high, float(self.resolution), self.is_whole)
 
     def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
         """Return the least and the greatest number of each cell but those of empty and undeclared values."""
@@ -47,6 +86,7 @@ class IntegerAttribute(NumberCells):
             raise self.wrong(f"width must be at least 1, got width={self.width}")
         if self.base_size > MOST_CELLS:
             raise self.wrong(f"at most {MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width")
+        self.check_resolution()
 
     @property
     def base_size(self) -> int:
@@ -110,6 +150,7 @@ class NumericAttribute(NumberCells):
         object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
         object.__setattr__(self, "atoms", tuple(sorted(float(atom) + 0.0 for atom in atoms)))
         self._check_atoms()
+        self.check_resolution()
 
     def _check_numbers(self, key: str, numbers: tuple[object, ...]) -> None:
         for number in numbers:
@@ -167,6 +208,58 @@ class NumericAttribute(NumberCells):
         while high in self.atoms:
             high -= 1
         return number_text(low) if low == high else f"{number_text(low)}..{number_text(high)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueGrid(Cells):
+    """The places of an attribute's values on a grid: how many whole steps each lies above the least one.
+
+    Beside the places there are always cells of empty and of undeclared values, so it drops no record.
+
+    Args:
+        minimum, maximum: the declared ends, to which values are clipped.
+        step: the distance between places.
+        whole: values are whole numbers; others are undeclared.
+    """
+
+    minimum: float
+    maximum: float
+    step: float
+    whole: bool
+    missing: bool = field(default=True, kw_only=True)
+    other: bool = field(default=True, kw_only=True)
+
+    @property
+    def attribute(self) -> str:
+        """The name of the attribute whose values they are."""
+        return self.name.removeprefix(_GRID)
+
+    @property
+    def base_size(self) -> int:
+        """The number of places."""
+        return int(self.place(self.maximum)) + 1
+
+    def place(self, value: float) -> float:
+        """Return the whole steps from the least value to another one, by float64 as engines have them."""
+        return math.floor((float(value) - float(self.minimum)) / self.step)
+
+    @property
+    def reach(self) -> float:
+        """How far a value may be from the middle of those of its place."""
+        return (self.step - 1) / 2 if self.whole else self.step / 2
+
+    def number(self, place: float) -> float:
+        """Return the middle of the values of a place; of half a place, that between two."""
+        return self.minimum + place * self.step + self.reach
+
+    def _own_label(self, code: int) -> str:
+        return number_text(self.minimum + code * self.step)
+
+
+def places_of(attribute: NumberCells, grid: ValueGrid) -> tuple[list[int], list[int]]:
+    """Return the least and the greatest place of each cell of an attribute but those without a number."""
+    least, greatest = attribute.number_ends()
+    return [int(grid.place(one)) for one in least], [int(grid.place(one)) for one in greatest]
 
 
 def _is_finite(number: object) -> TypeGuard[float]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Attribute, Domain, require_domain
 from queries.errors import RecordsError
+from queries.numbers import ValueGrid
 from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, Values, values_of
 
@@ -104,6 +105,19 @@ def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int6
     require_frame(frame)
     require_domain(domain)
     return tuple(_encode_column(attribute, named_column(frame, attribute.name)) for attribute in domain)
+
+
+def encode_places(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int64], ...]:
+    """Return the place of every value of the columns whose values are summed, on the attribute's grid.
+
+    Returns:
+        One int64 array per grid, in the order of ``domain.grids``, shape (records,).
+
+    Raises:
+        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+    """
+    require_frame(frame)
+    return tuple(_encode_column(grid, named_column(frame, grid.attribute)) for grid in domain.grids)
 
 
 def kept_records(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
@@ -202,7 +216,7 @@ def _column_generators(
 # --- one column ------------------------------------------------------------------------------------------
 
 
-def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
+def _encode_column(attribute: Attribute | ValueGrid, column: pd.Series[Any]) -> NDArray[np.int64]:
     """Return the cell of each value of a column; equal to ``Values.encode`` value by value."""
     own = values_of(attribute)
     dtype = column.dtype

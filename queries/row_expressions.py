@@ -22,6 +22,7 @@ from queries.cell_comparisons import (
 from queries.cell_values import (
     CellCondition,
     CellValues,
+    Line,
     attribute_values,
     chosen_values,
     combined,
@@ -125,7 +126,22 @@ def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
         if function is np.fmod and np.any(left.low != left.high):
             refuse(node, "a remainder of numbers that are known to wide cells alone")
         function = _whole_division if whole and function is np.divide else function
-    return combined(domain, function, left, right, whole=whole)
+    return replace(combined(domain, function, left, right, whole=whole), line=_line(function, left, right))
+
+
+def _line(function: Callable[..., _Numbers], left: CellValues, right: CellValues) -> Line | None:
+    """Return which attribute a sum, a multiple or a part of numbers follows, and how; None where none."""
+    inner, constant = (left.line, right.constant) if left.line is not None else (right.line, left.constant)
+    if inner is None or constant is None:
+        return None
+    is_left = inner is left.line
+    if function is np.multiply:
+        return Line(inner.attribute, inner.factor * constant)
+    if function is np.divide and is_left:
+        return Line(inner.attribute, inner.factor / constant)
+    if function not in (np.add, np.subtract):
+        return None
+    return inner if is_left or function is np.add else Line(inner.attribute, -inner.factor)
 
 
 def _whole_division(one: _Numbers, two: _Numbers) -> _Numbers:
@@ -140,7 +156,9 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
 
 def _negative(node: exp.Expr, domain: Domain) -> CellValues:
     inner = _numbers(node.this, domain, "arithmetic")
-    return combined(domain, np.subtract, constant_value(0), inner, whole=inner.whole)
+    zero = constant_value(0)
+    found = combined(domain, np.subtract, zero, inner, whole=inner.whole)
+    return replace(found, line=_line(np.subtract, zero, inner))
 
 
 def _floor(node: exp.Expr, domain: Domain) -> CellValues:
@@ -169,7 +187,7 @@ def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
     ends = np.abs(values.low), np.abs(values.high)
     inside = (values.low < 0) & (values.high > 0)
     low = np.where(inside, 0.0, np.minimum(*ends))
-    return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends))
+    return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends), line=None)
 
 
 def _extreme(node: exp.Expr, domain: Domain) -> CellValues:

@@ -190,11 +190,13 @@ def _given(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _integer(entry: Mapping[str, Any]) -> Attribute:
-    return IntegerAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width"))
+    return IntegerAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width", "resolution"))
 
 
 def _numeric(entry: Mapping[str, Any]) -> Attribute:
-    return NumericAttribute(entry["name"], tuple(entry["edges"]), **_given(entry, "atoms", "integer"))
+    return NumericAttribute(
+        entry["name"], tuple(entry["edges"]), **_given(entry, "atoms", "integer", "resolution")
+    )
 
 
 def _date(entry: Mapping[str, Any]) -> Attribute:
@@ -229,8 +231,8 @@ def _categorical(entry: Mapping[str, Any]) -> Attribute:
 
 
 _KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
-    "integer": (_integer, ("min", "max"), ("width",)),
-    "numeric": (_numeric, ("edges",), ("atoms", "integer")),
+    "integer": (_integer, ("min", "max"), ("width", "resolution")),
+    "numeric": (_numeric, ("edges",), ("atoms", "integer", "resolution")),
     "categorical": (_categorical, (), ("values", "values_file", "levels", "parents", "parents_file")),
     "date": (_date, ("min", "max"), ("width", "format")),
     "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
@@ -440,8 +442,8 @@ def format_schema(domain: Domain) -> str:
 
 # The keys of each kind, as they are written.
 _WRITTEN: dict[type, tuple[str, tuple[str, ...]]] = {
-    IntegerAttribute: ("integer", ("min", "max", "width")),
-    NumericAttribute: ("numeric", ("edges", "atoms", "integer")),
+    IntegerAttribute: ("integer", ("min", "max", "width", "resolution")),
+    NumericAttribute: ("numeric", ("edges", "atoms", "integer", "resolution")),
     CategoricalAttribute: ("categorical", ("values", "levels", "parents")),
     DateAttribute: ("date", ("min", "max", "width", "format")),
     DatetimeAttribute: ("datetime", ("min", "max", "width", "format", "zone")),

@@ -18,7 +18,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute
-from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
+from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
 
 DROPPED = -1  # the code of a value that drops its record
@@ -44,7 +44,7 @@ class Reading(enum.Enum):
     UNDECLARED = "not a declared value"
 
 
-def values_of(attribute: Attribute) -> Values[Any]:
+def values_of(attribute: Attribute | ValueGrid) -> Values[Any]:
     """Return what reads and draws values of an attribute."""
     return _KINDS[type(attribute)](attribute)
 
@@ -267,6 +267,36 @@ class _Reals(_Numbers[NumericAttribute]):
         return cells
 
 
+class _Places(Values[ValueGrid]):
+    """Reads the places of values on a grid."""
+
+    def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Return what ``encode`` does of each number."""
+        grid, valid = self.attribute, np.isfinite(numbers)
+        if grid.whole:
+            valid &= numbers == np.floor(numbers)
+        clipped = np.clip(np.where(valid, numbers, grid.minimum), grid.minimum, grid.maximum)
+        steps = np.floor((clipped.astype(np.float64) - float(grid.minimum)) / grid.step)
+        codes: NDArray[np.int64] = steps.astype(np.int64)
+        codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
+        return codes
+
+    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+        """Return the least number of each place."""
+        del generator
+        return self.attribute.minimum + codes * self.attribute.step
+
+    def _code(self, plain: _Plain) -> int | None:
+        number, grid = _number_of(plain), self.attribute
+        if number is None or (grid.whole and number != int(number)):
+            return None
+        return int(grid.place(min(max(number, grid.minimum), grid.maximum)))
+
+    def _reading(self, plain: _Plain | None) -> Reading:
+        declared = plain is not None and self._code(plain) is not None
+        return Reading.DECLARED if declared else Reading.UNDECLARED
+
+
 class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
     _unread = Reading.NO_DATE
 
@@ -291,4 +321,5 @@ _KINDS: dict[type, Callable[[Any], Values[Any]]] = {
     CategoricalAttribute: _Categories,
     DateAttribute: _Periods,
     DatetimeAttribute: _Periods,
+    ValueGrid: _Places,
 }

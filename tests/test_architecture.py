@@ -191,12 +191,12 @@ def test_what_is_published_and_what_plans_cannot_reach_the_data() -> None:
 
 
 def test_what_prices_rest_on_is_little_enough_to_read() -> None:
-    # Of the model the levels of a tree and the rows of strategies; of the sparse vector its enums and what
-    # plans hold.
+    # Of the model the levels of a tree, the rows of strategies and sums of values; of the sparse vector its
+    # enums and what plans hold.
     modules = reached(["pmw.public.charges"], late=False)
     assert {name for name in modules if room_of(name) in ("pmw.model", "pmw.sparse_vector")} == {
-        "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.sparse_vector.noisy_comparison",
-        "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
+        "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.model.value_sums",
+        "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
     assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_000
 
@@ -221,7 +221,7 @@ def test_no_other_library_is_used() -> None:
 
 def test_true_counts_leave_the_data_in_few_places_only() -> None:
     # The loop's draws, of both tests and of what no test decides, and its offline variant's; and the
-    # demonstration, whose packaged table is public.
+    # demonstration, whose packaged table is public. The tables of priors are public, too.
     places = {
         name
         for name, module in MODULES.items()
@@ -229,8 +229,8 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.untested", "pmw.research.offline.rounds",
-        "pmw.cli.demo",
+        "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.untested", "pmw.loop.priors",
+        "pmw.research.offline.rounds", "pmw.cli.demo",
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pmw.cli.session_files import opened_model, resumed, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
+    from pmw.planning.sum_quotes import SumQuote
     from pmw.public.quotes import Quote
     from pmw.session.asking import Asking
     from pmw.session.session import Session
@@ -295,16 +296,33 @@ Examples:
   pmw measure study.pmw sex,race --dry-run
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
+  pmw measure study.pmw --sum amount --by region --within 2% --dry-run
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.argument("attributes", metavar="ATTRIBUTE[,ATTRIBUTE…]")
+@click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]]", required=False)
+@click.option(
+    "--sum",
+    "summed",
+    metavar="ATTRIBUTE",
+    help="Measure the sums of an attribute's values instead; the schema gives it a resolution.",
+)
+@click.option(
+    "--by", metavar="ATTRIBUTE[,ATTRIBUTE…]", help="With --sum: by whose values; everybody unless told."
+)
+@click.option("--share", metavar="P%", help="With --sum: the part of the budget that is paid.  [default: 2%]")
+@click.option(
+    "--within",
+    metavar="N|P%",
+    help="With --sum: pay what keeps the mean of a group of average size within N, or within P% of the least "
+    "that the mean of all may be.",
+)
 @click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
 @click.option("--yes", is_flag=True, help="Pay the price without being asked.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
-def measure(session: Path, attributes: str, wait: float, as_json: bool, **given: bool) -> None:
-    """Measure how many records have each combination of some attributes' values, now.
+def measure(session: Path, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
+    """Measure how many records have each combination of some attributes' values, or sums of values, now.
 
     The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
     code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and the price
@@ -314,32 +332,83 @@ def measure(session: Path, attributes: str, wait: float, as_json: bool, **given:
 
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
-    """
-    from pmw.cli.texts import json_line, quote_text
 
+    With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
+    that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows
+    from the ends, not from where values lie: narrow ends give narrow bars.
+    """
+    from pmw.cli.texts import json_line
+
+    _check_measured(attributes, given)
+    with resumed(session, wait) as opened:
+        quote = _measured(opened, attributes, given, dry_run=True)
+        if not given["dry_run"]:
+            _agree(quote, opened, yes=given["yes"], as_json=as_json)
+            quote = _measured(opened, attributes, given, dry_run=False)
+        told = _told(quote, opened, measured=not given["dry_run"])
+    click.echo(json_line(quote.to_dict()) if as_json else told)
+
+
+def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UsageError: some do not.
+    """
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
-    names = tuple(name.strip() for name in attributes.split(","))
-    with resumed(session, wait) as opened:
-        confidence = opened.state.contract.options.confidence
-        quote = opened.measure(names, dry_run=True)
-        if not given["dry_run"]:
-            _agree(quote, confidence, yes=given["yes"], as_json=as_json)
-            quote = opened.measure(names)
-    measured = not given["dry_run"]
-    click.echo(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=measured))
+    if (attributes is None) == (given["summed"] is None):
+        raise click.UsageError("give attributes whose counts are measured, or --sum, one of the two")
+    if given["summed"] is None:
+        for name in ("by", "share", "within"):
+            if given[name] is not None:
+                raise click.UsageError(f"--{name} goes with --sum; leave it out, or give --sum")
+    if given["share"] is not None and given["within"] is not None:
+        raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
-def _agree(quote: Quote, confidence: float, *, yes: bool, as_json: bool) -> None:
+def _measured(
+    session: Session, attributes: str | None, given: dict[str, Any], *, dry_run: bool
+) -> Quote | SumQuote:
+    """Measure what was asked for, or tell its price alone."""
+    if attributes is not None:
+        return session.measure(_names(attributes), dry_run=dry_run)
+    from pmw.planning.sum_quotes import Within
+
+    share, within = given["share"], given["within"]
+    return session.measure_sum(
+        given["summed"],
+        () if given["by"] is None else _names(given["by"]),
+        share=None if share is None else Within.parse(share).amount,
+        within=None if within is None else Within.parse(within),
+        dry_run=dry_run,
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _told(quote: Quote | SumQuote, session: Session, *, measured: bool) -> str:
+    """Return what was measured, or would be, in words."""
+    from pmw.cli.texts import quote_text, sum_quote_text
+    from pmw.public.quotes import Quote
+
+    confidence = session.state.contract.options.confidence
+    if isinstance(quote, Quote):
+        return quote_text(quote, confidence, measured=measured)
+    return sum_quote_text(quote, session.domain, confidence, measured=measured)
+
+
+def _agree(quote: Quote | SumQuote, session: Session, *, yes: bool, as_json: bool) -> None:
     """Ask whether a price that is left is to be paid, unless that was said.
 
     Raises:
         Exit: it is not.
     """
     from pmw.cli.answering import agrees, say_unpaid
-    from pmw.cli.texts import quote_text
 
-    price = quote_text(quote, confidence, measured=False)
+    price = _told(quote, session, measured=False)
     if quote.affordable and not (yes or agrees(price)):
         say_unpaid(price, quote.to_dict(), as_json=as_json)
         raise click.exceptions.Exit(4)

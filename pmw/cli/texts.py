@@ -21,6 +21,7 @@ import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
+from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.contract import contract_words, guarantee
@@ -218,6 +219,27 @@ def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
         return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
+
+
+def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measured: bool) -> str:
+    """Return the price of sums of values and their error bar, in words."""
+    if quote.summed is None:
+        return "The bar is narrow enough as it is; nothing need be measured."
+    name, by = quote.summed.attribute, ", ".join(quote.summed.scope)
+    what = (
+        f"the sums of {name} by {by} ({counted(cell_count(quote.cells), 'cell')})"
+        if by
+        else f"the sum of {name}"
+    )
+    grid = next(grid for grid in domain.grids if grid.attribute == name)
+    ends = f"values between {number(grid.minimum)} and {number(grid.maximum)}"
+    bar = f"± {number(quote.half_width)} at {confidence:.0%} confidence, {ends}"
+    size = "of everybody" if not by else "of a group of average size"
+    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most for that"
+    if measured:
+        return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
+    room = "" if quote.affordable else "; so much is not left"
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
 
 
 def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pmw.data.engine_columns import quoted_column, require_ids
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
-from pmw.data.source import Bins, CountSource
+from pmw.data.source import Bins, CountSource, no_values
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
@@ -437,6 +437,9 @@ class EngineSource(CountSource):
                 cell = f"(ARRAY[{', '.join(map(str, bin_.tolist()))}]::bigint[])[{cell} + 1]"
             terms.append(f"{cell} * {stride}")
         return " + ".join(terms)
+
+    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+        raise no_values(name)
 
     def _over(self, coarse: Domain, bins: Bins) -> EngineSource:
         return EngineSource(self._snapshot, self._cells, self._declared, (coarse, bins))

@@ -27,9 +27,16 @@ from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_dige
 from pmw.data.people import OWN, Bound, PeopleRecords, Roster, chosen_records, keep_bounded, required_bound
 from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
-from pmw.data.source import Bins, CountSource
+from pmw.data.source import Bins, CountSource, no_values
 from queries.domain import Domain
-from queries.records import CodedRecords, encode_columns, kept_records, named_column, require_frame
+from queries.records import (
+    CodedRecords,
+    encode_columns,
+    encode_places,
+    kept_records,
+    named_column,
+    require_frame,
+)
 from queries.schema import format_schema
 
 if TYPE_CHECKING:
@@ -182,10 +189,10 @@ class Intake:
     """
 
     def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
-        self._domain, limit = domain, limit or MemoryLimit()
+        self._domain, self._stored, limit = domain, domain.stored, limit or MemoryLimit()
         bound = required_bound(domain, key)
-        self._people = None if bound is None else PeopleIntake(domain, bound, limit)
-        self._kept = BlockKeeper(domain, limit)
+        self._people = None if bound is None else PeopleIntake(self._stored, bound, limit)
+        self._kept = BlockKeeper(self._stored, limit)
 
     def add(self, part: TablePart) -> None:
         """Take in the records of a part; of those that cannot be read all values are undeclared.
@@ -197,10 +204,10 @@ class Intake:
         """
         people = self._people
         codes = kept_codes(part.frame, self._domain, None if people is None else people.roster)
-        (self._kept if people is None else people).add(pack(self._domain, codes))
+        (self._kept if people is None else people).add(pack(self._stored, codes))
         if part.malformed and holds_malformed(self._domain):
-            others = [np.full(len(part.malformed), attribute.other_code) for attribute in self._domain]
-            self._kept.add(pack(self._domain, others))
+            others = [np.full(len(part.malformed), attribute.other_code) for attribute in self._stored]
+            self._kept.add(pack(self._stored, others))
 
     def finish(self) -> tuple[PackedRecords, Bound | None, bytes | None]:
         """Return the records that a session counts, and of persons how they were bounded, and the identity.
@@ -212,7 +219,9 @@ class Intake:
 
 
 def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:
-    """Return the cells of the records that are not dropped: one array per attribute, shape (kept records,).
+    """Return the cells of the records that are not dropped, and behind them the places of values on grids.
+
+    These are as many arrays as ``domain.stored`` has attributes, shape (kept records,) each.
 
     Args:
         frame: some records.
@@ -228,7 +237,7 @@ def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tu
     ids = None if person is None else named_column(frame, person.column)
     if person is not None and ids is not None:
         require_ids("the table", domain, {person.column: _declared_kind(ids.dtype)})
-    codes = encode_columns(frame, domain)
+    codes = encode_columns(frame, domain) + encode_places(frame, domain)
     kept = kept_records(codes)
     if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
@@ -270,7 +279,7 @@ class MemorySource(CountSource):
         identity: bytes | None = None,
         binned: tuple[Domain, Bins] | None = None,
     ) -> None:
-        super().__init__(records.domain, bound, binned)
+        super().__init__(records.domain.declared, bound, binned)
         if isinstance(records, CodedRecords):
             records = PackedRecords(records.domain, (pack(records.domain, records.columns),))
         self._records, self._identity = records, identity
@@ -346,9 +355,23 @@ class MemorySource(CountSource):
                 counts[0] = len(self._records)
         return counted
 
+    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+        stored = self._records.domain
+        grid = next((one for one in self._declared.grids if one.attribute == name), None)
+        if grid is None or grid.name not in stored:
+            raise no_values(name)
+        places = np.arange(grid.size)
+        places[grid.base_size :] = 0  # an empty or undeclared value
+        values: list[NDArray[np.int64] | None] = [None] * len(stored)
+        values[stored.index(grid.name)] = places
+        summed = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
+        for cells, weights in self._records.several_sums([self._summands(scope), values]):
+            np.add.at(summed, cells, weights)
+        return summed
+
     def _summands(self, scope: tuple[str, ...]) -> list[NDArray[np.int64] | None]:
         """Return what each cell of an attribute adds to the number of a cell of the scope."""
-        tables: list[NDArray[np.int64] | None] = [None] * len(self.domain)
+        tables: list[NDArray[np.int64] | None] = [None] * len(self._records.domain)
         for place, bin_, stride in self._strides(scope):
             cells = np.arange(self._declared.shape[place]) if bin_ is None else bin_.astype(np.int64)
             tables[place] = cells * stride

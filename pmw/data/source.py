@@ -1,4 +1,4 @@
-"""The count source: the only holder of true counts, and the one method by which they leave it.
+"""The count source: the only holder of true counts and sums, and the two methods by which they leave it.
 
 Tables in memory, in a database and in Spark differ in how they count. What was counted is kept here for all
 of them, and so is how cells lie in bins.
@@ -27,7 +27,7 @@ _MOST_CACHED_CELLS = 2**24
 
 
 class CountSource(abc.ABC):
-    """A sensitive table. A search for ``.counts(`` shows every place that costs privacy.
+    """A sensitive table. A search for ``.counts(`` and ``.place_sums(`` shows every place that costs privacy.
 
     Marginals that were counted are kept, so that asking again about a scope, or about a part of it, reads no
     record.
@@ -78,6 +78,29 @@ class CountSource(abc.ABC):
         """
         return self._marginal(self.domain.scope(scope))
 
+    def place_sums(self, scope: Sequence[str], name: str) -> Marginal:
+        """Return the exact sums of the places of an attribute's values on its grid, by the cells of a scope.
+
+        An empty or undeclared value adds nothing.
+
+        Args:
+            scope: attribute names, among them that of the attribute.
+            name: the attribute.
+
+        Returns:
+            int64, one axis per attribute of the scope, in declared order.
+
+        Privacy: exact and secret. One record changes one of the sums, by a place of its cell.
+
+        Raises:
+            DataError: the values are not summed, the scope has more cells than are counted, or the table
+                cannot be read.
+        """
+        wanted = self.domain.scope(scope)
+        self._require_few_cells(wanted)
+        sums = self._sum(wanted, name)
+        return Marginal(self.domain, wanted, sums.reshape(self.domain.scope_shape(wanted)))
+
     def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
         """Make ready to count these scopes, which are then counted in one reading.
 
@@ -124,6 +147,10 @@ class CountSource(abc.ABC):
         """Return the records per cell of each scope, of one reading: int64, shape (cells,) each."""
 
     @abc.abstractmethod
+    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+        """Return the sums of an attribute's places per cell of a scope that names it: int64, (cells,)."""
+
+    @abc.abstractmethod
     def _over(self, coarse: Domain, bins: Bins) -> CountSource:
         """Return the source of the same records over bins that fit."""
 
@@ -149,14 +176,17 @@ class CountSource(abc.ABC):
             if self._cached_cells + marginal.counts.size <= _MOST_CACHED_CELLS:  # it pushes no other out
                 self._keep(marginal)
             return marginal
+        self._require_few_cells(scope)
+        self._read([scope])
+        return self._cached[scope]
+
+    def _require_few_cells(self, scope: tuple[str, ...]) -> None:
         size = self.domain.scope_size(scope)
         if size > self.largest_scope:
             raise DataError(
                 f"a question over {', '.join(scope)} spans {cell_count(size)} cells; "
                 f"{self.too_large.format(self.largest_scope)}"
             )
-        self._read([scope])
-        return self._cached[scope]
 
     def _wider(self, scope: tuple[str, ...]) -> Marginal | None:
         """Return the fewest counts that are kept and contain those over a scope, or None."""
@@ -179,6 +209,11 @@ class CountSource(abc.ABC):
 
     def __reduce__(self) -> tuple[object, ...]:
         raise DataError("a sensitive table cannot be copied or pickled")
+
+
+def no_values(name: str) -> DataError:
+    """Return the error of a sum of values that are not kept."""
+    return DataError(f"the values of {name!r} are not summed: the schema gives them no resolution")
 
 
 def _require_bins(domain: Domain, coarse: Domain, bins: Bins) -> None:

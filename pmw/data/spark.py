@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from pmw.data.engine_columns import require_ids
 from pmw.data.people import Bound, required_bound
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, quietly, require_one_column
-from pmw.data.source import Bins, CountSource
+from pmw.data.source import Bins, CountSource, no_values
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
@@ -357,6 +357,9 @@ class SparkSource(CountSource):
                 code = f"get(array({listed}), CAST({code} AS INT))"
             terms.append(f"{code} * {stride}L")
         return " + ".join(terms)
+
+    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+        raise no_values(name)
 
     def _over(self, coarse: Domain, bins: Bins) -> SparkSource:
         return SparkSource(self._words, self._everyone, self._declared, None, (coarse, bins))

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pmw.data import CountSource
 from pmw.errors import DataError
 from pmw.model import CoarsenedDistribution, Coarsening, SyntheticDistribution, choose_coarsening
-from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair, attributes_text
+from pmw.planning.opening import attributes_text
+from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair
 from queries.domain import Domain
 
 BINS = 32  # of a long ordered attribute: twice as many as sessions have at first

@@ -27,6 +27,8 @@ from pmw.model import (
     OneWayMeasurement,
     ResidualMeasurement,
     Strategy,
+    SumMeasurement,
+    SummedValues,
     SyntheticDistribution,
     choose_coarsening,
     measured_as,
@@ -37,7 +39,7 @@ from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry, requested_entry
+from pmw.public.charges import LedgerEntry, requested_entry, sum_entry
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import everybody
@@ -55,10 +57,12 @@ class OpeningDraws:
     Args:
         total_units: records in units of 2^-20, noisy, or exact where the row count is public.
         marginals: one per attribute measured.
+        sums: of values.
     """
 
     total_units: int
     marginals: tuple[OneWayMeasurement, ...]
+    sums: tuple[SumMeasurement, ...] = ()
 
 
 def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> OpeningDraws:
@@ -84,7 +88,9 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
         counts = source.counts(source.domain.names).counts
         units = draw_numbers(counts, plan.table_noise, None, bits)
         marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
-    return OpeningDraws(total, tuple(marginals))
+    sums = [RequestedSum(summed, noise) for summed, noise in plan.sums]
+    drawn = tuple(draw_sum(one, counted_sum(one, source), bits) for one in sums)
+    return OpeningDraws(total, tuple(marginals), drawn)
 
 
 def settle_opening(
@@ -120,6 +126,7 @@ def settle_opening(
         plan=test,
         rounds=(False,) * len(test),
         coarsening=coarsening,
+        sums=draws.sums,
     )
     return fitted_to(state) if fitted is None else replace(state, step_size=fitted[1])
 
@@ -231,6 +238,70 @@ def settle_requested(
         ledger: the filter after its charge.
     """
     return correct(replace(state, ledger=ledger), measurement)
+
+
+# --- sums of values ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedSum:
+    """Sums of values that will be measured. A function of public state and the request.
+
+    Args:
+        summed: which sums.
+        noise: on each of them, in units.
+    """
+
+    summed: SummedValues
+    noise: NoiseDistribution
+
+    def entry(self, options: Options) -> LedgerEntry:
+        """Return what it charges, all of which is reserved for it."""
+        return sum_entry(self.summed, self.noise, options)
+
+
+def counted_sum(requested: RequestedSum, source: CountSource) -> NDArray[np.int64]:
+    """Return the true sums: int64, one axis per attribute of the scope, in units (``SummedValues.units``).
+
+    Args:
+        requested: what will be measured.
+        source: the table, over the declared cells.
+
+    Privacy: exact and secret; for ``draw_sum`` alone.
+
+    Raises:
+        DataError: the table cannot be counted.
+    """
+    summed, domain = requested.summed, source.domain
+    over = domain.scope(summed.counted)
+    places = source.place_sums(over, summed.attribute).counts
+    return summed.units(domain, places, source.counts(over).counts)
+
+
+def draw_sum(requested: RequestedSum, units: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
+    """Return the sums, each with fresh noise.
+
+    Args:
+        requested: what is measured.
+        units: int64, from ``counted_sum``.
+        bits: source of the noise.
+
+    Privacy: independent noise on each number; a person moves all of them together by ``sum_sensitivity`` at
+        most, in L1 and in L2. Costs what ``RequestedSum.entry`` says.
+    """
+    drawn = requested.noise.sample_array(bits, units.size).reshape(units.shape)
+    return SumMeasurement(requested.summed, units + drawn, requested.noise)
+
+
+def settle_sum(state: PublicState, measured: SumMeasurement, ledger: PrivacyFilter) -> PublicState:
+    """Return the public state after a sum: answers about its attribute take it in.
+
+    Args:
+        state: the state that it was requested in.
+        measured: what was drawn.
+        ledger: the filter after its charge.
+    """
+    return replace(state, ledger=ledger, sums=(*state.sums, measured))
 
 
 # --- error quantiles ----------------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ from pmw.model.mirror_descent import (
 )
 from pmw.model.prices import AxisPrice, axis_rows, shared_prices
 from pmw.model.strategy import AxisRows, Strategy, along
+from pmw.model.value_sums import Places, SumMeasurement, SummedValues, summed_attributes
 
 __all__ = [
     "Aim",
@@ -86,8 +87,8 @@ __all__ = [
     "extreme_domains",
     "fewest_bins",
     "FIRST_STEP_SIZE",
-    "free_numbers",
     "Foundation",
+    "free_numbers",
     "GraphicalDistribution",
     "half_width",
     "HierarchicalHistogram",
@@ -106,6 +107,7 @@ __all__ = [
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",
+    "Places",
     "query_variance",
     "QueryMeasurement",
     "QueryTerm",
@@ -116,6 +118,9 @@ __all__ = [
     "step",
     "Strategy",
     "sum_covariance",
+    "SumMeasurement",
+    "summed_attributes",
+    "SummedValues",
     "SyntheticDistribution",
     "Target",
     "target_of",

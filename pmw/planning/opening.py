@@ -28,11 +28,17 @@ from pmw.model import (
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
+from pmw.planning.value_sums import KEPT_FOR_SUMS, planned_sums, share_of_sums, summed_names, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
-from pmw.public.charges import LedgerEntry, l1_sensitivity, opening_entries, query_sensitivity
+from pmw.public.charges import (
+    LedgerEntry,
+    l1_sensitivity,
+    opening_entries,
+    query_sensitivity,
+)
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import ModelKind, Opening, Options
@@ -41,6 +47,7 @@ from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS
+from queries.schema import format_schema
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -100,7 +107,7 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
     """
     if prior is None:
         return
-    if not prior.is_of(domain):
+    if not is_prior_of(prior, domain):
         raise BudgetError(
             "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
             "this schema, or leave it out"
@@ -111,6 +118,16 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
             "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
             "a number of positives, or a schema for which tests are better; leave the prior out"
         )
+
+
+def is_prior_of(prior: Prior, domain: Domain) -> bool:
+    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
+    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
+
+
+def attributes_text(domain: Domain) -> str:
+    """Return the attributes of a domain as a schema's text, without its name and its persons."""
+    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def choose_filter(
@@ -141,7 +158,11 @@ def choose_filter(
         return pure
     measured = len(domain) if options.opening is not Opening.NONE else 0
     whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
-    events = 2 if whole else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    events = (
+        2 + len(summed_names(domain, options))
+        if whole
+        else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    )
     squares = open_filter(budget, Composition.ZCDP) if selects else filter_of_squares(budget, options)
     kept = table_keeps(domain, squares, options)
     if not (selects or whole or kept):
@@ -205,9 +226,10 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         BudgetError: the budget is too small for any measurement.
     """
     marginal = options.tests_marginals
+    sums = planned_sums(domain, budget_filter, options)
     share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
     if marginal and len(domain) == 1:  # there will be nothing else to measure
-        share = 1 - TOTAL_SHARE
+        share = 1 - TOTAL_SHARE - share_of_sums(domain, options)
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     table = table or table_keeps(domain, budget_filter, options)
@@ -219,7 +241,8 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         share = 1 - total_share
     total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
-        return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
+        noise = _noise(budget_filter, 1 - total_share - share_of_sums(domain, options), options)
+        return OpeningPlan(total_noise, {}, {}, noise, sums=sums)
     if options.opening is Opening.NONE:
         return OpeningPlan(total_noise, {})
     composition = budget_filter.composition
@@ -237,7 +260,7 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         name: _noise(budget_filter, per_weight * weight / levels(name), options)
         for name, weight in weights.items()
     }
-    return OpeningPlan(total_noise, noises, trees)
+    return OpeningPlan(total_noise, noises, trees, sums=sums)
 
 
 def opens_pairs(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> bool:
@@ -314,7 +337,7 @@ def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Fra
     everybody, single, pair = _prices(domain, budget_filter.composition)
     schedule = DEFAULT_SCHEDULE.under(budget_filter.composition)
     parts = everybody * (not options.public_count) + sum(single) + math.comb(len(domain), 2) * pair
-    return (1 - schedule.queries - SHARE) / Fraction(parts)
+    return (1 - schedule.queries - SHARE - share_of_sums(domain, options)) / Fraction(parts)
 
 
 def _prices(domain: Domain, composition: Composition) -> tuple[float, list[float], float]:
@@ -348,7 +371,8 @@ def _residual_opening(
         rows = axis_rows(attribute)
         if attribute.name not in trees and rows is not None:
             strategies[attribute.name] = Strategy((rows,), options.replaces)
-    return OpeningPlan(noise, noises, trees, opens_pairs=True, strategies=strategies)
+    sums = planned_sums(domain, budget_filter, options)
+    return OpeningPlan(noise, noises, trees, opens_pairs=True, strategies=strategies, sums=sums)
 
 
 def _axis_price(attribute: Attribute, tree: HierarchicalHistogram | None) -> AxisPrice:
@@ -500,7 +524,7 @@ def _noise(
         price = floor_price(share * budget_filter.cap)
         return calibrated_noise(budget_filter.composition, price, moved, options, one=one)
     except NoiseError:
-        raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None
+        raise too_small() from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,4 +557,7 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
     for entry in entries:
         ledger = ledger.charge(entry.charge)
-    return Opened(entries, ledger, plan_test(contract, plan, ledger, total))
+    kept = ledger.cap * KEPT_FOR_SUMS if plan.sums and plan.opens_pairs else 0
+    return Opened(
+        entries, ledger, plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total)
+    )

@@ -156,15 +156,24 @@ class Aggregates:
     # --- sums and ratios ------------------------------------------------------------------------------------
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
-        return within(self._sums.model(weights), *self._sums.ends(weights, events))
+        value, measured = self._sums.model(weights), self._sums.measured(weights, events)
+        if measured is None:
+            return within(value, *self._sums.ends(weights, events))
+        low, high = self._sums.ends(measured.counted, measured.events)
+        low, high = (low + measured.value - measured.half_width, high + measured.value + measured.half_width)
+        return within(self._sums.joined(weights, measured), low, high)
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
-        divisor = self._sums.model(below)
-        value = self._sums.model(above) / divisor if divisor else math.nan
+        divisor, measured = self._sums.model(below), self._sums.measured(above, events)
+        upper = self._sums.model(above) if measured is None else self._sums.joined(above, measured)
+        value = upper / divisor if divisor else math.nan
         if not math.isfinite(value):
             return Estimate(None)
+        hard = hard_ends(above, below)
+        if measured is not None:
+            events, (below, measured) = measured.events, self._sums.narrowed(below, measured)
         bounds = self._sums.bounds(below, events)
-        ends = self._sums.ratio_ends(above, below, bounds)
+        ends = self._sums.ratio_ends(above, below, bounds, measured, hard)
         if ends is None:
             return Estimate(value)
         return within(value, *ends, conditional=not self._sums.is_sure(below, bounds, events))

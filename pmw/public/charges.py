@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
@@ -33,6 +34,7 @@ class Event(enum.StrEnum):
     MEASUREMENT = "measurement"
     REQUESTED = "requested"
     QUANTILE = "error quantile"
+    SUM = "sum of values"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
 
@@ -90,6 +92,16 @@ def l2_squared_sensitivity(options: Options) -> Fraction:
     return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
+def sum_sensitivity(options: Options) -> int:
+    """Return how much one person changes sums of values, in L1 and in L2 alike, in units.
+
+    A record adds between -2^20 and 2^20 units to one number. So K records that are added or removed move the
+    numbers by K 2^20 at most, and K that are replaced by twice as much: all of them may share a number, where
+    each goes from one end to the other.
+    """
+    return l1_sensitivity(options)
+
+
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
     """Return what opening charges: a marginal is one event, since a record is in one of its cells.
 
@@ -108,7 +120,33 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
         entries.append(
             LedgerEntry(Event.MARGINAL, "the whole table", marginal_charge(plan.table_noise, options))
         )
+    entries += [sum_entry(one, noise, options) for one, noise in plan.sums]
     return tuple(entries)
+
+
+def sum_charge(noise: NoiseDistribution, options: Options) -> Charge:
+    """Return the price of sums of values, however many cells they are over."""
+    moved = sum_sensitivity(options)
+    if isinstance(noise, DiscreteLaplace):
+        return pure_charge(moved / noise.scale)
+    return gaussian_charge(Fraction(moved**2), noise.sigma)
+
+
+def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) -> LedgerEntry:
+    """Return what sums of values charge.
+
+    Args:
+        summed: which sums.
+        noise: on each of them, in units.
+        options: the custodian's choices.
+    """
+    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(noise, options))
+
+
+def sum_label(summed: SummedValues) -> str:
+    """Return what the ledger calls sums of values."""
+    scope = ", ".join(summed.scope)
+    return f"{summed.attribute} by {scope}" if scope else summed.attribute
 
 
 def number_charge(noise: NoiseDistribution, options: Options) -> Charge:

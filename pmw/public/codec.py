@@ -37,6 +37,8 @@ from pmw.model import (
     QueryMeasurement,
     ResidualMeasurement,
     Strategy,
+    SumMeasurement,
+    SummedValues,
 )
 from pmw.privacy.budget import Budget, Charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -87,6 +89,8 @@ _TAGS: dict[type, Mapping[str, str]] = {
     ResidualMeasurement: {"kind": "residual"},
     Strategy: {},
     AxisRows: {},
+    SummedValues: {},
+    SumMeasurement: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
     ErrorQuantile: {},

@@ -10,6 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from pmw.model.hierarchical_histogram import HierarchicalHistogram
 from pmw.model.strategy import Strategy
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector.numeric_sparse import NumericSparse
@@ -31,6 +32,7 @@ class OpeningPlan:
             nothing else.
         strategies: the rows by which attributes are measured, by name; the noise given is that of cells of
             the same price.
+        sums: which sums of values are measured, and the noise on each number.
     """
 
     total_noise: NoiseDistribution | None
@@ -39,6 +41,7 @@ class OpeningPlan:
     table_noise: NoiseDistribution | None = None
     opens_pairs: bool = False
     strategies: dict[str, Strategy] = field(default_factory=dict)
+    sums: tuple[tuple[SummedValues, NoiseDistribution], ...] = ()
 
     @property
     def noises(self) -> tuple[NoiseDistribution, ...]:

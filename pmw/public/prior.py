@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from queries.domain import Domain
-from queries.schema import format_schema
 
 LARGEST_PAIR = 2**16  # cells of a pair that a prior has shares of
 _SUM = 1e-6  # how far from 1 shares may sum to
@@ -46,7 +44,7 @@ class Prior:
     Two are equal where their digests are.
 
     Args:
-        schema: the attributes that it is about, as ``attributes_text`` gives them.
+        schema: the attributes that it is about, as ``attributes_text`` of ``pmw.planning.opening`` gives them.
         one_ways: of each attribute, by name: float64, shape (cells,), the share of the records in each cell.
         bins: likewise: int64, shape (cells,), the bin of each cell.
         pairs: pairs of attributes, each at most once; where one is left out, its attributes are taken to be
@@ -90,10 +88,6 @@ class Prior:
 
     def __repr__(self) -> str:
         return f"Prior({self.digest[:16]}, {len(self.one_ways)} attributes, {len(self.pairs)} pairs)"
-
-    def is_of(self, domain: Domain) -> bool:
-        """Tell whether it is about the attributes of a domain; whose records are bounded does not matter."""
-        return self.schema == attributes_text(domain) and tuple(self.one_ways) == domain.names
 
     def shares(
         self, scope: tuple[str, ...], bins: tuple[NDArray[np.int64] | None, ...]
@@ -142,11 +136,6 @@ class Prior:
         for array in arrays:
             digest.update(np.ascontiguousarray(array, dtype=f"<{array.dtype.kind}8").tobytes())
         return digest.hexdigest()
-
-
-def attributes_text(domain: Domain) -> str:
-    """Return the attributes of a domain as a schema's text, without its name and its persons."""
-    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def _checked_shares(given: NDArray[np.float64], axes: int) -> NDArray[np.float64]:

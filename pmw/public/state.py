@@ -19,6 +19,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    SumMeasurement,
     SyntheticDistribution,
     noise_variance,
 )
@@ -147,6 +148,7 @@ class PublicState:
         quantiles: of the errors of answered questions, in order.
         elects_prior: whether the model begins with the contract's prior; None where there is none, or pairs
             that decide it are not measured yet.
+        sums: the sums of values that were measured, in order, those of opening first.
     """
 
     contract: Contract
@@ -166,6 +168,7 @@ class PublicState:
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
     elects_prior: bool | None = None
+    sums: tuple[SumMeasurement, ...] = ()
 
     @property
     def domain(self) -> Domain:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pmw.public.answer import Source
 from pmw.public.bars import Bars, SumBounds
 from pmw.public.state import PublicState
+from pmw.public.value_sums import SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
 from queries.expressions import Linear, Ratio
@@ -111,6 +112,7 @@ class GroupWeights:
         least: the records of the cell are meant.
         share: the part of them, of an evenly filled cell.
         most: some of them may be meant.
+        summed: the values that are summed, and over which records; None where none were measured.
     """
 
     scope: tuple[str, ...]
@@ -118,6 +120,7 @@ class GroupWeights:
     least: NDArray[np.bool_]
     share: _Array
     most: NDArray[np.bool_]
+    summed: SummedOver | None = None
     low: _Array = field(init=False)
     middle: _Array = field(init=False)
     high: _Array = field(init=False)
@@ -144,9 +147,42 @@ class GroupWeights:
         everywhere = np.ones(self.least.shape, dtype=bool)
         return GroupWeights(self.scope, ends, everywhere, everywhere.astype(np.float64), everywhere)
 
+    def varies(self, place: int) -> bool:
+        """Tell whether weights differ along an axis."""
+        arrays = (self.low, self.middle, self.high)
+        return not all(bool(np.all(one == np.take(one, [0], axis=place))) for one in arrays)
+
+    def without(self, places: Sequence[int]) -> GroupWeights:
+        """Return the same weights over fewer attributes: along the axes left out they do not differ."""
+
+        def narrowed(array: NDArray[Any]) -> NDArray[Any]:
+            whole = np.broadcast_to(array, self.least.shape)
+            return whole[tuple(0 if place in places else slice(None) for place in range(whole.ndim))]
+
+        scope = tuple(name for place, name in enumerate(self.scope) if place not in places)
+        low, middle, high = map(narrowed, self.ends)
+        least, share, most = map(narrowed, (self.least, self.share, self.most))
+        return GroupWeights(scope, (low, middle, high), least, share, most)
+
     @property
     def _reached(self) -> tuple[_Array, _Array, _Array]:
         return self.low, self.middle, self.high
+
+
+class MeasuredSum(NamedTuple):
+    """A sum by what was measured of its values: a count with weights, and a measured number.
+
+    Attributes:
+        counted: the weights of the count.
+        value: the measured number.
+        half_width: how far the truth may be from it.
+        events: how many intervals its count has to hold together with, counted as aggregates are.
+    """
+
+    counted: GroupWeights
+    value: float
+    half_width: float
+    events: int
 
 
 class Sums:
@@ -161,6 +197,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
 
     @property
@@ -189,7 +226,15 @@ class Sums:
             np.broadcast_to(on_scope(domain, form.scope, one, scope), shape) for one in form.arrays
         )
         least, most = (np.broadcast_to(one & inside, shape) for one in (least, most))
-        return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most)
+        summed = None
+        if form.summed is not None:
+            held = np.broadcast_to(on_scope(domain, form.scope, form.summed.held, scope), shape)
+            if self._state.sums and np.array_equal(least & held, most & held):
+                summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
+            name, factor = form.summed.line
+            shift = on_scope(domain, (name,), self._values.shift(name), scope)
+            middle = np.where(held, middle + factor * shift, middle)
+        return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
 
     def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
         """Return the weights of both sums of a ratio, over the same attributes."""
@@ -226,6 +271,51 @@ class Sums:
         """
         return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
 
+    def measured(self, weights: GroupWeights, events: int) -> MeasuredSum | None:
+        """Return a sum by what was measured of its values, where that bounds it better than its cells do.
+
+        The count that goes with the measured number, and that number, have half each of what may fail. Which
+        way is taken depends on the scale of the noise, and on how far values may lie apart in the cells of
+        the model's records; not on what was drawn for the sum.
+
+        Args:
+            weights: of the sum.
+            events: how many aggregates' intervals have to hold together.
+        """
+        if weights.summed is None:
+            return None
+        part = self._values.measured(weights.summed, self._shared(2 * events).confidences.alone)
+        if part is None:
+            return None
+        mass = np.maximum(self.marginal(weights.scope), 0.0)
+        apart = float(np.sum((weights.high - weights.low) * mass)) / 2
+        if part.half_width + float(np.sum(part.reach * mass)) >= apart:
+            return None
+        ends = part.counted - part.reach, part.counted, part.counted + part.reach
+        everywhere = np.ones(part.counted.shape, dtype=bool)
+        counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
+        return MeasuredSum(counted, part.value, part.half_width, 2 * events)
+
+    def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
+        """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
+
+        Once a sum of values is measured, where a value lies in its cells matters no more.
+        """
+        axes = range(len(below.scope))
+        alike = [place for place in axes if not (below.varies(place) or measured.counted.varies(place))]
+        if not alike:
+            return below, measured
+        return below.without(alike), measured._replace(counted=measured.counted.without(alike))
+
+    def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
+        """Return a sum as the model has it and as it was measured, each by its scale.
+
+        The model's is taken to be off by a tenth of what values may lie apart in their cells.
+        """
+        apart = float(np.sum((weights.high - weights.low) * np.maximum(self.marginal(weights.scope), 0.0)))
+        found = measured.value + self.model(measured.counted)
+        return joined_by_width(found, measured.half_width, self.model(weights), apart / 10)
+
     def is_sure(
         self, counted: GroupWeights, bounds: SumBounds | None, events: int, *, least: int = 1
     ) -> bool:
@@ -240,24 +330,42 @@ class Sums:
         return bounds is not None and self.ends(counted, events)[0] > least - 1
 
     def ratio_ends(
-        self, above: GroupWeights, below: GroupWeights, bounds: SumBounds | None
+        self,
+        above: GroupWeights,
+        below: GroupWeights,
+        bounds: SumBounds | None,
+        measured: MeasuredSum | None = None,
+        hard: tuple[float, float] | None = None,
     ) -> tuple[float, float] | None:
         """Return the least and the greatest r for which two sums may be equal, above = r below.
 
         They hold if the divisor is not 0. Without bounds they are what any records allow. None where there is
         no end: the ratio has none on some tables, and the divisor's bar reaches 0.
+
+        Args:
+            above, below: the sums.
+            bounds: on sums over the same attributes.
+            measured: what was measured of the first; the bounds leave it its part of what may fail.
+            hard: what the ratio lies between on every table, where the sums are given over fewer attributes.
         """
-        low, high = hard_ends(above, below)
+        low, high = hard if hard is not None else hard_ends(above, below)
+        least_more = most_more = 0.0
+        if measured is not None:
+            above = measured.counted
+            least_more, most_more = (
+                measured.value - measured.half_width, measured.value + measured.half_width
+            )  # fmt: skip
         if bounds is None:
             return (low, high) if math.isfinite(high - low) else None
         least = bounds.low(below.low)
         if least > 0:
-            reach = 2 * max(abs(bounds.low(above.low)), abs(bounds.high(above.high))) / least
+            sums = bounds.low(above.low) + least_more, bounds.high(above.high) + most_more
+            reach = 2 * max(map(abs, sums)) / least
             low, high = max(low, -reach), min(high, reach)
         if not math.isfinite(high - low):
             return None
-        top = _last(lambda r: bounds.high(above.minus(r, below).high) >= 0, low, high)
-        bottom = -_last(lambda r: bounds.low(above.minus(-r, below).low) <= 0, -high, -low)
+        top = _last(lambda r: bounds.high(above.minus(r, below).high) + most_more >= 0, low, high)
+        bottom = -_last(lambda r: bounds.low(above.minus(-r, below).low) + least_more <= 0, -high, -low)
         return bottom, top
 
 

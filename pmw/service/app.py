@@ -26,6 +26,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from pmw.errors import ReleaseError
+from pmw.planning.sum_quotes import Within
 from pmw.public.export import RowPlan, program_version
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, used
@@ -86,10 +87,28 @@ class Asked(_Body):
 
 
 class Measured(_Body):
-    """Attributes of a table of counts."""
+    """Attributes of a table of counts; or an attribute whose values are summed by these, ``sum``.
 
-    scope: Annotated[list[str], Field(min_length=1, max_length=100)]
+    Of sums, ``share`` is the part of the budget that is paid, or ``within`` how far the mean of a group of
+    average size may be off: a number, or a text such as 2%.
+    """
+
+    scope: Annotated[list[str], Field(max_length=100)]
+    sum: str | None = None
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    within: (
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)] | None
+    ) = None
     dry_run: bool = False
+
+    @model_validator(mode="after")
+    def one_kind(self) -> Measured:
+        """Refuse a table without attributes, and what goes with sums alone."""
+        if self.sum is None and (not self.scope or self.share is not None or self.within is not None):
+            raise ValueError
+        if self.share is not None and self.within is not None:
+            raise ValueError
+        return self
 
 
 def parts_of(session: Session, format: str, rows: int | None, seed: int | None) -> Iterable[bytes]:
@@ -257,14 +276,20 @@ def ask(
 
 @router.post("/sessions/{name}/measure", dependencies=[InQueue])
 def measure(request: Request, user: CurrentUser, name: str, measured: Measured) -> dict[str, Any]:
-    """Measure a table of counts, charged to the user; with `dry_run`, tell its price alone.
+    """Measure a table of counts, or sums of values, charged to the user; with `dry_run`, tell the price.
 
     A request that is repeated measures again, at the same price: ask for the ledger after a lost response.
     """
     with used(request, user, name) as hosted:
         if user.role is Role.READER and not measured.dry_run:
             raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
-        return hosted.asking(user).measure(measured.scope, dry_run=measured.dry_run).to_dict()
+        analyst, dry_run = hosted.asking(user), measured.dry_run
+        if measured.sum is None:
+            return analyst.measure(measured.scope, dry_run=dry_run).to_dict()
+        within = None if measured.within is None else Within.parse(str(measured.within))
+        return analyst.measure_sum(
+            measured.sum, measured.scope, share=measured.share, within=within, dry_run=dry_run
+        ).to_dict()
 
 
 @router.get("/sessions/{name}/export", response_class=Response, dependencies=[InQueue])

@@ -172,6 +172,29 @@ class RemoteSession:
         scope = [names] if isinstance(names, str) else list(names)
         return self._json("POST", "/measure", {"scope": scope, "dry_run": dry_run}, again=dry_run)
 
+    def measure_sum(
+        self,
+        name: str,
+        by: str | Sequence[str] = (),
+        *,
+        share: float | None = None,
+        within: float | str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
+
+        Returns sum, scope, cells, share, half_width, mean_half_width and affordable.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there are no such sums; nothing is spent.
+            ServiceError: as ``measure`` raises it.
+        """
+        given = {"sum": name, "scope": [by] if isinstance(by, str) else list(by), "dry_run": dry_run}
+        given |= {} if share is None else {"share": share}
+        given |= {} if within is None else {"within": within}
+        return self._json("POST", "/measure", given, again=dry_run)
+
     def status(self) -> dict[str, Any]:
         """Return where the session stands, and the user's share of it."""
         return self._json("GET", "")

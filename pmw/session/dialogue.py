@@ -11,12 +11,16 @@ from functools import partial
 
 from numpy.typing import ArrayLike
 
+from pmw.errors import BudgetError
 from pmw.loop import Forecast
+from pmw.model import SummedValues
+from pmw.planning.sum_quotes import SumQuote, Within, quote_aggregate, quote_sum
+from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.state import PublicState
-from pmw.public.tables import Tabulation
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
@@ -151,6 +155,92 @@ class Dialogue(Asking):
             if not dry_run:
                 self._pay(quote)
             return quote
+
+    def measure_sum(
+        self,
+        name: str,
+        by: str | Sequence[str] = (),
+        *,
+        share: Number | None = None,
+        within: Within | float | str | None = None,
+        dry_run: bool = False,
+    ) -> SumQuote:
+        """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
+
+        Means and sums of these groups are bounded by it from then on. Values beyond the declared ends count
+        as the ends.
+
+        Args:
+            name: an attribute that the schema gives a resolution.
+            by: one attribute, or several; none for one sum of everybody.
+            share: the part of the budget that is paid; 2 % where neither this nor ``within`` is given.
+            within: how far the mean of a group of average size may be off because of the sums: a number, or
+                a part of the least that the mean of everybody may be.
+            dry_run: tell the price alone; free.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetError: the share or the width is out of range.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: the values are not summed, or there are too many groups; nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        if share is not None and within is not None:
+            raise BudgetError("expected a share of the budget or a width, got both")
+        names = (by,) if isinstance(by, str) else tuple(by)
+        width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
+        with self._engaged() as engine:
+            state = engine.limited(self._account)
+            summed = SummedValues(name, state.domain.scope(names), by_cells=name in names)
+            quote = quote_sum(
+                state, summed, share=None if share is None else as_fraction(share, "share"), within=width
+            )
+            if not dry_run:
+                engine.measure_sum(quote, self._account)
+            return quote
+
+    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
+        """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
+
+        Args:
+            statement: with one AVG or SUM of an attribute's numbers, and no other aggregate.
+            within: half-width of every group's bar: a number, or a part of the least that each may be.
+
+        Raises:
+            QueryError: it is no such statement, or no price gives such bars.
+            SessionError: the session measures nothing on request.
+        """
+        read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
+        width = within if isinstance(within, Within) else Within.parse(str(within))
+        with self._engaged() as engine:
+            return quote_aggregate(engine.limited(self._account), read, width)
+
+    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
+        """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+
+        Its counting questions are asked as those of any statement are; then its bars are looked at.
+
+        Args:
+            statement: see ``quote_aggregate``.
+            within: likewise.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: it is no such statement, or no price gives such bars.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
+        with self._engaged() as engine:
+            found = self.tabulate(read)  # its counts may be asked for first, as of any statement
+            quote = self.quote_aggregate(read, within)
+            if not quote.needed:
+                return found
+            engine.measure_sum(quote, self._account)
+            return self.tabulate(read)
 
     def quote(self, question: Asked, within: float) -> Quote:
         """Return the smallest price at which the bar of a question is at most so many records; free.

@@ -20,6 +20,7 @@ from pmw.loop import (
     Forecast,
     Proposal,
     RequestedMarginal,
+    RequestedSum,
     are_tested,
     batch_entries,
     draw_tests,
@@ -30,6 +31,7 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
+from pmw.planning.sum_quotes import SumQuote, quote_sum_noise, require_affordable_sum
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
@@ -258,6 +260,27 @@ class Engine:
         self.bookings.know(account)
         require_affordable(self.limited(account), requested.entry(self._state.contract.options))
         self._release(releases.MarginalRelease(requested), account.whole)
+
+    def measure_sum(self, quote: SumQuote, account: Account = SESSION) -> None:
+        """Measure sums of values on request, durably.
+
+        Args:
+            quote: what is measured, under which noise.
+            account: who asks.
+
+        Raises:
+            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
+            DataError: the table cannot be read or differs; nothing is spent.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        if quote.summed is None or quote.noise is None:
+            return
+        self.finish_interrupted()
+        self.bookings.know(account)
+        require_affordable_sum(
+            self.limited(account), quote_sum_noise(self.limited(account), quote.summed, quote.noise)
+        )
+        self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test.

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pmw.errors import SessionCorruptError
-from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
+from pmw.loop import (
+    MarginalRequest,
+    OpeningDraws,
+    Proposal,
+    QueryRequest,
+    RequestedMarginal,
+    RequestedSum,
+)
 from pmw.loop.secret import SecretState
 from pmw.model import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
@@ -30,16 +37,26 @@ from pmw.session.measurement_rows import (
     one_way_row,
     quantile_row,
     require_cells,
+    require_sum,
+    sum_row,
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import QUANTILES, REQUESTED, TESTS, IntentRow, LedgerRow, Outcome
+from pmw.session.store import OPENING_SUM, QUANTILES, REQUESTED, SUMS, TESTS, IntentRow, LedgerRow, Outcome
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
-Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
-_BATCHES = {TESTS: Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
-_ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
+Batch: TypeAlias = Proposal | RequestedMarginal | RequestedSum | tuple[QuantileRequest, ...]
+_BATCHES = {
+    TESTS: Proposal,
+    REQUESTED: RequestedMarginal,
+    SUMS: RequestedSum,
+    QUANTILES: tuple[QuantileRequest, ...],
+}
+_ABANDONED = {
+    REQUESTED: "a requested marginal",
+    SUMS: "requested sums of values",
+}  # what the ledger calls a batch of a kind
 
 # What a damaged text makes of its readers.
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -93,6 +110,7 @@ register(
         QueryRequest: {"tests": "question"},
         MarginalRequest: {"tests": "marginal"},
         RequestedMarginal: {},
+        RequestedSum: {},
         QuantileRequest: {},
         Recorded: {},
     }
@@ -159,6 +177,8 @@ def _check(coarsening: Coarsening, batch: Batch) -> None:
             require_cells(coarsening, request.scope, request.model_units)
     if isinstance(batch, RequestedMarginal) and coarsening.fine.scope(batch.scope) != batch.scope:
         raise FormError("a marginal's attributes are not in declared order")
+    if isinstance(batch, RequestedSum):
+        require_sum(coarsening.fine, batch.summed)
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -193,7 +213,8 @@ def opening_outcome(
     entries: Sequence[LedgerEntry], plan: OpeningPlan, draws: OpeningDraws, test: TestPlan
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
-    rows = [total_row(plan, draws), *(one_way_row(measurement) for measurement in draws.marginals)]
+    rows = [total_row(plan, draws), *map(one_way_row, draws.marginals)]
+    rows += [sum_row(one, OPENING_SUM) for one in draws.sums]
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 
@@ -204,6 +225,7 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
         ledger=ledger_rows(entries),
         measurements=[
             *(measured_row(one) for one in after.measured[len(before.measured) :]),
+            *(sum_row(one) for one in after.sums[len(before.sums) :]),
             *(quantile_row(one) for one in after.quantiles[len(before.quantiles) :]),
         ],
         certificates=[

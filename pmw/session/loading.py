@@ -17,6 +17,7 @@ from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
 from pmw.planning.opening import check_model_size
 from pmw.privacy.budget import Charge
+from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
 from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
@@ -27,7 +28,7 @@ from pmw.public.status import History, status_of
 from pmw.session import measurement_rows
 from pmw.session.journal import damage_is_one_error, threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
-from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
+from pmw.session.store import LATER, QUANTILES, SUMS, ChainedRows, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
@@ -177,13 +178,7 @@ def load_released(store: SessionStore) -> Released:
     chained = store.chained()
     if not chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
-    ledger = empty_ledger(contract)
-    try:
-        with damage_is_one_error():
-            for entry in read_entries(chained.ledger):
-                ledger = ledger.charge(entry.charge)
-    except BudgetExhaustedError:
-        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
+    ledger = _charged(contract, chained)
     test, snapshot = load_plan(store), store.snapshot()
     with damage_is_one_error():
         draws = measurement_rows.read_opening(contract, chained.measurements)
@@ -205,12 +200,33 @@ def load_released(store: SessionStore) -> Released:
             quantiles=tuple(
                 measurement_rows.read_quantile(row) for row in chained.measurements if row.kind == QUANTILES
             ),
+            sums=tuple(
+                measurement_rows.read_sum(contract.domain, row)
+                for row in chained.measurements
+                if row.kind == SUMS
+            ),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,
             asked=store.answers.count(),
             settled=store.answers.settled_count(),
             coarsening=coarsening,
         )
+
+
+def _charged(contract: Contract, chained: ChainedRows) -> PrivacyFilter:
+    """Return the filter of a contract after the charges of a file.
+
+    Raises:
+        SessionCorruptError: they cannot be read, or exceed the cap.
+    """
+    ledger = empty_ledger(contract)
+    try:
+        with damage_is_one_error():
+            for entry in read_entries(chained.ledger):
+                ledger = ledger.charge(entry.charge)
+    except BudgetExhaustedError:
+        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
+    return ledger
 
 
 def newest_released(store: SessionStore, state: PublicState) -> Released:

@@ -19,6 +19,8 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    SumMeasurement,
+    SummedValues,
 )
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import FormError, dumps, form_of, loads, read
@@ -27,11 +29,14 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import Certificate, LaterMeasurement
 from pmw.session.store import (
+    OPENING_SUM,
     QUANTILES,
     REQUESTED,
+    SUMS,
     CertificateRow,
     MeasurementRow,
 )
+from queries.domain import Domain
 
 # Fields of a measurement that have columns of their own, or follow from others.
 _APART = ("units", "noise", "foundation")
@@ -61,7 +66,14 @@ def quantile_row(quantile: ErrorQuantile) -> MeasurementRow:
     return _row(QUANTILES, quantile)
 
 
-def _row(kind: str, measurement: OneWayMeasurement | LaterMeasurement | ErrorQuantile) -> MeasurementRow:
+def sum_row(measured: SumMeasurement, kind: str = SUMS) -> MeasurementRow:
+    """Return the row of sums of values; those of opening are of a kind of their own."""
+    return _row(kind, measured)
+
+
+def _row(
+    kind: str, measurement: OneWayMeasurement | LaterMeasurement | SumMeasurement | ErrorQuantile
+) -> MeasurementRow:
     what = dumps(form_of(measurement, without=_APART))
     return MeasurementRow(kind, what, _units_bytes(measurement.units), dumps(form_of(measurement.noise)))
 
@@ -83,7 +95,8 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
         if row.kind == "hierarchical histogram":
             marginals.append(_measurement(HierarchicalMeasurement, row, _read_units(row.units)))
     (total,) = (row for row in rows if row.kind == "total")
-    return OpeningDraws(_one(total.units), tuple(marginals))
+    sums = [read_sum(contract.domain, row) for row in rows if row.kind == OPENING_SUM]
+    return OpeningDraws(_one(total.units), tuple(marginals), tuple(sums))
 
 
 def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
@@ -96,6 +109,28 @@ def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasureme
     if measurement.requested != (row.kind == REQUESTED):
         raise FormError("a measurement is of another kind")
     return measurement
+
+
+def read_sum(domain: Domain, row: MeasurementRow) -> SumMeasurement:
+    """Return the sums of values of a row."""
+    what = loads(row.what)
+    summed: SummedValues = read(SummedValues, what["summed"])
+    require_sum(domain, summed)
+    units = _read_units(row.units).reshape(domain.scope_shape(summed.scope))
+    found: SumMeasurement = _measurement(SumMeasurement, row, units)
+    return found
+
+
+def require_sum(domain: Domain, summed: SummedValues) -> None:
+    """Refuse sums of what is not summed, and a scope whose attributes are not in declared order.
+
+    Raises:
+        ScopeError: the values are not summed, or an attribute is not declared.
+        FormError: the attributes are not in order.
+    """
+    summed.widths(domain)
+    if domain.scope(summed.scope) != summed.scope:
+        raise FormError("the attributes of a sum are not in declared order")
 
 
 def read_quantile(row: MeasurementRow) -> ErrorQuantile:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop import choose_bins
-from pmw.model import HierarchicalMeasurement, OneWayMeasurement, QueryMeasurement
-from pmw.planning.opening import check_model_size
+from pmw.model import HierarchicalMeasurement, OneWayMeasurement, QueryMeasurement, SumMeasurement
+from pmw.planning.opening import check_model_size, is_prior_of
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
@@ -32,12 +32,13 @@ from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.journal import UNREADABLE
-from pmw.session.measurement_rows import require_cells
+from pmw.session.measurement_rows import require_cells, require_sum
 from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
+from queries.domain import Domain
 from queries.errors import SchemaError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'
@@ -219,7 +220,7 @@ def _checked_state(released: Released) -> PublicState:
     cells = sum(attribute.size for attribute in contract.domain)
     _require(cells <= MOST_CELLS, "its attributes have too many cells")
     prior = contract.options.prior
-    _require(prior is None or prior.is_of(contract.domain), "its prior is of other attributes")
+    _require(prior is None or is_prior_of(prior, contract.domain), "its prior is of other attributes")
     _require(released.asked >= 0, "it answered fewer questions than none")
     _check_range(np.array([draws.total_units]), -_LARGEST_UNITS)
     for one in draws.marginals:
@@ -231,6 +232,8 @@ def _checked_state(released: Released) -> PublicState:
     for quantile in released.quantiles:
         _check_range(np.array([quantile.units]), -_LARGEST_UNITS)
         _require(min(quantile.asked, quantile.questions) >= 0, "a quantile is of fewer questions than none")
+    for summed in (*draws.sums, *released.sums):
+        _check_sum(contract.domain, summed)
     _check_certificates(released)
     state = state_of(released, _kept_model(released))
     _check_bars(state)
@@ -283,6 +286,12 @@ def _check_opening(released: Released, one: OneWayMeasurement) -> None:
     else:
         _require(one.units.shape == domain.scope_shape(one.scope), "a marginal has other cells")
         _require(not one.requested, "its opening was requested")
+
+
+def _check_sum(domain: Domain, measured: SumMeasurement) -> None:
+    require_sum(domain, measured.summed)
+    _require(measured.units.shape == domain.scope_shape(measured.summed.scope), "a sum has other cells")
+    _check_range(measured.units, -_LARGEST_UNITS)
 
 
 def _check_later(released: Released, one: LaterMeasurement) -> None:

@@ -20,6 +20,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     QueryTerm,
+    SumMeasurement,
     SyntheticDistribution,
     Term,
     dual_numbers,
@@ -61,6 +62,7 @@ class Released:
         measured: what was measured since, in order.
         certificates: the newest negative test of each marginal.
         quantiles: of the errors of answered questions, in order.
+        sums: of values, that were measured since, in order.
         distribution: a model; None where there is none.
         closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
@@ -76,6 +78,7 @@ class Released:
     measured: tuple[LaterMeasurement, ...]
     certificates: tuple[Certificate, ...]
     quantiles: tuple[ErrorQuantile, ...]
+    sums: tuple[SumMeasurement, ...]
     distribution: KeptModel | None
     closed: bool
     asked: int
@@ -117,6 +120,7 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
         asked=released.asked,
         settled=released.settled,
         quantiles=released.quantiles,
+        sums=(*draws.sums, *released.sums),
     )
 
 

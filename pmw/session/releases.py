@@ -1,6 +1,7 @@
 """Releases that no test decides: that they are made, and at which price, is a function of public state.
 
-Marginals on request and error quantiles are recorded, drawn and settled alike: one batch, one outcome.
+Marginals and sums on request, and error quantiles, are recorded, drawn and settled alike: one batch, one
+outcome.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from pmw.loop import (
     FirstAnswer,
     Payer,
     RequestedMarginal,
+    RequestedSum,
     counted_requested,
+    counted_sum,
     draw_opening,
     draw_quantiles,
     draw_requested,
+    draw_sum,
     plan_spare,
     ranked_errors,
     released_total,
     settle_quantiles,
     settle_requested,
+    settle_sum,
 )
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.planning.opening import plan_opened
@@ -38,7 +43,7 @@ from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session.journal import Batch, Recorded, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
+from pmw.session.store import QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 
@@ -99,7 +104,28 @@ class QuantileRelease:
         return drawn
 
 
-Release: TypeAlias = MarginalRelease | QuantileRelease
+@dataclass(frozen=True, slots=True)
+class SumRelease:
+    """Sums of values on request."""
+
+    batch: RequestedSum
+    kind: str = SUMS
+
+    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
+        """Return what they charge."""
+        return (self.batch.entry(options),)
+
+    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
+        """Return what draws them, as a marginal's does."""
+        units = counted_sum(self.batch, tables[0])
+
+        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
+            return settle_sum(state, draw_sum(self.batch, units, bits), ledger)
+
+        return drawn
+
+
+Release: TypeAlias = MarginalRelease | SumRelease | QuantileRelease
 
 
 def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: BitSource) -> Outcome:
@@ -126,6 +152,8 @@ def release_of(store: SessionStore, domain: Domain, batch: Batch) -> Release | N
     """Return the release of a recorded batch, or None where it is one of tests."""
     if isinstance(batch, RequestedMarginal):
         return MarginalRelease(batch)
+    if isinstance(batch, RequestedSum):
+        return SumRelease(batch)
     if isinstance(batch, tuple):
         return QuantileRelease(batch, _first_answers(store, domain))
     return None

@@ -120,7 +120,7 @@ def test_the_documented_schema_reads_as_documented() -> None:
 
 NUMERIC = SECTION + 'kind = "numeric"\n'
 CATEGORICAL = SECTION + 'kind = "categorical"\n'
-KEYS = "name, kind, min, max, width, missing, other"
+KEYS = "name, kind, min, max, width, resolution, missing, other"
 KIND = "expected kind = integer, numeric, categorical, date or datetime"
 NAME = "an attribute needs a printable name without spaces around it"
 LISTED = "attribute 'a': values must be strings, integers or booleans"

@@ -20,9 +20,11 @@ OPENING = "opening"  # kind of the first batch
 TESTS = "tests"  # kind of a batch of tests
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
+OPENING_SUM = "sum"  # kind of sums of values that opening measured
+SUMS = "sums of values"  # kind of a batch, and of the measurement that comes of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
-FORMAT_VERSION = 16
+FORMAT_VERSION = 17
 
 _PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
 _LONG = 256  # bytes
@@ -87,7 +89,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``OPENING``, ``TESTS``, ``REQUESTED`` or ``QUANTILES``.
+        kind: ``OPENING``, ``TESTS``, ``REQUESTED``, ``SUMS`` or ``QUANTILES``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
@@ -120,8 +122,8 @@ class MeasurementRow:
     """One released measurement.
 
     Args:
-        kind: ``total``, ``marginal`` or ``hierarchical histogram`` of the opening; ``query``,
-            ``measured``, ``requested`` or ``error quantiles`` since.
+        kind: ``total``, ``marginal``, ``hierarchical histogram``, ``residual`` or ``sum`` of the opening;
+            ``query``, ``measured``, ``requested``, ``sums of values`` or ``error quantiles`` since.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
         noise: JSON, the distribution of the noise.

@@ -20,6 +20,9 @@ from pmw.public.charges import (
     l1_sensitivity,
     marginal_charge,
     query_sensitivity,
+    sum_charge,
+    sum_label,
+    sum_sensitivity,
 )
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options
@@ -45,7 +48,7 @@ from pmw.session.verification.report import (
 )
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-_UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
+_UNTESTED = (Event.REQUESTED, Event.SUM, Event.QUANTILE)  # no sparse vector charges them
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None, told: Told = untold) -> Verification:
@@ -217,11 +220,11 @@ def _rounds(contents: Contents) -> str:
             require(not (is_open[number] and draws), f"{what} opens a round while one is open")
             rounds[number] += draws
             positives[number] += measures
-        if entry.event == Event.REQUESTED:
+        if entry.event in (Event.REQUESTED, Event.SUM):
             _leaves_reserved(contents, place, is_open)
         if _is_abandoned(entry):
             require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
-            if _is_price_of_a_request(contents, entry) or _is_price_of_quantiles(contents, entry):
+            if any(fits(contents, entry) for fits in _UNTESTED_PRICES):
                 continue
             prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
             require(bool(prices), f"{what} is for a test, but none was planned")
@@ -236,11 +239,11 @@ def _rounds(contents: Contents) -> str:
 
 
 def _leaves_reserved(contents: Contents, place: int, is_open: Sequence[bool]) -> None:
-    """Check that a requested marginal left each open round the price of its positive."""
+    """Check that a requested marginal, or a sum, left each open round the price of its positive."""
     prices = [contents.cap.price(entry.charge) for entry in contents.entries[: place + 1]]
     for vector, one in zip(contents.vectors, is_open, strict=True):
         prices += [contents.cap.price(vector.reserved(is_open=True))] * one
-    what = f"charge {place + 1} ({Event.REQUESTED})"
+    what = f"charge {place + 1} ({contents.entries[place].event})"
     require(sum(prices) <= contents.cap.cap, f"{what} took what an open round had reserved")
 
 
@@ -249,9 +252,11 @@ def _payments(contents: Contents) -> str:
     paid = [
         (intent, entry.event, entry.label)
         for intent, entry in zip(contents.chained.ledger_intents[opening:], contents.later, strict=True)
-        if entry.event == Event.REQUESTED or any(vector.measures(entry) for vector in vectors)
+        if entry.event in (Event.REQUESTED, Event.SUM) or any(vector.measures(entry) for vector in vectors)
     ]
     measured = [(intent, *paid_for(one)) for intent, one in contents.measured]
+    measured += [(intent, Event.SUM, sum_label(one.summed)) for intent, one in contents.sums]
+    measured.sort(key=lambda one: one[0])
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:
@@ -312,10 +317,24 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     return contents.cap.price(marginal_charge(noise, options)) == price
 
 
+def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is charged what sums of values cost, under some noise."""
+    if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "requested sums of values"):
+        return False
+    options, composition = contents.contract.options, contents.cap.composition
+    price = contents.cap.price(entry.charge)
+    noise = calibrated_noise(composition, price, sum_sensitivity(options), options, one=True)
+    return contents.cap.price(sum_charge(noise, options)) == price
+
+
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
     within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
     return within and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, QUANTILES)
+
+
+# Of an abandoned batch that no test decides.
+_UNTESTED_PRICES = (_is_price_of_a_request, _is_price_of_a_sum, _is_price_of_quantiles)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

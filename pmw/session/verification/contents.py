@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
-from pmw.model import Coarsening, MarginalMeasurement
+from pmw.model import Coarsening, MarginalMeasurement, SumMeasurement
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
@@ -16,6 +16,7 @@ from pmw.public.charges import (
     positive_entry,
     quantile_entry,
     requested_entry,
+    sum_entry,
     threshold_entry,
 )
 from pmw.public.contract import Contract
@@ -25,9 +26,18 @@ from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
-from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
+from pmw.session.measurement_rows import read_measured, read_opening, read_quantile, read_sum
 from pmw.session.released import empty_ledger
-from pmw.session.store import LATER, OPENING, QUANTILES, ChainedRows, IntentRow, MeasurementRow, SessionStore
+from pmw.session.store import (
+    LATER,
+    OPENING,
+    QUANTILES,
+    SUMS,
+    ChainedRows,
+    IntentRow,
+    MeasurementRow,
+    SessionStore,
+)
 from pmw.sparse_vector import Sparse
 
 
@@ -148,10 +158,18 @@ class Contents:
         for intent, one in self.measured:
             if isinstance(one, MarginalMeasurement) and one.requested:
                 found[intent] = [requested_entry(one.scope, one.noise, options)]
+        for intent, summed in self.sums:
+            found[intent] = [sum_entry(summed.summed, summed.noise, options)]
         for intent, quantile in self.quantiles:
             entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
             found.setdefault(intent, []).append(entry)
         return found
+
+    @cached_property
+    def sums(self) -> list[tuple[int, SumMeasurement]]:
+        """The sums of values since opening, each with its batch."""
+        domain = self.contract.domain
+        return [(intent, read_sum(domain, row)) for intent, row in self._rows((SUMS,))]
 
     @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:

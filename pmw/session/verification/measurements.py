@@ -29,7 +29,7 @@ from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
 from pmw.session.released import duals_of
-from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
+from pmw.session.store import LATER, OPENING_SUM, QUANTILES, REQUESTED, SUMS, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
@@ -58,11 +58,15 @@ def measurements_fit(contents: Contents) -> str:
     if plan.table_noise is not None:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.chained.measurements}
-    known = kinds <= {"total", "marginal", "hierarchical histogram", "residual", QUANTILES, *LATER}
+    opening = {"total", "marginal", "hierarchical histogram", "residual", OPENING_SUM}
+    known = kinds <= {*opening, SUMS, QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
     same("noise of the opening", wanted, [found, *map(_measured, draws.marginals)])
+    same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
+    for number, (_, one) in enumerate(contents.sums, start=1):
+        same(f"noise of sum {number}", _kind(contents), type(one.noise))
     later = [row for row in contents.chained.measurements if row.kind in LATER]
     for number, row in enumerate(later, start=1):
         if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it

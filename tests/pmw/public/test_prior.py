@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
+from pmw.planning.opening import attributes_text, is_prior_of
 from pmw.public.codec import dumps, form_of, loads, read
-from pmw.public.prior import Prior, PriorPair, attributes_text
+from pmw.public.prior import Prior, PriorPair
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
 
 DOMAIN = Domain((IntegerAttribute("x", 0, 5), CategoricalAttribute("y", ("a", "b"))))
@@ -97,7 +98,7 @@ def test_shares_below_nothing_are_refused() -> None:
 
 def test_it_is_of_the_attributes_alone() -> None:
     named = Domain(DOMAIN.attributes, "people", person=Person("id", 2))
-    assert made().is_of(named)
-    assert not made().is_of(Domain(DOMAIN.attributes[::-1]))
-    assert not made().is_of(Domain((*DOMAIN.attributes, IntegerAttribute("z", 0, 1))))
-    assert not made().is_of(Domain((IntegerAttribute("x", 0, 6), DOMAIN.attributes[1])))
+    assert is_prior_of(made(), named)
+    assert not is_prior_of(made(), Domain(DOMAIN.attributes[::-1]))
+    assert not is_prior_of(made(), Domain((*DOMAIN.attributes, IntegerAttribute("z", 0, 1))))
+    assert not is_prior_of(made(), Domain((IntegerAttribute("x", 0, 6), DOMAIN.attributes[1])))

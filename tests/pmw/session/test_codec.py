@@ -40,6 +40,7 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
 from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
@@ -171,6 +172,16 @@ VALUES[ResidualMeasurement] = VALUES[Strategy].flatmap(
         units=_array(tuple(axis.size for axis in rows.axes)),
         strategy=st.just(rows),
         foundation=st.none(),
+    )
+)
+PAIR = PriorPair(("x", "y"), np.array([[0.25, 0.5], [0.0, 0.25]]))
+VALUES[PriorPair] = st.just(PAIR)
+VALUES[Prior] = st.just(
+    Prior(
+        "x and y",
+        {"x": np.array([0.5, 0.25, 0.25]), "y": np.array([0.25, 0.75])},
+        {"x": np.array([0, 0, 1]), "y": np.array([0, 1])},
+        (PAIR,),
     )
 )
 VALUES[Options] = st.sampled_from(CHOICES)

@@ -196,7 +196,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
     path = tmp_path / "s.pmw"
     create(path).close()
     execute(path, f"PRAGMA user_version = {version}")
-    told = f"a session of format {version}; this program reads format 16 alone"
+    told = f"a session of format {version}; this program reads format 17 alone"
     with pytest.raises(SessionCorruptError, match=told):
         SessionStore.open(path)
 

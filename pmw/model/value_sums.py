@@ -1,0 +1,159 @@
+"""Sums of values: what is measured of where in its cell, or between its ends, the values of records lie.
+
+A value lies t whole steps above the least declared one. Measured is the sum of 2t - (l + h) over the records
+of each cell of a scope, where l and h are the least and the greatest place that a value may have there: of
+the record's own cell, or of all values. So each record adds a number between -w and w, w = h - l. The sum is
+taken in parts of w, in units of 2^-20 of it, rounded down, so that a record adds one record's units at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.privacy.noise import NoiseDistribution
+from queries.cell_values import on_scope
+from queries.domain import Domain
+from queries.errors import ScopeError
+from queries.factors import UNITS
+from queries.numbers import NumberCells, ValueGrid, places_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the values of an attribute's cells lie on its grid.
+
+    Args:
+        grid: the grid.
+        least, greatest: int64, shape (cells,): the places that a value of each cell may have; 0 where a cell
+            holds none.
+        present: bool, shape (cells,): the cell holds values.
+    """
+
+    grid: ValueGrid
+    least: NDArray[np.int64]
+    greatest: NDArray[np.int64]
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, domain: Domain, name: str) -> Places:
+        """Return the places of a declared attribute.
+
+        Raises:
+            ScopeError: its values are not summed.
+        """
+        attribute = domain[name]
+        grid = attribute.grid if isinstance(attribute, NumberCells) else None
+        if grid is None or not isinstance(attribute, NumberCells):
+            raise ScopeError(f"the values of {name!r} are not summed: the schema gives them no resolution")
+        low, high = places_of(attribute, grid)
+        least, greatest = np.zeros((2, attribute.size), dtype=np.int64)
+        least[: len(low)], greatest[: len(high)] = low, high
+        return cls(grid, least, greatest, np.arange(attribute.size) < len(low))
+
+
+@dataclass(frozen=True, slots=True)
+class SummedValues:
+    """Which sums are measured.
+
+    Args:
+        attribute: the name of the attribute whose values are summed.
+        scope: attribute names in declared order, one number for each cell; none for one number of everybody.
+        by_cells: a value is measured from the middle of its own cell; else from that of the declared ends.
+    """
+
+    attribute: str
+    scope: tuple[str, ...]
+    by_cells: bool = False
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The attributes that records are counted over, in any order: those of the scope and its own."""
+        return tuple(dict.fromkeys((*self.scope, self.attribute)))
+
+    def ends(self, domain: Domain) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return l + h and w of each cell of the attribute: int64, shape (cells,) each."""
+        places = Places.of(domain, self.attribute)
+        if self.by_cells:
+            return places.least + places.greatest, places.greatest - places.least
+        most = int(places.greatest.max())
+        return np.where(places.present, most, 0), np.where(places.present, most, 0)
+
+    def widths(self, domain: Domain) -> NDArray[np.int64]:
+        """Return w of each cell of the scope, the largest of any value that may be there: int64."""
+        _, own = self.ends(domain)
+        shape = domain.scope_shape(self.scope)
+        if self.attribute in self.scope:
+            return np.broadcast_to(on_scope(domain, (self.attribute,), own, self.scope), shape)
+        return np.full(shape, own.max(), dtype=np.int64)
+
+    def units(
+        self, domain: Domain, places: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return what is measured: int64, one axis per attribute of the scope, in units.
+
+        Args:
+            domain: the declared attributes.
+            places: int64, the sums of the places of values, over ``counted`` in declared order.
+            counts: int64, the records, over the same.
+
+        Privacy: a function of true sums (secret). A record adds between -2^20 and 2^20 to one number: the
+            quotient of a whole number of at most w by w, times 2^20, is a whole number at its ends, and
+            rounding down keeps differences within whole numbers.
+        """
+        over = domain.scope(self.counted)
+        middle, _ = self.ends(domain)
+        summed = 2 * places - counts * on_scope(domain, (self.attribute,), middle, over)
+        if self.attribute not in self.scope:
+            summed = summed.sum(axis=over.index(self.attribute))
+        widths = np.maximum(self.widths(domain), 1)
+        whole, rest = np.divmod(summed, widths)  # so that no product is larger than 2^62
+        return np.asarray(whole * UNITS + rest * UNITS // widths, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumMeasurement:
+    """Sums of values, each under fresh noise.
+
+    Args:
+        summed: which sums they are.
+        units: int64, one axis per attribute of the scope, noisy, in units of 2^-20 of the scope's w.
+        noise: distribution of each number's noise, in units.
+    """
+
+    summed: SummedValues
+    units: NDArray[np.int64]
+    noise: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        if units.ndim != len(self.summed.scope):
+            raise ScopeError(
+                f"expected {len(self.summed.scope)} axes over {list(self.summed.scope)}, got {units.ndim}"
+            )
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+    def scales(self, domain: Domain) -> NDArray[np.float64]:
+        """Return what one record's units stand for in each number: w/2 steps, in the attribute's own unit."""
+        step = Places.of(domain, self.summed.attribute).grid.step
+        return np.asarray(self.summed.widths(domain) * (step / 2), dtype=np.float64)
+
+    def values(self, domain: Domain) -> NDArray[np.float64]:
+        """Return the noisy sums of values less the middles that they are measured from: float64."""
+        return np.asarray(self.units / UNITS * self.scales(domain), dtype=np.float64)
+
+    def middles(self, domain: Domain) -> NDArray[np.float64]:
+        """Return what the values of each cell of the attribute are measured from: float64, shape (cells,)."""
+        places = Places.of(domain, self.summed.attribute)
+        middle, _ = self.summed.ends(domain)
+        return np.where(places.present, places.grid.number(0) + places.grid.step * middle / 2, 0.0)
+
+
+def summed_attributes(domain: Domain) -> Sequence[str]:
+    """Return the attributes whose values are summed and not known by their cells alone, in declared order."""
+    names = (grid.attribute for grid in domain.grids)
+    return [name for name in names if SummedValues(name, (name,), by_cells=True).widths(domain).any()]

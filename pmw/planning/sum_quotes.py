@@ -1,0 +1,346 @@
+"""Quotes of sums: what measuring the sums of an attribute's values costs, and how far means may be off then.
+
+A quote depends on scales of noise and on released numbers. Whoever asks for a mean within a part of it gets a
+bar that is such a part of the least that the mean may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
+from pmw.model import SumMeasurement, SummedValues
+from pmw.planning.value_sums import sum_noise
+from pmw.privacy.budget import floor_price
+from pmw.privacy.noise import NoiseDistribution
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.aggregates import Aggregates
+from pmw.public.charges import sum_charge
+from pmw.public.half_widths import Confidences
+from pmw.public.quotes import affordable_price
+from pmw.public.state import PublicState
+from queries.cell_values import attribute_values
+from queries.cells import cell_count
+from queries.errors import QueryError
+from queries.expressions import Linear, Ratio, average
+from queries.factors import UNITS
+from queries.linear import LinearQuery
+from queries.statements import Statement
+
+MOST_CELLS = 2**16  # of sums that are measured together: each is a draw
+USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
+_FINEST = 2**16  # parts of the cap that prices are looked for in
+
+
+class Within(NamedTuple):
+    """How far a number may be off.
+
+    Attributes:
+        amount: in its own unit, or as a part of it.
+        relative: as a part of the least that it may be.
+    """
+
+    amount: float
+    relative: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Within:
+        """Return what ``2.5`` or ``2%`` says.
+
+        Raises:
+            BudgetError: it is no number above 0.
+        """
+        relative = text.strip().endswith("%")
+        try:
+            amount = float(text.strip().removesuffix("%")) / (100 if relative else 1)
+        except ValueError:
+            amount = math.nan
+        if not 0 < amount < math.inf:
+            raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
+        return cls(amount, relative)
+
+    def __str__(self) -> str:
+        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class SumQuote:
+    """Sums of values on request, and their price.
+
+    Args:
+        summed: which sums; None where the answer is known as well already.
+        noise: on each of them; None where nothing need be measured.
+        cells: how many numbers are measured.
+        share: the price as a part of the cap, in [0, 1] where it is affordable.
+        half_width: how far each measured sum may be off at the session's confidence, in the attribute's unit.
+        mean_half_width: how far that moves the mean of a group of average size.
+        affordable: the price is left under the cap, besides what open rounds have reserved.
+    """
+
+    summed: SummedValues | None
+    noise: NoiseDistribution | None
+    cells: int
+    share: float
+    half_width: float
+    mean_half_width: float
+    affordable: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything need be measured."""
+        return self.noise is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "sum": None if self.summed is None else self.summed.attribute,
+            "scope": [] if self.summed is None else list(self.summed.scope),
+            "cells": self.cells,
+            "share": self.share,
+            "half_width": self.half_width,
+            "mean_half_width": self.mean_half_width,
+            "affordable": self.affordable,
+        }
+
+
+def quote_sum(
+    state: PublicState, summed: SummedValues, *, share: Fraction | None = None, within: Within | None = None
+) -> SumQuote:
+    """Return the price of sums of values.
+
+    Args:
+        state: the public state.
+        summed: which sums.
+        share: the part of the budget that is paid; None for the usual one.
+        within: how far the mean of a group of average size may be off because of them, in place of a share.
+
+    Raises:
+        BudgetError: the share is no part of the budget.
+        QueryError: the values are not summed, or there are too many cells; or no price gives such a mean.
+        SessionError: the session measures nothing on request.
+    """
+    require_summed(state, summed)
+    if within is not None:
+        wanted = _absolute(within, _mean_low(state, summed))
+        return _cheapest(state, summed, lambda quote: quote.mean_half_width <= wanted, within)
+    share = USUAL_SHARE if share is None else share
+    if not 0 < share <= 1:
+        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
+    return quote_sum_noise(state, summed, _noise(state, share))
+
+
+def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> SumQuote:
+    """Return the smallest price at which the bars of a mean or a sum, of every group, are at most so wide.
+
+    Groups that nothing says have records are left out.
+
+    Args:
+        state: the public state.
+        statement: whose only aggregate is AVG or SUM of one attribute's numbers.
+        within: half-width of the bars.
+
+    Raises:
+        QueryError: it is no such statement, or no price gives such bars.
+        SessionError: the session measures nothing on request.
+    """
+    node, summed = _summed_of(statement)
+    present = dict(_intervals(state, statement, node))
+    lows = [min(abs(low), abs(high)) if low * high > 0 else 0.0 for low, high in present.values()]
+    if not present:
+        raise _refused(
+            "nothing released says yet that there are records to take the number of; ask the statement first"
+        )
+    wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
+    if _fits(present, wanted):
+        return SumQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True)
+    require_summed(state, summed)
+
+    def fits(quote: SumQuote) -> bool:
+        later = _expected(state, summed, quote.noise) if quote.noise is not None else None
+        return later is not None and _fits(
+            dict(_intervals(replace(state, sums=(*state.sums, later)), statement, node)), wanted
+        )
+
+    return _cheapest(state, summed, fits, within)
+
+
+def require_summed(state: PublicState, summed: SummedValues) -> None:
+    """Refuse sums that a session does not measure.
+
+    Raises:
+        QueryError: the values are not summed, or there are too many cells.
+        SessionError: the session measures nothing on request.
+    """
+    domain, options = state.domain, state.contract.options
+    if state.closed:
+        raise SessionError("the session is closed: nothing is measured any more")
+    if not options.tests_marginals or options.simultaneous or options.bar_limit is not None:
+        raise SessionError(
+            "the session measures no sums of values: its bars hold for all questions at once, keep an "
+            "accuracy, or rest on tests of single questions"
+        )
+    known = [grid.attribute for grid in domain.grids]
+    if summed.attribute not in known:
+        told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
+        raise QueryError(
+            f"the values of {summed.attribute!r} are not summed; {told}", code="unknown_attribute"
+        )
+    cells = domain.scope_size(domain.scope(summed.counted))
+    if cells > MOST_CELLS:
+        raise QueryError(
+            f"sums of {summed.attribute} by {', '.join(summed.scope)} need {cell_count(cells)} cells, at "
+            f"most {MOST_CELLS:,} fit; group by fewer attributes",
+            code="too_large",
+        )
+
+
+def require_affordable_sum(state: PublicState, quote: SumQuote) -> None:
+    """Refuse sums whose price is not left. It depends on public state alone.
+
+    Raises:
+        BudgetExhaustedError: the price is not left.
+    """
+    if not quote.affordable and quote.summed is not None:
+        left = float(affordable_price(state) / state.ledger.cap)
+        raise BudgetExhaustedError(
+            f"measuring the sums of {quote.summed.attribute} costs {quote.share:.3%} of the budget, and "
+            f"{left:.3%} is left for it; nothing was spent"
+        )
+
+
+def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:
+    """Return the price of sums of values under some noise."""
+    ledger, domain = state.ledger, state.domain
+    price = ledger.price(sum_charge(noise, state.contract.options))
+    zeros = np.zeros(domain.scope_shape(summed.scope), dtype=np.int64)
+    scale = float(SumMeasurement(summed, zeros, noise).scales(domain).max())
+    confidence = Confidences.in_state(state, 2).alone
+    width = scale * (sum_half_width(noise, 1.0, confidence) + 1 / UNITS)
+    cells = domain.scope_size(summed.scope)
+    return SumQuote(
+        summed,
+        noise,
+        cells,
+        float(price / ledger.cap),
+        width,
+        width * cells / state.total.value,
+        affordable=price <= affordable_price(state),
+    )
+
+
+def _noise(state: PublicState, share: Fraction) -> NoiseDistribution:
+    try:
+        return sum_noise(state.ledger, floor_price(share * state.ledger.cap), state.contract.options)
+    except NoiseError:
+        raise BudgetError("the share is too small to measure anything; give a larger one") from None
+
+
+def _cheapest(
+    state: PublicState, summed: SummedValues, fits: Callable[[SumQuote], bool], within: Within
+) -> SumQuote:
+    """Return the quote of the least share that fits, to a part in 65,536 of the budget.
+
+    Raises:
+        QueryError: the whole budget gives none.
+    """
+
+    def quote(parts: int) -> SumQuote:
+        return quote_sum_noise(state, summed, _noise(state, Fraction(parts, _FINEST)))
+
+    low, high = 0, _FINEST  # low does not fit, high does
+    if not fits(quote(high)):
+        raise _refused(
+            f"no price gives a bar of {within}: counts, or the width of cells, are off by more; ask for a "
+            "wider one"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(quote(middle)) else (middle, high)
+    return quote(high)
+
+
+def _expected(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumMeasurement:
+    """Return the measurement as it would be where the model is right, with values at the middles of cells."""
+    domain, over = state.domain, state.domain.scope(summed.counted)
+    empty = SumMeasurement(summed, np.zeros(domain.scope_shape(summed.scope), dtype=np.int64), noise)
+    counts = np.maximum(state.model.marginal(over), 0.0)
+    least, greatest = domain[summed.attribute].number_ends() or ((), ())
+    middles = np.zeros(domain[summed.attribute].size)
+    middles[: len(least)] = (np.array(least) + np.array(greatest)) / 2
+    moved = middles - empty.middles(domain)
+    shape = [domain[name].size if name == summed.attribute else 1 for name in over]
+    sums = counts * moved.reshape(shape)
+    if summed.attribute not in summed.scope:
+        sums = sums.sum(axis=over.index(summed.attribute))
+    scales = np.maximum(empty.scales(domain), np.finfo(float).tiny)
+    units = np.where(empty.scales(domain) > 0, sums / scales * UNITS, 0.0)
+    return SumMeasurement(summed, np.rint(units).astype(np.int64), noise)
+
+
+def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:
+    """Return the only aggregate of a statement, and the sums that bound it.
+
+    Raises:
+        QueryError: there are several, or it is of another kind.
+    """
+    leaves = statement.leaves
+    node = leaves[0] if len(leaves) == 1 else None
+    form = node.numerator if isinstance(node, Ratio) else node
+    if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
+        raise _refused("a bar is for one AVG or SUM of an attribute's numbers; ask for one alone")
+    name, domain = form.summed.line.attribute, statement.domain
+    groups = next(iter(statement.groups()), None)
+    names = {*statement.where.scope, *form.scope, *(() if groups is None else groups.scope)}
+    by = domain.scope([one for one in names if one != name])
+    return node, SummedValues(name, by)
+
+
+def _intervals(
+    state: PublicState, statement: Statement, node: Linear | Ratio
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Yield the promised intervals of a statement's groups, by their numbers."""
+    aggregates = Aggregates(state, statement)
+    for group in statement.groups():
+        found = aggregates.estimate(node, group, events=1)
+        if found.is_promised and found.interval is not None:
+            yield group.number, found.interval
+
+
+def _fits(intervals: dict[int, tuple[float, float]], wanted: dict[int, float]) -> bool:
+    """Tell whether every interval is as narrow as it is wanted."""
+    ends = ((intervals.get(number, (-math.inf, math.inf)), width) for number, width in wanted.items())
+    return all((high - low) / 2 <= width for (low, high), width in ends)
+
+
+def _mean_low(state: PublicState, summed: SummedValues) -> float:
+    """Return the least that the mean of all values may be, above or below 0; 0 where it may be that."""
+    statement = Statement.count_by(LinearQuery.everything(state.domain))
+    node = average(attribute_values(state.domain[summed.attribute]), None, state.domain)
+    (group,) = statement.groups()
+    ends = Aggregates(state, statement).estimate(node, group, events=1).interval
+    return 0.0 if ends is None or ends[0] * ends[1] <= 0 else min(map(abs, ends))
+
+
+def _absolute(within: Within, least: float) -> float:
+    """Return a half-width in the unit of the answer.
+
+    Raises:
+        QueryError: it is a part of what may be 0.
+    """
+    if not within.relative:
+        return within.amount
+    if least <= 0:
+        raise _refused(
+            f"{within} of a number that may be 0, as far as is known, is no bar; give a width in its own unit"
+        )
+    return within.amount * least
+
+
+def _refused(message: str) -> QueryError:
+    return QueryError(message, code="bad_request", position="within")

@@ -1,0 +1,167 @@
+"""Sums of values in answers: where in their cells values lie, and what was measured of a group's sums.
+
+A sum of values over some records is the sum of the numbers that they were measured from, which is a count
+with weights, and the measured sum of the differences. Which of two ways bounds it, this one or the ends of
+cells, is decided by the scale of the noise and by how wide the cells are, not by what was drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import Places, SumMeasurement
+from pmw.model.measurement import noise_variance
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.state import PublicState
+from queries.cell_values import on_scope
+from queries.domain import Domain
+from queries.expressions import Summed
+from queries.factors import UNITS
+
+_Array = NDArray[np.float64]
+_SPREAD = 1 / 12  # squared half-widths: how far the mean of a cell is taken to be from its middle, beforehand
+
+
+class MeasuredPart(NamedTuple):
+    """What was measured of a sum, beyond a count.
+
+    Attributes:
+        value: the measured sum of the differences.
+        half_width: how far the truth may be from it.
+        counted: float64, over the scope of the sum: the weights of the count that goes with it.
+        reach: how far each weight may be off, since values are known to their places on the grid: float64.
+    """
+
+    value: float
+    half_width: float
+    counted: _Array
+    reach: _Array
+
+
+@dataclass(frozen=True, slots=True)
+class SummedOver:
+    """A sum of values of an attribute over some records.
+
+    Args:
+        summed: the values.
+        scope: attribute names in declared order, those of the attribute among them.
+        held: bool, one axis per attribute: the records whose values count.
+        middle: float64: the weights that stand for the cells, the middles of cells where values count.
+    """
+
+    summed: Summed
+    scope: tuple[str, ...]
+    held: NDArray[np.bool_]
+    middle: _Array
+
+
+class ValueSums:
+    """What a state knows of sums of values; what sums have in common is computed once.
+
+    Args:
+        state: the state.
+    """
+
+    def __init__(self, state: PublicState) -> None:
+        self._state = state
+        self._shifts: dict[str, _Array] = {}
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._state.domain
+
+    def shift(self, attribute: str) -> _Array:
+        """Return how far the mean of each cell's values is above the cell's middle: float64, shape (cells,).
+
+        The measured sum over the model's records, drawn to the middle as far as its noise asks for: values
+        are taken to be spread evenly, with means that differ by a little.
+        """
+        if attribute not in self._shifts:
+            self._shifts[attribute] = self._shift(attribute)
+        return self._shifts[attribute]
+
+    def _shift(self, attribute: str) -> _Array:
+        own = (one for one in self._state.sums if one.summed.scope == (attribute,) and one.summed.by_cells)
+        measured = next((one for one in own if one.summed.attribute == attribute), None)
+        cells = np.zeros(self.domain[attribute].size)
+        if measured is None:
+            return cells
+        scales = measured.scales(self.domain)
+        counts = np.maximum(self._state.model.marginal((attribute,)), 0.0)
+        noise = noise_variance(measured.noise)
+        mean = measured.units / UNITS * counts * _SPREAD / (counts**2 * _SPREAD + noise)
+        moved = np.clip(mean, -1.0, 1.0) * scales
+        return np.where(scales > 0, moved + measured.middles(self.domain) - self._middles(attribute), 0.0)
+
+    def _middles(self, attribute: str) -> _Array:
+        """Return the middle of each cell, as sums without measurements have it."""
+        least, greatest = self.domain[attribute].number_ends() or ((), ())
+        middles = np.zeros(self.domain[attribute].size)
+        middles[: len(least)] = (np.array(least) + np.array(greatest)) / 2
+        return middles
+
+    def measured(self, over: SummedOver, confidence: float) -> MeasuredPart | None:
+        """Return what was measured of a sum, with the least noise; None where nothing was of these records.
+
+        Args:
+            over: the sum.
+            confidence: that its noise holds.
+        """
+        name = over.summed.line.attribute
+        found = [
+            part
+            for one in self._state.sums
+            if one.summed.attribute == name and (part := self._part(one, over, confidence)) is not None
+        ]
+        return min(found, key=lambda part: part.half_width, default=None)
+
+    def _part(self, measured: SumMeasurement, over: SummedOver, confidence: float) -> MeasuredPart | None:
+        inside = self._inside(measured, over)
+        if inside is None:
+            return None
+        domain, name, factor = self.domain, *over.summed.line
+        scales = np.where(inside, measured.scales(domain), 0.0)
+        squares, largest = float(np.sum(scales**2)), float(np.max(scales, initial=0.0))
+        width = sum_half_width(measured.noise, squares, confidence, peak=largest**2 or None)
+        width += float(scales.sum()) / UNITS  # it was rounded down
+        moved = measured.middles(domain) - self._middles(name)
+        places = np.broadcast_to(on_scope(domain, (name,), moved, over.scope), over.held.shape)
+        counted = over.middle + np.where(over.held, factor * places, 0.0)
+        reach = np.where(over.held, abs(factor) * Places.of(domain, name).grid.reach, 0.0)
+        value = factor * float(np.sum(scales * measured.units) / UNITS)
+        return MeasuredPart(value, abs(factor) * width, counted, reach)
+
+    def _inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
+        """Return the numbers whose sum is that of the records that count; None where there are none such.
+
+        Whether a record counts has to follow from its cell in the measured scope, but for records without a
+        value.
+        """
+        name, scope = over.summed.line.attribute, measured.summed.scope
+        held = over.held
+        if name not in scope:  # of the cells that hold values
+            place = over.scope.index(name)
+            held = np.compress(Places.of(self.domain, name).present, held, axis=place)
+        beside = tuple(place for place, one in enumerate(over.scope) if one not in scope)
+        least = np.asarray(held.all(axis=beside, keepdims=True))
+        most = np.asarray(held.any(axis=beside, keepdims=True))
+        if not np.array_equal(least, most):
+            return None
+        common = tuple(one for one in over.scope if one in scope)
+        inside = least.reshape([self.domain[one].size for one in common])
+        inside = on_scope(self.domain, common, inside, scope)
+        return np.broadcast_to(inside, measured.units.shape)
+
+
+def joined_by_width(one: float, width: float, other: float, other_width: float) -> float:
+    """Return two estimates of a number joined, each by the square of its half-width."""
+    if not math.isfinite(width) or not math.isfinite(other_width) or width + other_width <= 0:
+        return one if width <= other_width else other
+    part = other_width**2 / (width**2 + other_width**2)
+    return part * one + (1 - part) * other
