@@ -44,7 +44,7 @@ class Prior:
     Two are equal where their digests are.
 
     Args:
-        schema: the attributes that it is about, as ``attributes_text`` of ``pmw.planning.opening`` gives them.
+        schema: the attributes that it is about, as ``attributes_text`` gives them.
         one_ways: of each attribute, by name: float64, shape (cells,), the share of the records in each cell.
         bins: likewise: int64, shape (cells,), the bin of each cell.
         pairs: pairs of attributes, each at most once; where one is left out, its attributes are taken to be
