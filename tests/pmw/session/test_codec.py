@@ -236,6 +236,8 @@ def same(one: Any, other: Any) -> bool:
         return bool(one.key() == other.key())
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(map(same, one.values(), other.values()))
     if type(one) in VALUES:
         return all(same(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
     return isinstance(one, Coarsening) or bool(one == other)
