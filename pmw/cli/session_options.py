@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "The table": (
         "data", "table", "schema", "inside", "delimiter", "quote", "missing_text", "trim", "encoding",
-        "decimal", "escape", "memory", "temporary_folder", "data_is_public",
+        "decimal", "escape", "memory", "temporary_folder", "data_is_public", "prior",
+        "prior_is_public",
     ),
     "The promise": (
         "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy",
@@ -202,7 +203,7 @@ def read_options(given: dict[str, Any]) -> Options:
     _refuse_misplaced(given)
     from pmw.public.options import Options
 
-    names = {field.name for field in fields(Options) if field.name != "seed"} & given.keys()
+    names = {field.name for field in fields(Options) if field.name not in ("seed", "prior")} & given.keys()
     if given["accuracy"] is None or given["records"] is None or given["test"] != "marginal":
         names -= {"accuracy", "records"}  # with --test query a plan has an accuracy, and a session none
     with wrong_values():

@@ -44,9 +44,11 @@ from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
+from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS
+from queries.schema import format_schema
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -93,6 +95,42 @@ def check_model_size(domain: Domain, options: Options) -> None:
     require_domain(domain)
     if not options.tests_marginals or options.model is ModelKind.DENSE:
         check_dense_size(domain)
+
+
+def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+
+    Args:
+        domain: the declared attributes.
+        prior: the prior; None for none.
+        plan: what opening measures.
+
+    Raises:
+        BudgetError: it is.
+    """
+    if prior is None:
+        return
+    if not is_prior_of(prior, domain):
+        raise BudgetError(
+            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
+            "this schema, or leave it out"
+        )
+    if plan.order == 1:
+        raise BudgetError(
+            "a prior is taken or dropped by pairs that are measured before any question, and this session "
+            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
+            "a number of positives, or a schema for which tests are better; leave the prior out"
+        )
+
+
+def is_prior_of(prior: Prior, domain: Domain) -> bool:
+    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
+    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
+
+
+def attributes_text(domain: Domain) -> str:
+    """Return the attributes of a domain as a schema's text, without its name and its persons."""
+    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def choose_filter(

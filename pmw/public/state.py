@@ -147,6 +147,8 @@ class PublicState:
         settled: how many distinct ones were answered to somebody who could have paid for a test.
         step_size: of the descent that fitted the model.
         quantiles: of the errors of answered questions, in order.
+        elects_prior: whether the model begins with the contract's prior; None where there is none, or pairs
+            that decide it are not measured yet.
         sums: the sums of values that were measured, in order, those of opening first.
     """
 
@@ -166,6 +168,7 @@ class PublicState:
     settled: int = 0
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
+    elects_prior: bool | None = None
     sums: tuple[SumMeasurement, ...] = ()
 
     @property

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, correct, model_of_terms, released_total, settle_opening
+from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     MarginalTerm,
@@ -109,7 +109,8 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
     fitted = None if found is None else (found.model, found.step_size)
     state = settle_opening(contract, plan, draws, ledger, released.test_plan, fitted)
     if found is not None:
-        state = replace(with_founded(state, released.measured[: found.version]), beside=found.beside)
+        state = with_founded(state, released.measured[: found.version])
+        state = elected(replace(state, beside=found.beside))
     for measurement in released.measured[len(state.measured) :]:
         state = correct(state, measurement)
     return replace(
