@@ -359,3 +359,10 @@ def test_a_value_stays_in_its_cell_wherever_it_leans() -> None:
             drawn = values_of(attribute).draw(cells, draw, np.full(len(codes), lean))
             frame = pd.DataFrame({attribute.name: drawn})
             assert (encode_records(frame, Domain((attribute,))).columns[0] == cells).all()
+
+
+def test_a_mean_without_a_promise_says_how_sums_give_it_one() -> None:
+    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=1) as session:
+        statement = "SELECT AVG(delay) AS a FROM trips WHERE years < 9 AND cost > 100 AND rooms = 3"
+        told = " ".join(session.sql(statement).notes)
+        assert "--sum delay --by rooms,years,cost --dry-run" in told
