@@ -711,7 +711,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("sum-without-the-noise-of-everybody", "pmw/model/measurement",
      "return found + everybody**2 * under.variance", "return found", "pmw/model/test_residual_counts"),
     ("box-without-the-noise-of-everybody", "pmw/model/measurement",
-     "+ everybody**2 * self.foundation.variance", "",
+     "found + everybody**2 * self.foundation.variance, dtype=np.float64)", "found, dtype=np.float64)",
      "pmw/model/test_residual_counts"),
     ("sum-without-the-noise-of-its-rows", "pmw/model/measurement",
      "self._own_variance(weights), mean", "0.0, mean", "pmw/model/test_residual_counts"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pmw.data import Table, as_source
 from pmw.loop import prior_of_model, prior_of_table
 from pmw.public.prior import Prior
@@ -27,6 +29,7 @@ def public_prior(source: PublicModel | Table, domain: Domain) -> Prior:
     """
     require_domain(domain)
     # By its type: a thing may say that it is of another class.
-    if issubclass(type(source), PublicModel) and isinstance(source, PublicModel):
-        return prior_of_model(source.state.model, domain)
-    return prior_of_table(as_source(source, Domain(domain.attributes, domain.name), None))
+    if issubclass(type(source), PublicModel):
+        return prior_of_model(cast("PublicModel", source).state.model, domain)
+    table = cast("Table", source)
+    return prior_of_table(as_source(table, Domain(domain.attributes, domain.name), None))
