@@ -863,7 +863,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("wholes-of-any-size", "pmw/public/codec", "and abs(form) <= _LARGEST", "", "pmw/session/test_codec"),
 
     # --- service
-    ("reader-pays-for-a-bar", "pmw/service/asking", "if quote.needed and not pays:", "if False:",
+    ("reader-pays-for-a-bar", "pmw/service/asking", "if needed and not pays:", "if False:",
      "pmw/service/test_app"),
     ("reader-measures", "pmw/service/app", "if user.role is Role.READER and not measured.dry_run:",
      "if False:", "pmw/service/test_app"),
