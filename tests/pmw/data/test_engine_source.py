@@ -318,11 +318,17 @@ def test_a_fingerprint_tells_values_of_one_cell_apart_where_they_are_summed(tmp_
         printed([(1, 5.6, "f", True), *records[1:]]),  # another sum
         printed([(1, 6.5, "f", True), (2, 5.5, "f", True), records[2]]),  # by another cell of a
         printed([records[0], (2, 7.5, "f", True), (2, 6.5, "m", True)]),  # by another text
-        printed([(1, 5.5, "f", True), (2, 6.0, "f", True), (2, 8.0, "m", True)]),
+        printed([(1, 5.5, "f", True), (2, 6.0, "f", True), (2, 8.0, "m", True)]),  # the same sum
     ]
     assert len({first, *others}) == 5
     assert printed([(1, 5.5 + 1e-9, "f", True), *records[1:]]) == first  # the same places
     assert printed(records[::-1]) == first
+
+    def of_b(*values: float) -> bytes:
+        return printed([(0, value, "f", True) for value in values])
+
+    assert of_b(5.5, 7.5) != of_b(6, 7)  # the same sums and products with other columns
+    assert of_b(0, 0.005) != of_b(0.003, 0.004)  # the same products, and squares
     unsummed = [printed(table, DOMAIN) for table in (records, [(1, 5.6, "f", True), *records[1:]])]
     assert unsummed[0] == unsummed[1]
 
