@@ -40,10 +40,9 @@ import pmw
 from benchmarks.runner import alone, parser, promise_scores, tell, typical_scores
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
 from pmw.display.texts import counted
-from pmw.loop.fit import coarse_model
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Answer
-from pmw.public.state import PublicState
+from pmw.public.state import PublicState, coarse_model
 from queries import UNITS, CodedRecords, LinearQuery
 
 _ENOUGH = 100  # answers, for a share of them

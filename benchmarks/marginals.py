@@ -97,13 +97,15 @@ class Answered:
     Args:
         marginals: of each scope float64, shape (cells,), records.
         classes: of each scope; none where a method has none.
-        model: what rows are exported from; None where there is none.
+        model: what rows are drawn from; None where there is none.
+        state: of a session, which exports rows; None where there is none.
         facts: whatever else is worth a column.
     """
 
     marginals: Sequence[NDArray[np.float64]]
     classes: Sequence[str] = ()
     model: SyntheticDistribution | None = None
+    state: PublicState | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -132,7 +134,7 @@ def session(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered
         "budget_share": round(state.ledger.share, 4),
     }
     in_order = [marginals[scope] for scope in scopes]
-    return Answered(in_order, [classes[scope] for scope in scopes], state.model, facts)
+    return Answered(in_order, [classes[scope] for scope in scopes], state.model, state, facts)
 
 
 def scope_class(state: PublicState, scope: Scope) -> str:
@@ -157,7 +159,7 @@ def all_pairs_max_entropy(case: Case, scopes: Sequence[Scope], settings: Setting
     if outcome.model is None:
         raise NotApplicableError("there is no model")
     marginals = [table.reshape(-1) for table in outcome.model.marginals(scopes)]
-    return Answered(marginals, model=outcome.model, facts=outcome.facts)
+    return Answered(marginals, model=outcome.model, state=outcome.state, facts=outcome.facts)
 
 
 def residuals_alike(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
@@ -272,7 +274,9 @@ def measured(job: Job) -> list[dict[str, object]]:
         "delta": job.settings.delta,
         "seed": job.settings.seed,
     }
-    rows = None if answered.model is None else exported_rows(answered.model, job.settings.seed)
+    rows = (
+        None if answered.model is None else exported_rows(answered.model, answered.state, job.settings.seed)
+    )
     errors = [_errors(case, *one, rows) for one in zip(workload.scopes, answered.marginals, strict=True)]
     lines = [{**head, "class": "all", **_scores(errors), "cpu_seconds": round(seconds, 2), **answered.facts}]
     for name in sorted(set(answered.classes)):

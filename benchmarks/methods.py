@@ -43,6 +43,7 @@ from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Source
+from pmw.public.state import PublicState
 from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import UNITS, Domain, LinearQuery
 
@@ -82,7 +83,8 @@ class Outcome:
 
     Args:
         counts: float64, shape (k,), its answers in records, as they were given.
-        model: what rows are exported from; None where there is none.
+        model: what rows are drawn from; None where there is none.
+        state: of a session or a release, which exports rows; None where there is none.
         answers: with their intervals; None where the method promises nothing.
         facts: whatever else is worth a column.
     """
@@ -91,6 +93,7 @@ class Outcome:
     model: SyntheticDistribution | None = None
     answers: tuple[Answer, ...] | None = None
     facts: dict[str, object] = field(default_factory=dict)
+    state: PublicState | None = None
 
 
 Method = Callable[[Case, Settings], Outcome]
@@ -133,7 +136,7 @@ def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
     }
     opened.close()
     counts = np.array([answer.count for answer in answers])
-    return Outcome(counts, state.model, tuple(answers), facts)
+    return Outcome(counts, state.model, tuple(answers), facts, state)
 
 
 def _source_shares(answers: list[Answer]) -> dict[str, float]:
@@ -173,7 +176,9 @@ def _offline(
         case.source(), case.domain, workload, epsilon=settings.epsilon, delta=settings.delta, options=options
     )
     facts = {"rounds": sum(line.event == "selection" for line in release.ledger.lines)}
-    return Outcome(_answers(release.model, case.queries), release.model, facts=dict(facts))
+    return Outcome(
+        _answers(release.model, case.queries), release.model, facts=dict(facts), state=release.state
+    )
 
 
 def gaussian_per_query(case: Case, settings: Settings) -> Outcome:

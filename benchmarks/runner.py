@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from benchmarks.tables import STREAMS, Case
 from pmw.model import SyntheticDistribution
 from pmw.public.answer import Answer
+from pmw.public.export import RowPlan, draw_rows
+from pmw.public.state import PublicState
 from queries import CodedRecords
 
 Given = ParamSpec("Given")
@@ -140,13 +142,15 @@ def promise_scores(
     }
 
 
-def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict[str, float]:
+def marginal_scores(
+    case: Case, model: SyntheticDistribution, state: PublicState | None, seed: int
+) -> dict[str, float]:
     """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
 
     Each distance is the sum over cells of |fraction - true fraction|: not halved. A small model's own
     marginals are read too.
     """
-    rows = exported_rows(model, seed)
+    rows = exported_rows(model, state, seed)
     scores = {}
     for order in (2, 3):
         distances, own = [], []
@@ -161,8 +165,10 @@ def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict
     return scores
 
 
-def exported_rows(model: SyntheticDistribution, seed: int) -> CodedRecords:
-    """Return rows drawn from a model by systematic rounding, as many as its total says."""
+def exported_rows(model: SyntheticDistribution, state: PublicState | None, seed: int) -> CodedRecords:
+    """Return as many rows as a model's total says: as its session exports them, or drawn from it alone."""
+    if state is not None:
+        return draw_rows(state, RowPlan(seed=seed)).records
     return model.sample(round(model.total), np.random.default_rng(seed), independent=False)
 
 

@@ -162,7 +162,7 @@ def _measure(job: Job) -> Measured:
         **found,
     }
     if job.rows and outcome.model is not None:
-        scores |= marginal_scores(case, outcome.model, job.settings.seed)
+        scores |= marginal_scores(case, outcome.model, outcome.state, job.settings.seed)
     return Measured(job, scores, errors)
 
 

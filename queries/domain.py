@@ -15,7 +15,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
-from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
+from queries.numbers import MOST_STEPS, IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
@@ -72,6 +72,7 @@ class Domain:
                     raise attribute.wrong(f"another attribute or level is called {level!r}")
                 self._levels[level] = attribute.name
         check_person(self.person, names)
+        self._check_clips()
         if self.lookups:
             from queries.lookups import check_lookups  # late: nothing but statements rests on them
 
@@ -82,10 +83,28 @@ class Domain:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
 
+    def _check_clips(self) -> None:
+        """Refuse a clip of what is not summed, or of values whose grid has no place for 0.
+
+        Raises:
+            DomainError: there is one.
+        """
+        for name, most in () if self.person is None else self.person.clips:
+            attribute = self[name]
+            if not isinstance(attribute, NumberCells) or attribute.resolution is None:
+                raise attribute.wrong("what a person's values are clipped to needs a resolution of theirs")
+            grid = attribute.grid(most)
+            if grid is None or not grid.holds_zero or not 1 <= grid.most <= MOST_STEPS:
+                raise attribute.wrong(
+                    "a clip needs ends that are multiples of the resolution, and at least one step of it, at "
+                    f"most {MOST_STEPS:,}"
+                )
+
     @property
     def grids(self) -> tuple[ValueGrid, ...]:
         """The grids of the attributes whose values are summed, in declared order."""
-        found = (one.grid for one in self.attributes if isinstance(one, NumberCells))
+        clips = {} if self.person is None else self.person.clip
+        found = (one.grid(clips.get(one.name)) for one in self.attributes if isinstance(one, NumberCells))
         return tuple(grid for grid in found if grid is not None)
 
     @property

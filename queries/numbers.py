@@ -48,13 +48,16 @@ class NumberCells(OrderedCells):
                 f"at most {MOST_STEPS:,} steps of resolution fit between the ends; choose {least:.6g} or more"
             )
 
-    @property
-    def grid(self) -> ValueGrid | None:
-        """The grid on which its values are summed, or None where they are not."""
+    def grid(self, clip: float | None = None) -> ValueGrid | None:
+        """Return the grid on which its values are summed, or None where they are not.
+
+        Args:
+            clip: the most that the values of one person may come to; None where that is not bounded.
+        """
         if self.resolution is None:
             return None
         low, high = self.ends[0], self.last
-        return ValueGrid(_GRID + self.name, low, high, float(self.resolution), self.is_whole)
+        return ValueGrid(_GRID + self.name, low, high, float(self.resolution), self.is_whole, clip)
 
     def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
         """Return the least and the greatest number of each cell but those of empty and undeclared values."""
@@ -220,12 +223,14 @@ class ValueGrid(Cells):
         minimum, maximum: the declared ends, to which values are clipped.
         step: the distance between places.
         whole: values are whole numbers; others are undeclared.
+        clip: the most that the values of one person may come to; 0 has a place then.
     """
 
     minimum: float
     maximum: float
     step: float
     whole: bool
+    clip: float | None = None
     missing: bool = field(default=True, kw_only=True)
     other: bool = field(default=True, kw_only=True)
 
@@ -237,11 +242,31 @@ class ValueGrid(Cells):
     @property
     def base_size(self) -> int:
         """The number of places."""
-        return int(self.place(self.maximum)) + 1
+        return int(self.place(self.maximum if self.clip is None else max(self.maximum, 0))) + 1
+
+    @property
+    def first(self) -> float:
+        """The least number of the first place."""
+        return float(self.minimum) if self.clip is None else min(float(self.minimum), 0.0)
 
     def place(self, value: float) -> float:
-        """Return the whole steps from the least value to another one, by float64 as engines have them."""
-        return math.floor((float(value) - float(self.minimum)) / self.step)
+        """Return the whole steps from the first place to a value, by float64 as engines have them."""
+        return math.floor((float(value) - self.first) / self.step)
+
+    @property
+    def zero(self) -> int:
+        """The place of 0, where values are clipped."""
+        return int(self.place(0))
+
+    @property
+    def holds_zero(self) -> bool:
+        """Whether 0 is the least number of a place."""
+        return self.first + self.zero * self.step == 0 and self.base_size <= 2 * MOST_STEPS
+
+    @property
+    def most(self) -> int:
+        """The steps that the values of one person may come to, where they are clipped."""
+        return math.floor((self.clip or 0.0) / self.step)
 
     @property
     def reach(self) -> float:
@@ -250,10 +275,10 @@ class ValueGrid(Cells):
 
     def number(self, place: float) -> float:
         """Return the middle of the values of a place; of half a place, that between two."""
-        return self.minimum + place * self.step + self.reach
+        return self.first + place * self.step + self.reach
 
     def _own_label(self, code: int) -> str:
-        return number_text(self.minimum + code * self.step)
+        return number_text(self.first + code * self.step)
 
 
 def places_of(attribute: NumberCells, grid: ValueGrid) -> tuple[list[int], list[int]]:

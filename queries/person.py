@@ -6,6 +6,7 @@ where their ids have the same canonical text.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Person:
         empty: what a record without an id is: ``drop`` drops it; ``person`` takes it for the only record of a
             person, which is a promise.
         constant: attributes that are the same in all records of a person, which is a promise.
+        clips: attributes whose values are summed, and the most that all values of one person may come to,
+            taken without their signs: beyond it they are scaled down together.
 
     Raises:
         DomainError: a choice is none of these.
@@ -49,6 +52,7 @@ class Person:
     ids: str = "text"
     empty: str = "drop"
     constant: tuple[str, ...] = ()
+    clips: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not issubclass(type(self.constant), tuple | list):
@@ -64,6 +68,16 @@ class Person:
             value = getattr(self, key)
             if type(value) is not str or value not in known:
                 raise _fault(key, f"{' or '.join(map(repr, known))}, got {shown_text(value)}")
+
+        for name, most in self.clips:
+            is_number = type(most) in (int, float) and math.isfinite(most) and most > 0
+            if not is_number:
+                raise _fault(f"clip.{name}", f"a number above 0, got {shown_text(most)}")
+
+    @property
+    def clip(self) -> dict[str, float]:
+        """The most that the values of one person may come to, by attribute."""
+        return dict(self.clips)
 
     def id_of(self, value: object) -> str | None:
         """Return the canonical text of a person's id: empty for no id, None for one that drops its record."""
@@ -91,9 +105,10 @@ def check_person(person: object, names: Sequence[str]) -> None:
             f"a column that is no attribute, got {column!r}, which is one; leave it out of the "
             "attributes, or copy it into a column of another name",
         )
-    for name in constants:
-        if name not in names:
-            raise _fault("constant", f"names of attributes, got {shown_text(name)}")
+    for key, listed in (("constant", constants), ("clip", person.clip)):  # type: ignore[attr-defined]
+        for name in listed:
+            if name not in names:
+                raise _fault(key, f"names of attributes, got {shown_text(name)}")
 
 
 def _text(plain: Plain) -> str | None:

@@ -136,11 +136,15 @@ def _person(entry: object) -> Person | None:
         return None
     if not isinstance(entry, dict) or "column" not in entry:
         raise SchemaError("[person] needs the key 'column', the name of the column of ids")
-    _refuse_unknown(entry, ("column", "records", "ids", "empty", "constant"), "[person]")
+    _refuse_unknown(entry, ("column", "records", "ids", "empty", "constant", "clip"), "[person]")
     constant = entry.get("constant", [])
     if not isinstance(constant, list):
         raise SchemaError(f"[person] constant must be a list, got {constant!r}")
-    return Person(**{**entry, "constant": tuple(constant)})
+    clips = entry.get("clip", {})
+    if not isinstance(clips, dict):
+        raise SchemaError(f"[person] clip must be a table such as clip.amount = 10000, got {clips!r}")
+    given = {key: value for key, value in entry.items() if key != "clip"}
+    return Person(**{**given, "constant": tuple(constant), "clips": tuple(clips.items())})
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str) -> None:
@@ -430,7 +434,11 @@ def format_schema(domain: Domain) -> str:
     """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
     lines = [f"name = {_toml(domain.name)}"]
     if domain.person is not None:
-        lines += ["", "[person]", *_lines(domain.person, ("column", "records", "ids", "empty", "constant"))]
+        lines += [
+            "",
+            "[person]",
+            *_lines(domain.person, ("column", "records", "ids", "empty", "constant", "clip")),
+        ]
     for attribute in domain:
         kind, keys = _WRITTEN[type(attribute)]
         lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]

@@ -20,6 +20,7 @@ from queries.expressions import (
     EVERYBODY,
     AggregateNode,
     KeyColumn,
+    Linear,
     Node,
     Quantile,
     Sorting,
@@ -227,6 +228,18 @@ class Statement:
         """Whether it has no aggregate but COUNT(*), one in an expression: counting questions answer it."""
         single = all(node.events() == node.leaves()[:1] for node in self._nodes())
         return single and all(leaf.is_count for leaf in self.leaves)
+
+    @property
+    def clip_notes(self) -> tuple[str, ...]:
+        """What has to be known of sums of values of which one person's count only up to a number."""
+        clips = {} if self.domain.person is None else self.domain.person.clip
+        forms = [form for leaf in self.leaves for form in (leaf, getattr(leaf, "numerator", None))]
+        summed = [form.summed.line.attribute for form in forms if isinstance(form, Linear) and form.summed]
+        return tuple(
+            f"values of {name} of one person count {clips[name]:g} together at most, scaled down beyond"
+            for name in dict.fromkeys(summed)
+            if name in clips
+        )
 
     @property
     def size(self) -> int:

@@ -276,7 +276,7 @@ class _Places(Values[ValueGrid]):
         if grid.whole:
             valid &= numbers == np.floor(numbers)
         clipped = np.clip(np.where(valid, numbers, grid.minimum), grid.minimum, grid.maximum)
-        steps = np.floor((clipped.astype(np.float64) - float(grid.minimum)) / grid.step)
+        steps = np.floor((clipped.astype(np.float64) - grid.first) / grid.step)
         codes: NDArray[np.int64] = steps.astype(np.int64)
         codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
         return codes
@@ -284,7 +284,7 @@ class _Places(Values[ValueGrid]):
     def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
         """Return the least number of each place."""
         del generator
-        return self.attribute.minimum + codes * self.attribute.step
+        return self.attribute.first + codes * self.attribute.step
 
     def _code(self, plain: _Plain) -> int | None:
         number, grid = _number_of(plain), self.attribute

@@ -56,6 +56,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
+    Systematic rows are fitted to every marginal that was measured, also to those that the model cannot hold.
+    Which of these they miss all the same stands in the manifest, and the worst are named here.
+
     With --format measurements the file holds no rows but every number that was released, with the
     distribution of its noise, so that others can fit a model of their own.
 
@@ -68,7 +71,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.cli.texts import Progress, json_line
     from pmw.loop import MOST_STEPS, refined, residual
-    from pmw.public.export import ExportFormat, export
+    from pmw.public.export import ExportFormat, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
 
     for target in (output, output.parent / (output.name + ".manifest.json")):
@@ -95,6 +98,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if refine:
         click.echo(_refinement(before, residual(state)))
     click.echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
+    if chosen.has_rows and (missed := reproduction_sentence(manifest["marginals"])):
+        click.echo(missed)
     click.echo("Both are public; the manifest has the guarantee in full.")
 
 

@@ -23,8 +23,8 @@ _SECTIONS = {
         "decimal", "escape", "memory", "temporary_folder", "data_is_public",
     ),
     "The promise": (
-        "epsilon", "delta", "neighbors", "records_per_person", "person_column", "accuracy", "beta", "records",
-        "confidence", "simultaneous",
+        "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy", "beta",
+        "records", "confidence", "simultaneous",
     ),
     "For experts": (
         "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,13 @@ person_options = together(
         "--person-column",
         metavar="NAME",
         help="The column of ids, which tell whose a record is. [default: that of the schema's [person]]",
+    ),
+    click.option(
+        "--person-clip",
+        multiple=True,
+        metavar="ATTRIBUTE=C",
+        help="In sums of values, those of one person count C together at most; repeatable. "
+        "[default: clip of the schema's [person]]",
     ),
 )
 _QUESTION = "Is the table in --data public, so that nobody in it needs protection"
@@ -293,7 +301,29 @@ def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
         )
     with wrong_values():
         options = Options(person_column=given["person_column"], records_per_person=records)
-    return agreed(domain, options)[0]
+    domain = agreed(domain, options)[0]
+    return _clipped(domain, given["person_clip"]) if given.get("person_clip") else domain
+
+
+def _clipped(domain: Domain, clips: Sequence[str]) -> Domain:
+    """Return a domain whose persons' values count as much at most as options say.
+
+    Raises:
+        UsageError: there are no persons, or an option is no attribute and number.
+        DomainError: the values of an attribute are not summed.
+    """
+    if domain.person is None:
+        raise click.UsageError("--person-clip needs a column of ids, which tell whose a value is")
+    found = domain.person.clip
+    for text in clips:
+        name, sign, most = text.rpartition("=")
+        try:
+            found[name] = float(most)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise click.UsageError(f"--person-clip: expected ATTRIBUTE=C such as amount=10000, got {text!r}")
+    return replace(domain, person=replace(domain.person, clips=tuple(found.items())))
 
 
 def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> PublicTable:

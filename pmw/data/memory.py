@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 
 from pmw.data.engine_columns import require_ids
 from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_digest, records_of
-from pmw.data.people import OWN, Bound, PeopleRecords, Roster, chosen_records, keep_bounded, required_bound
+from pmw.data.people import (
+    OWN,
+    Bound,
+    PeopleRecords,
+    Roster,
+    chosen_records,
+    clipped,
+    keep_bounded,
+    required_bound,
+)
 from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource, no_values
@@ -126,7 +135,8 @@ class PeopleIntake:
             self._buckets = _Buckets(ScratchFile(self._limit.folder))
         self._everyone.add(words)
         own = found.persons == OWN
-        self._kept.add(pack(self._domain, [column[own] for column in found.records.columns]))
+        alone = CodedRecords(self._domain, tuple(column[own] for column in found.records.columns))
+        self._kept.add(pack(self._domain, clipped(alone, found.persons[own]).columns))
         named = chosen_records(found, self._bound.records) & ~own
         self._buckets.add([word[named] for word in words])
 

@@ -33,6 +33,7 @@ from pmw.data.packed import cell_words, multiset_digest
 from pmw.data.scratch import Words
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.numbers import ValueGrid
 from queries.person import Person
 from queries.records import CodedRecords, objects_of
 
@@ -276,9 +277,46 @@ def keep_bounded(found: PeopleRecords, limit: int) -> CodedRecords:
     Privacy: exact and secret. What is kept of a person depends on this person's records alone.
     """
     chosen = chosen_records(found, limit)
-    if chosen.all():
-        return found.records
-    return CodedRecords(found.records.domain, tuple(column[chosen] for column in found.records.columns))
+    kept = found.records
+    if not chosen.all():
+        kept = CodedRecords(kept.domain, tuple(column[chosen] for column in kept.columns))
+    return clipped(kept, found.persons[chosen])
+
+
+def clipped(records: CodedRecords, persons: Numbers) -> CodedRecords:
+    """Return records whose persons' values come to no more than is declared.
+
+    Of each person the steps of all values are added without their signs. Beyond the most, each is multiplied
+    by the most and divided by the sum, rounded towards 0.
+
+    Args:
+        records: all that are kept of these persons.
+        persons: as ``PeopleRecords`` has them.
+
+    Privacy: exact and secret. A person's clipped values depend on this person's records alone, and add up to
+        at most ``ValueGrid.most`` steps, in L1 over all cells together.
+    """
+    domain, columns = records.domain, list(records.columns)
+    for grid in domain.grids:
+        if grid.clip is not None:
+            place = domain.index(grid.name)
+            columns[place] = _clipped(columns[place], persons, grid)
+    return CodedRecords(domain, tuple(columns))
+
+
+def _clipped(
+    places: NDArray[np.unsignedinteger[Any]], persons: Numbers, grid: ValueGrid
+) -> NDArray[np.unsignedinteger[Any]]:
+    held = places < grid.base_size
+    steps = np.where(held, places.astype(np.int64) - grid.zero, 0)
+    own = persons == OWN
+    numbers = np.where(own, persons.max(initial=OWN) + 1 + np.cumsum(own), persons)
+    sums = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    np.add.at(sums, numbers, np.abs(steps))
+    most = np.maximum(sums, grid.most)[numbers]
+    moved = np.sign(steps) * (np.abs(steps) * grid.most // np.maximum(most, 1))
+    moved = np.where(sums[numbers] > grid.most, moved, steps)
+    return np.where(held, moved + grid.zero, places).astype(places.dtype)
 
 
 def chosen_records(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model import (
@@ -25,26 +24,22 @@ from pmw.model import (
     DenseDistribution,
     DescentRule,
     GraphicalDistribution,
-    HierarchicalMeasurement,
     MarginalMeasurement,
     MarginalTerm,
-    OneWayMeasurement,
     QueryMeasurement,
-    ResidualMeasurement,
     SyntheticDistribution,
-    Target,
     Term,
+    coarse_target,
     descend,
     dual_numbers,
     refit,
     step,
-    target_of,
 )
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_pairs, founded
 from pmw.public.options import UpdateRule, is_dense
 from pmw.public.plans import marginal_tier
-from pmw.public.state import LaterMeasurement, PublicState, planned_bins
+from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
 # them (docs/algorithm.md).
@@ -60,7 +55,6 @@ _REFINED = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change
 # A table whose noise is large is fitted no closer than while the session runs: that would fit the noise.
 _NOISY = DescentRule(steps=MOST_STEPS, tolerance=3e-4)
 _FEW = 32  # cells whose noise is 1 % of the records: with fewer, errors rise (docs/algorithm.md)
-_RANK = 1e-9  # relative: eigenvalues of a covariance below are those of constants
 _REFITS = 20  # of the textbook mode, of at most ten sweeps each
 
 
@@ -226,54 +220,6 @@ def _rule(state: PublicState) -> DescentRule:
         return _RULE
     steps = _RULE.steps * DEFAULT_MAX_CELLS // coarse_model(state).cells
     return replace(_CLOSER, steps=min(_CLOSER.steps, max(_RULE.steps, steps)))
-
-
-def coarse_model(state: PublicState) -> SyntheticDistribution:
-    """Return the state's model over the coarse domain."""
-    return state.model.model if isinstance(state.model, CoarsenedDistribution) else state.model
-
-
-def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
-    """Return what a model of bins should give where bins, or declared cells, were measured.
-
-    Args:
-        coarsening: the bins.
-        measurement: noisy numbers over a scope; on declared cells, they are summed inside the bins.
-        total: records that the model sums to; positive.
-    """
-    target = target_of(measurement, total)
-    if target.values.shape == coarsening.coarse.scope_shape(target.scope):
-        return target
-    if isinstance(measurement, ResidualMeasurement):
-        return _summed_residual(coarsening, measurement, target)
-    variance = coarsening.summed(target.scope, target.variance)
-    bin_ = coarsening.bins[coarsening.fine.index(target.scope[0])]
-    if (
-        isinstance(measurement, HierarchicalMeasurement) and bin_ is not None
-    ):  # its cells' noise is correlated
-        inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
-        variance = np.array([measurement.weighted_variance(one) for one in inside])
-    return Target(target.scope, coarsening.summed(target.scope, target.values), variance)
-
-
-def _summed_residual(coarsening: Coarsening, measurement: ResidualMeasurement, target: Target) -> Target:
-    """Return what a model of bins should give where a residual was measured on declared cells.
-
-    The residual of bins is the centred sum of that of their cells; its covariance is one along each
-    attribute.
-    """
-    information = list[NDArray[np.float64]]()
-    for name, axis in zip(measurement.scope, measurement.strategy.axes, strict=True):
-        bin_ = coarsening.bins[coarsening.fine.index(name)]
-        covariance = axis.covariance
-        if bin_ is not None:
-            sums = np.equal.outer(np.arange(int(bin_.max()) + 1), bin_) * 1.0
-            centre = np.eye(len(sums)) - 1 / len(sums)
-            covariance = centre @ sums @ covariance @ sums.T @ centre
-        inverse = np.linalg.pinv(covariance, rcond=_RANK, hermitian=True)
-        information.append(np.asarray(inverse, dtype=np.float64))
-    values = coarsening.summed(target.scope, target.values)
-    return Target(target.scope, values, np.full(values.shape, target.variance.flat[0]), tuple(information))
 
 
 # --- refining ---------------------------------------------------------------------------------------------

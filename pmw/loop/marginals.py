@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data import CountSource
-from pmw.loop.fit import coarse_model, model_holds
+from pmw.loop.fit import model_holds
 from pmw.loop.measuring import draw_numbers
 from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, Released, Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
@@ -25,7 +25,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan
-from pmw.public.state import Certificate, PublicState
+from pmw.public.state import Certificate, PublicState, coarse_model
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
 from queries.linear import LinearQuery

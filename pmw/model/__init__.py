@@ -11,7 +11,7 @@ from pmw.model.bins import (
     is_long,
     longest_kept,
 )
-from pmw.model.coarsening import CoarsenedDistribution, Coarsening
+from pmw.model.coarsening import CoarsenedDistribution, Coarsening, coarse_target
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (
     MarginalTerm,
@@ -53,8 +53,9 @@ from pmw.model.measurement import (
 )
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
 from pmw.model.prices import AxisPrice, axis_rows, shared_prices
+from pmw.model.row_fitting import fit_rows
 from pmw.model.strategy import AxisRows, Strategy
-from pmw.model.value_sums import Places, SumMeasurement, SummedValues, summed_attributes
+from pmw.model.value_sums import Places, SumMeasurement, SummedValues, opening_sums, sums_of
 
 __all__ = [
     "Aim",
@@ -65,6 +66,7 @@ __all__ = [
     "check_dense_size",
     "choose_coarsening",
     "coarse_of",
+    "coarse_target",
     "CoarsenedDistribution",
     "Coarsening",
     "combined",
@@ -79,6 +81,7 @@ __all__ = [
     "extreme_domains",
     "fewest_bins",
     "FIRST_STEP_SIZE",
+    "fit_rows",
     "Foundation",
     "GraphicalDistribution",
     "half_width",
@@ -98,6 +101,7 @@ __all__ = [
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",
+    "opening_sums",
     "Places",
     "query_variance",
     "QueryMeasurement",
@@ -110,8 +114,8 @@ __all__ = [
     "Strategy",
     "sum_covariance",
     "SumMeasurement",
-    "summed_attributes",
     "SummedValues",
+    "sums_of",
     "SyntheticDistribution",
     "Target",
     "target_of",

@@ -16,6 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
+from pmw.model.measurement import (
+    HierarchicalMeasurement,
+    OneWayMeasurement,
+    ResidualMeasurement,
+    Target,
+    target_of,
+)
 from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import ScopeError
@@ -24,6 +31,7 @@ from queries.linear import LinearQuery
 from queries.records import CodedRecords
 
 _TOLERANCE = 1e-9  # of the sum of a bin's shares
+_RANK = 1e-9  # relative: eigenvalues of a covariance below are those of constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +245,27 @@ class Coarsening:
             column if bin_ is None else bin_[column] for column, bin_ in zip(columns, self.bins, strict=True)
         )
 
+    def drawn(
+        self, records: CodedRecords, generator: np.random.Generator, *, independent: bool
+    ) -> CodedRecords:
+        """Return records of bins with a cell drawn for each of them, inside its bin.
+
+        Args:
+            records: over the coarse domain.
+            generator: draws the cells.
+            independent: independent draws; else every cell gets its share of its bin's records, rounded up
+                or down.
+        """
+        columns = []
+        for position, column in enumerate(records.columns):
+            bin_, share = self.bins[position], self.shares[position]
+            if bin_ is not None and share is not None:
+                cells = _drawn_inside(column.astype(np.int64), (bin_, share), generator, independent)
+                columns.append(cells.astype(np.min_scalar_type(len(bin_) - 1)))
+            else:
+                columns.append(column)
+        return CodedRecords(self.fine, tuple(columns))
+
     def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return coarse counts spread over the fine cells of their bins, by shares.
 
@@ -270,6 +299,49 @@ class Coarsening:
             if runs is not None:
                 values = runs.reduce(ufunc, values, axis)
         return values
+
+
+def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
+    """Return what a model of bins should give where bins, or declared cells, were measured.
+
+    Args:
+        coarsening: the bins.
+        measurement: noisy numbers over a scope; on declared cells, they are summed inside the bins.
+        total: records that the model sums to; positive.
+    """
+    target = target_of(measurement, total)
+    if target.values.shape == coarsening.coarse.scope_shape(target.scope):
+        return target
+    if isinstance(measurement, ResidualMeasurement):
+        return _summed_residual(coarsening, measurement, target)
+    variance = coarsening.summed(target.scope, target.variance)
+    bin_ = coarsening.bins[coarsening.fine.index(target.scope[0])]
+    if (
+        isinstance(measurement, HierarchicalMeasurement) and bin_ is not None
+    ):  # its cells' noise is correlated
+        inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
+        variance = np.array([measurement.weighted_variance(one) for one in inside])
+    return Target(target.scope, coarsening.summed(target.scope, target.values), variance)
+
+
+def _summed_residual(coarsening: Coarsening, measurement: ResidualMeasurement, target: Target) -> Target:
+    """Return what a model of bins should give where a residual was measured on declared cells.
+
+    The residual of bins is the centred sum of that of their cells; its covariance is one along each
+    attribute.
+    """
+    information = list[NDArray[np.float64]]()
+    for name, axis in zip(measurement.scope, measurement.strategy.axes, strict=True):
+        bin_ = coarsening.bins[coarsening.fine.index(name)]
+        covariance = axis.covariance
+        if bin_ is not None:
+            sums = np.equal.outer(np.arange(int(bin_.max()) + 1), bin_) * 1.0
+            centre = np.eye(len(sums)) - 1 / len(sums)
+            covariance = centre @ sums @ covariance @ sums.T @ centre
+        inverse = np.linalg.pinv(covariance, rcond=_RANK, hermitian=True)
+        information.append(np.asarray(inverse, dtype=np.float64))
+    values = coarsening.summed(target.scope, target.values)
+    return Target(target.scope, values, np.full(values.shape, target.variance.flat[0]), tuple(information))
 
 
 def _along(values: NDArray[np.float64], axis: int, axes: int) -> NDArray[np.float64]:
@@ -379,15 +451,7 @@ class CoarsenedDistribution:
             BudgetError: the count is negative.
         """
         records = self.model.sample(count, generator, independent=independent)
-        columns = []
-        for position, column in enumerate(records.columns):
-            bin_, share = self.coarsening.bins[position], self.coarsening.shares[position]
-            if bin_ is not None and share is not None:
-                cells = _drawn_inside(column.astype(np.int64), (bin_, share), generator, independent)
-                columns.append(cells.astype(np.min_scalar_type(len(bin_) - 1)))
-            else:
-                columns.append(column)
-        return CodedRecords(self.domain, tuple(columns))
+        return self.coarsening.drawn(records, generator, independent=independent)
 
 
 def _drawn_inside(

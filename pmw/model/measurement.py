@@ -460,6 +460,20 @@ class Target:
     variance: NDArray[np.float64]
     information: tuple[NDArray[np.float64], ...] | None = None
 
+    @property
+    def free_numbers(self) -> int:
+        """How many numbers the measurement is of: a residual sums to zero along each attribute."""
+        return math.prod(size - (self.information is not None) for size in self.values.shape)
+
+    def pull(self, errors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return K'K (a - y) / v, by which errors of the values weigh: float64, one axis per attribute.
+
+        Args:
+            errors: a - y: float64, one axis per attribute, records.
+        """
+        seen = errors if self.information is None else along(self.information, errors)
+        return np.asarray(seen / self.variance)
+
 
 def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     """Return what a model that sums to a total should give where a measurement was made.

@@ -287,10 +287,8 @@ def _curvature(aim: Aim) -> float:
 
 
 def _free_numbers(aim: Aim) -> int:
-    """Return how many numbers a measurement is of: a residual sums to zero along each attribute."""
-    shape = np.shape(_values(aim))
-    is_residual = isinstance(aim, Target) and aim.information is not None
-    return math.prod(size - 1 for size in shape) if is_residual else math.prod(shape)
+    """Return how many numbers a measurement is of."""
+    return aim.free_numbers if isinstance(aim, Target) else 1
 
 
 def _dual(term: Term) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ taken in parts of w, in units of 2^-20 of it, rounded down, so that a record add
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Places:
             ScopeError: its values are not summed.
         """
         attribute = domain[name]
-        grid = attribute.grid if isinstance(attribute, NumberCells) else None
+        grid = next((one for one in domain.grids if one.attribute == name), None)
         if grid is None or not isinstance(attribute, NumberCells):
             raise ScopeError(f"the values of {name!r} are not summed: the schema gives them no resolution")
         low, high = places_of(attribute, grid)
@@ -63,11 +63,13 @@ class SummedValues:
         attribute: the name of the attribute whose values are summed.
         scope: attribute names in declared order, one number for each cell; none for one number of everybody.
         by_cells: a value is measured from the middle of its own cell; else from that of the declared ends.
+        clipped: values are measured from 0, and those of one person come to no more than is declared.
     """
 
     attribute: str
     scope: tuple[str, ...]
     by_cells: bool = False
+    clipped: bool = False
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -77,6 +79,9 @@ class SummedValues:
     def ends(self, domain: Domain) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return l + h and w of each cell of the attribute: int64, shape (cells,) each."""
         places = Places.of(domain, self.attribute)
+        if self.clipped:  # measured from 0, in parts of twice the most: a value adds twice its steps
+            ends = 2 * places.grid.zero, 2 * places.grid.most
+            return np.where(places.present, ends[0], 0), np.where(places.present, ends[1], 0)
         if self.by_cells:
             return places.least + places.greatest, places.greatest - places.least
         most = int(places.greatest.max())
@@ -90,6 +95,10 @@ class SummedValues:
             return np.broadcast_to(on_scope(domain, (self.attribute,), own, self.scope), shape)
         return np.full(shape, own.max(), dtype=np.int64)
 
+    def factor(self, domain: Domain) -> int:
+        """Return the units of one step, where values are clipped: as many as the most of them leave room."""
+        return UNITS // Places.of(domain, self.attribute).grid.most
+
     def units(
         self, domain: Domain, places: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
@@ -102,13 +111,17 @@ class SummedValues:
 
         Privacy: a function of true sums (secret). A record adds between -2^20 and 2^20 to one number: the
             quotient of a whole number of at most w by w, times 2^20, is a whole number at its ends, and
-            rounding down keeps differences within whole numbers.
+            rounding down keeps differences within whole numbers. Where values are clipped, a person's steps
+            over all cells come to at most ``ValueGrid.most``, each counts for ``factor`` units, and nothing
+            is rounded.
         """
         over = domain.scope(self.counted)
         middle, _ = self.ends(domain)
         summed = 2 * places - counts * on_scope(domain, (self.attribute,), middle, over)
         if self.attribute not in self.scope:
             summed = summed.sum(axis=over.index(self.attribute))
+        if self.clipped:
+            return np.asarray(summed // 2 * self.factor(domain), dtype=np.int64)
         widths = np.maximum(self.widths(domain), 1)
         whole, rest = np.divmod(summed, widths)  # so that no product is larger than 2^62
         return np.asarray(whole * UNITS + rest * UNITS // widths, dtype=np.int64)
@@ -140,6 +153,8 @@ class SumMeasurement:
     def scales(self, domain: Domain) -> NDArray[np.float64]:
         """Return what one record's units stand for in each number: w/2 steps, in the attribute's own unit."""
         step = Places.of(domain, self.summed.attribute).grid.step
+        if self.summed.clipped:
+            return np.full(self.units.shape, UNITS / self.summed.factor(domain) * step)
         return np.asarray(self.summed.widths(domain) * (step / 2), dtype=np.float64)
 
     def values(self, domain: Domain) -> NDArray[np.float64]:
@@ -153,7 +168,27 @@ class SumMeasurement:
         return np.where(places.present, places.grid.number(0) + places.grid.step * middle / 2, 0.0)
 
 
-def summed_attributes(domain: Domain) -> Sequence[str]:
-    """Return the attributes whose values are summed and not known by their cells alone, in declared order."""
-    names = (grid.attribute for grid in domain.grids)
-    return [name for name in names if SummedValues(name, (name,), by_cells=True).widths(domain).any()]
+def sums_of(domain: Domain, name: str, scope: tuple[str, ...]) -> SummedValues:
+    """Return the sums of an attribute's values by the cells of a scope, as they are measured.
+
+    Args:
+        domain: the declared attributes.
+        name: the attribute; where the scope names it, values are measured from the middles of their cells.
+        scope: attribute names in declared order.
+
+    Raises:
+        ScopeError: its values are not summed.
+    """
+    clipped = Places.of(domain, name).grid.clip is not None
+    return SummedValues(name, scope, by_cells=name in scope and not clipped, clipped=clipped)
+
+
+def opening_sums(domain: Domain) -> Sequence[SummedValues]:
+    """Return the sums that opening measures: of an attribute those of its cells, or one if it is clipped.
+
+    Left out is an attribute whose cells tell its values.
+    """
+    names = [grid.attribute for grid in domain.grids]
+    found = [sums_of(domain, name, (name,)) for name in names]
+    found = [replace(one, scope=()) if one.clipped else one for one in found]
+    return [one for one in found if one.widths(domain).any()]

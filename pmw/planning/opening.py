@@ -28,7 +28,7 @@ from pmw.model import (
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
-from pmw.planning.value_sums import KEPT_FOR_SUMS, planned_sums, share_of_sums, summed_names, too_small
+from pmw.planning.value_sums import KEPT_FOR_SUMS, planned, planned_sums, share_of_sums, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
@@ -121,7 +121,7 @@ def choose_filter(
     measured = len(domain) if options.opening is not Opening.NONE else 0
     whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
     events = (
-        2 + len(summed_names(domain, options))
+        2 + len(planned(domain, options))
         if whole
         else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
     )

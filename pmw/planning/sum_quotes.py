@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
-from pmw.model import SumMeasurement, SummedValues
+from pmw.model import SumMeasurement, SummedValues, sums_of
 from pmw.planning.value_sums import sum_noise
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
@@ -125,14 +125,14 @@ def quote_sum(
         QueryError: the values are not summed, or there are too many cells; or no price gives such a mean.
         SessionError: the session measures nothing on request.
     """
-    require_summed(state, summed)
+    summed = require_summed(state, summed.attribute, summed.scope)
     if within is not None:
         wanted = _absolute(within, _mean_low(state, summed))
         return _cheapest(state, summed, lambda quote: quote.mean_half_width <= wanted, within)
     share = USUAL_SHARE if share is None else share
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
-    return quote_sum_noise(state, summed, _noise(state, share))
+    return quote_sum_noise(state, summed, _noise(state, summed, share))
 
 
 def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> SumQuote:
@@ -153,11 +153,13 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     present = dict(_intervals(state, statement, node))
     lows = [min(abs(low), abs(high)) if low * high > 0 else 0.0 for low, high in present.values()]
     if not present:
-        raise _refused("nothing says that there are records to take the number of; ask for counts first")
+        raise _refused(
+            "nothing released says yet that there are records to take the number of; ask the statement first"
+        )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
         return SumQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True)
-    require_summed(state, summed)
+    summed = require_summed(state, summed.attribute, summed.scope)
 
     def fits(quote: SumQuote) -> bool:
         later = _expected(state, summed, quote.noise) if quote.noise is not None else None
@@ -168,8 +170,8 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     return _cheapest(state, summed, fits, within)
 
 
-def require_summed(state: PublicState, summed: SummedValues) -> None:
-    """Refuse sums that a session does not measure.
+def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> SummedValues:
+    """Return the sums of an attribute's values by the cells of a scope, if a session measures them.
 
     Raises:
         QueryError: the values are not summed, or there are too many cells.
@@ -184,18 +186,18 @@ def require_summed(state: PublicState, summed: SummedValues) -> None:
             "accuracy, or rest on tests of single questions"
         )
     known = [grid.attribute for grid in domain.grids]
-    if summed.attribute not in known:
+    if name not in known:
         told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
-        raise QueryError(
-            f"the values of {summed.attribute!r} are not summed; {told}", code="unknown_attribute"
-        )
+        raise QueryError(f"the values of {name!r} are not summed; {told}", code="unknown_attribute")
+    summed = sums_of(domain, name, scope)
     cells = domain.scope_size(domain.scope(summed.counted))
     if cells > MOST_CELLS:
         raise QueryError(
-            f"sums of {summed.attribute} by {', '.join(summed.scope)} need {cell_count(cells)} cells, at "
+            f"sums of {name} by {', '.join(scope)} need {cell_count(cells)} cells, at "
             f"most {MOST_CELLS:,} fit; group by fewer attributes",
             code="too_large",
         )
+    return summed
 
 
 def require_affordable_sum(state: PublicState, quote: SumQuote) -> None:
@@ -215,7 +217,8 @@ def require_affordable_sum(state: PublicState, quote: SumQuote) -> None:
 def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:
     """Return the price of sums of values under some noise."""
     ledger, domain = state.ledger, state.domain
-    price = ledger.price(sum_charge(noise, state.contract.options))
+    charge = sum_charge(noise, state.contract.options, clipped=summed.clipped)
+    price = ledger.price(charge)
     zeros = np.zeros(domain.scope_shape(summed.scope), dtype=np.int64)
     scale = float(SumMeasurement(summed, zeros, noise).scales(domain).max())
     confidence = Confidences.in_state(state, 2).alone
@@ -232,9 +235,10 @@ def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistri
     )
 
 
-def _noise(state: PublicState, share: Fraction) -> NoiseDistribution:
+def _noise(state: PublicState, summed: SummedValues, share: Fraction) -> NoiseDistribution:
+    price, options = floor_price(share * state.ledger.cap), state.contract.options
     try:
-        return sum_noise(state.ledger, floor_price(share * state.ledger.cap), state.contract.options)
+        return sum_noise(state.ledger, price, options, clipped=summed.clipped)
     except NoiseError:
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
@@ -249,7 +253,7 @@ def _cheapest(
     """
 
     def quote(parts: int) -> SumQuote:
-        return quote_sum_noise(state, summed, _noise(state, Fraction(parts, _FINEST)))
+        return quote_sum_noise(state, summed, _noise(state, summed, Fraction(parts, _FINEST)))
 
     low, high = 0, _FINEST  # low does not fit, high does
     if not fits(quote(high)):

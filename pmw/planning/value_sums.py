@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import SummedValues, summed_attributes
+from pmw.model import SummedValues, opening_sums
 from pmw.planning.calibration import calibrated_noise
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
@@ -25,21 +25,21 @@ KEPT_FOR_SUMS = Fraction(15, 100)
 _Sums: TypeAlias = tuple[tuple[SummedValues, NoiseDistribution], ...]
 
 
-def summed_names(domain: Domain, options: Options) -> Sequence[str]:
-    """Return the attributes whose values are summed in a session.
+def planned(domain: Domain, options: Options) -> Sequence[SummedValues]:
+    """Return the sums that a session measures at opening.
 
     Where intervals hold for all questions at once, within an accuracy contract, or where single questions are
     tested, plans are for counts alone.
     """
     sums = options.tests_marginals and options.opening is not Opening.NONE
     sums = sums and not options.simultaneous and options.bar_limit is None
-    return summed_attributes(domain) if sums else ()
+    return opening_sums(domain) if sums else ()
 
 
 def share_of_sums(domain: Domain, options: Options) -> Fraction:
     """Return what is kept of the budget for sums, those of opening and those that are asked for later."""
-    names = summed_names(domain, options)
-    return min(SHARE * len(names), _MOST) + KEPT_FOR_SUMS if names else Fraction(0)
+    sums = len(planned(domain, options))
+    return min(SHARE * sums, _MOST) + KEPT_FOR_SUMS if sums else Fraction(0)
 
 
 def planned_sums(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> _Sums:
@@ -48,34 +48,37 @@ def planned_sums(domain: Domain, budget_filter: PrivacyFilter, options: Options)
     Raises:
         BudgetError: the budget is too small for them.
     """
-    names = summed_names(domain, options)
-    if not names:
+    sums = planned(domain, options)
+    if not sums:
         return ()
-    price = floor_price(min(SHARE, _MOST / len(names)) * budget_filter.cap)
+    price = floor_price(min(SHARE, _MOST / len(sums)) * budget_filter.cap)
     try:
-        noise = sum_noise(budget_filter, price, options)
+        return tuple((one, sum_noise(budget_filter, price, options, clipped=one.clipped)) for one in sums)
     except NoiseError:
         raise too_small() from None
-    return tuple((SummedValues(name, (name,), by_cells=True), noise) for name in names)
 
 
-def sum_noise(ledger: PrivacyFilter, price: Fraction, options: Options) -> NoiseDistribution:
+def sum_noise(
+    ledger: PrivacyFilter, price: Fraction, options: Options, *, clipped: bool = False
+) -> NoiseDistribution:
     """Return the narrowest noise of sums that costs at most a price.
 
     Raises:
         NoiseError: the price is not positive.
     """
-    return calibrated_noise(ledger.composition, price, sum_sensitivity(options), options, one=True)
+    moved = sum_sensitivity(options, clipped=clipped)
+    return calibrated_noise(ledger.composition, price, moved, options, one=True)
 
 
 def kept_for_sums(state: PublicState) -> Fraction:
     """Return what is still kept for sums that will be asked for, in the filter's own measure."""
-    plan, opened = marginal_tier(state.plan), len([one for one in state.sums if one.summed.by_cells])
+    plan, opened = marginal_tier(state.plan), len(planned(state.domain, state.contract.options))
     if plan is None or not plan.opens_pairs or not opened:
         return Fraction(0)
     ledger, options = state.ledger, state.contract.options
     later = state.sums[opened:]
-    spent = sum((ledger.price(sum_charge(one.noise, options)) for one in later), Fraction(0))
+    charges = (sum_charge(one.noise, options, clipped=one.summed.clipped) for one in later)
+    spent = sum(map(ledger.price, charges), Fraction(0))
     return max(ledger.cap * KEPT_FOR_SUMS - spent, Fraction(0))
 
 

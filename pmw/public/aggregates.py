@@ -169,9 +169,11 @@ class Aggregates:
         value = upper / divisor if divisor else math.nan
         if not math.isfinite(value):
             return Estimate(None)
-        events = events if measured is None else measured.events
+        hard = hard_ends(above, below)
+        if measured is not None:
+            events, (below, measured) = measured.events, self._sums.narrowed(below, measured)
         bounds = self._sums.bounds(below, events)
-        ends = self._sums.ratio_ends(above, below, bounds, measured)
+        ends = self._sums.ratio_ends(above, below, bounds, measured, hard)
         if ends is None:
             return Estimate(value)
         return within(value, *ends, conditional=not self._sums.is_sure(below, bounds, events))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ class Event(enum.StrEnum):
     ROUND = "sparse vector round"
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
+    OPENING = "opening"  # a pair that is measured before any question, after the rest of opening
     REQUESTED = "requested"
     QUANTILE = "error quantile"
     SUM = "sum of values"
@@ -92,14 +93,15 @@ def l2_squared_sensitivity(options: Options) -> Fraction:
     return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
-def sum_sensitivity(options: Options) -> int:
+def sum_sensitivity(options: Options, *, clipped: bool = False) -> int:
     """Return how much one person changes sums of values, in L1 and in L2 alike, in units.
 
     A record adds between -2^20 and 2^20 units to one number. So K records that are added or removed move the
     numbers by K 2^20 at most, and K that are replaced by twice as much: all of them may share a number, where
-    each goes from one end to the other.
+    each goes from one end to the other. Where the values of a person are clipped, all of them together add
+    2^20 units at most, whatever K is.
     """
-    return l1_sensitivity(options)
+    return l1_sensitivity(replace(options, records_per_person=1) if clipped else options)
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
@@ -124,9 +126,9 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def sum_charge(noise: NoiseDistribution, options: Options) -> Charge:
+def sum_charge(noise: NoiseDistribution, options: Options, *, clipped: bool = False) -> Charge:
     """Return the price of sums of values, however many cells they are over."""
-    moved = sum_sensitivity(options)
+    moved = sum_sensitivity(options, clipped=clipped)
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(moved / noise.scale)
     return gaussian_charge(Fraction(moved**2), noise.sigma)
@@ -140,7 +142,7 @@ def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) 
         noise: on each of them, in units.
         options: the custodian's choices.
     """
-    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(noise, options))
+    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(noise, options, clipped=summed.clipped))
 
 
 def sum_label(summed: SummedValues) -> str:

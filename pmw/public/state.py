@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pmw.model import (
     DEFAULT_BINS,
     FIRST_STEP_SIZE,
+    CoarsenedDistribution,
     Coarsening,
     MarginalMeasurement,
     Measurement,
@@ -239,3 +240,8 @@ class PublicState:
         """The place of the first tier that tests: where all pairs were measured, no marginal is tested."""
         idle = (isinstance(tier, MarginalTestPlan) and not tier.tests for tier in self.plan)
         return next((place for place, is_idle in enumerate(idle) if not is_idle), None)
+
+
+def coarse_model(state: PublicState) -> SyntheticDistribution:
+    """Return the state's model over the coarse domain."""
+    return state.model.model if isinstance(state.model, CoarsenedDistribution) else state.model

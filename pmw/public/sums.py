@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -147,6 +147,23 @@ class GroupWeights:
         everywhere = np.ones(self.least.shape, dtype=bool)
         return GroupWeights(self.scope, ends, everywhere, everywhere.astype(np.float64), everywhere)
 
+    def varies(self, place: int) -> bool:
+        """Tell whether weights differ along an axis."""
+        arrays = (self.low, self.middle, self.high)
+        return not all(bool(np.all(one == np.take(one, [0], axis=place))) for one in arrays)
+
+    def without(self, places: Sequence[int]) -> GroupWeights:
+        """Return the same weights over fewer attributes: along the axes left out they do not differ."""
+
+        def narrowed(array: NDArray[Any]) -> NDArray[Any]:
+            whole = np.broadcast_to(array, self.least.shape)
+            return whole[tuple(0 if place in places else slice(None) for place in range(whole.ndim))]
+
+        scope = tuple(name for place, name in enumerate(self.scope) if place not in places)
+        low, middle, high = map(narrowed, self.ends)
+        least, share, most = map(narrowed, (self.least, self.share, self.most))
+        return GroupWeights(scope, (low, middle, high), least, share, most)
+
     @property
     def _reached(self) -> tuple[_Array, _Array, _Array]:
         return self.low, self.middle, self.high
@@ -160,12 +177,14 @@ class MeasuredSum(NamedTuple):
         value: the measured number.
         half_width: how far the truth may be from it.
         events: how many intervals its count has to hold together with, counted as aggregates are.
+        is_clipped: the values of each person were clipped, which the model knows nothing of.
     """
 
     counted: GroupWeights
     value: float
     half_width: float
     events: int
+    is_clipped: bool = False
 
 
 class Sums:
@@ -215,6 +234,10 @@ class Sums:
             if self._state.sums and np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
             name, factor = form.summed.line
+            if self._values.is_clipped(form.summed):  # a value counts for as little as 0
+                none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
+                low = np.where(held, np.minimum(low, none), low)
+                high = np.where(held, np.maximum(high, none), high)
             shift = on_scope(domain, (name,), self._values.shift(name), scope)
             middle = np.where(held, middle + factor * shift, middle)
         return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
@@ -272,12 +295,24 @@ class Sums:
             return None
         mass = np.maximum(self.marginal(weights.scope), 0.0)
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
-        if part.half_width + float(np.sum(part.reach * mass)) >= apart:
+        is_clipped = self._values.is_clipped(weights.summed.summed)
+        if part.half_width + float(np.sum(part.reach * mass)) >= apart and not is_clipped:
             return None
         ends = part.counted - part.reach, part.counted, part.counted + part.reach
         everywhere = np.ones(part.counted.shape, dtype=bool)
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
-        return MeasuredSum(counted, part.value, part.half_width, 2 * events)
+        return MeasuredSum(counted, part.value, part.half_width, 2 * events, is_clipped)
+
+    def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
+        """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
+
+        Once a sum of values is measured, where a value lies in its cells matters no more.
+        """
+        axes = range(len(below.scope))
+        alike = [place for place in axes if not (below.varies(place) or measured.counted.varies(place))]
+        if not alike:
+            return below, measured
+        return below.without(alike), measured._replace(counted=measured.counted.without(alike))
 
     def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
         """Return a sum as the model has it and as it was measured, each by its scale.
@@ -286,6 +321,8 @@ class Sums:
         """
         apart = float(np.sum((weights.high - weights.low) * np.maximum(self.marginal(weights.scope), 0.0)))
         found = measured.value + self.model(measured.counted)
+        if measured.is_clipped:
+            return found
         return joined_by_width(found, measured.half_width, self.model(weights), apart / 10)
 
     def is_sure(
@@ -307,6 +344,7 @@ class Sums:
         below: GroupWeights,
         bounds: SumBounds | None,
         measured: MeasuredSum | None = None,
+        hard: tuple[float, float] | None = None,
     ) -> tuple[float, float] | None:
         """Return the least and the greatest r for which two sums may be equal, above = r below.
 
@@ -317,8 +355,9 @@ class Sums:
             above, below: the sums.
             bounds: on sums over the same attributes.
             measured: what was measured of the first; the bounds leave it its part of what may fail.
+            hard: what the ratio lies between on every table, where the sums are given over fewer attributes.
         """
-        low, high = hard_ends(above, below)
+        low, high = hard if hard is not None else hard_ends(above, below)
         least_more = most_more = 0.0
         if measured is not None:
             above = measured.counted

@@ -325,7 +325,12 @@ class Tabulation:
             tuple(column.title for column in shown),
             tuple(rows),
             state.contract.options.confidence,
-            (*statement.notes, *moved, *reader.reasons(shown, groups[statement.offset : end])),
+            (
+                *statement.notes,
+                *statement.clip_notes,
+                *moved,
+                *reader.reasons(shown, groups[statement.offset : end]),
+            ),
             version,
             spent,
             state.contract.seeded,

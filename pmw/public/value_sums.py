@@ -76,11 +76,21 @@ class ValueSums:
         """The declared attributes."""
         return self._state.domain
 
+    def is_clipped(self, summed: Summed) -> bool:
+        """Tell whether the values of each person come to no more than is declared."""
+        person = self.domain.person
+        return person is not None and summed.line.attribute in person.clip
+
+    def above_zero(self, summed: Summed) -> _Array:
+        """Return how much more the middle of each cell weighs than 0 does: float64, shape (cells,)."""
+        return summed.line.factor * self._middles(summed.line.attribute)
+
     def shift(self, attribute: str) -> _Array:
         """Return how far the mean of each cell's values is above the cell's middle: float64, shape (cells,).
 
         The measured sum over the model's records, drawn to the middle as far as its noise asks for: values
-        are taken to be spread evenly, with means that differ by a little.
+        are taken to be spread evenly, with means that differ by a little. Where values are clipped, all means
+        are what the measured sum is a part of, so that they add up to it.
         """
         if attribute not in self._shifts:
             self._shifts[attribute] = self._shift(attribute)
@@ -89,6 +99,13 @@ class ValueSums:
     def _shift(self, attribute: str) -> _Array:
         own = (one for one in self._state.sums if one.summed.scope == (attribute,) and one.summed.by_cells)
         measured = next((one for one in own if one.summed.attribute == attribute), None)
+        totals = (one for one in self._state.sums if one.summed.attribute == attribute and one.summed.clipped)
+        total = next((one for one in totals if not one.summed.scope), None)
+        if total is not None:
+            middles = self._middles(attribute)
+            whole = float(np.sum(middles * np.maximum(self._state.model.marginal((attribute,)), 0.0)))
+            part = float(total.values(self.domain)) / whole if whole else 1.0
+            return middles * (min(max(part, 0.0), 1.0) - 1.0)
         cells = np.zeros(self.domain[attribute].size)
         if measured is None:
             return cells

@@ -162,7 +162,7 @@ class Dialogue(Asking):
         by: str | Sequence[str] = (),
         *,
         share: Number | None = None,
-        within: Within | float | None = None,
+        within: Within | float | str | None = None,
         dry_run: bool = False,
     ) -> SumQuote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
@@ -194,7 +194,7 @@ class Dialogue(Asking):
         width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
             state = engine.limited(self._account)
-            summed = SummedValues(name, state.domain.scope(names), by_cells=name in names)
+            summed = SummedValues(name, state.domain.scope(names))
             quote = quote_sum(
                 state, summed, share=None if share is None else as_fraction(share, "share"), within=width
             )
@@ -202,7 +202,7 @@ class Dialogue(Asking):
                 engine.measure_sum(quote, self._account)
             return quote
 
-    def quote_aggregate(self, statement: str | Statement, within: Within | float) -> SumQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
 
         Args:
@@ -218,8 +218,10 @@ class Dialogue(Asking):
         with self._engaged() as engine:
             return quote_aggregate(engine.limited(self._account), read, width)
 
-    def sql_within(self, statement: str | Statement, within: Within | float) -> AnswerTable:
+    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+
+        Its counting questions are asked as those of any statement are; then its bars are looked at.
 
         Args:
             statement: see ``quote_aggregate``.
@@ -233,7 +235,11 @@ class Dialogue(Asking):
         """
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
         with self._engaged() as engine:
-            engine.measure_sum(self.quote_aggregate(read, within), self._account)
+            found = self.tabulate(read)  # its counts may be asked for first, as of any statement
+            quote = self.quote_aggregate(read, within)
+            if not quote.needed:
+                return found
+            engine.measure_sum(quote, self._account)
             return self.tabulate(read)
 
     def quote(self, question: Asked, within: float) -> Quote:

@@ -259,7 +259,7 @@ class Engine:
         self.finish_interrupted()
         self.bookings.know(account)
         require_affordable(self.limited(account), requested.entry(self._state.contract.options))
-        self._release(releases.MarginalRelease(requested), account.whole)
+        self._release(releases.MarginalRelease.of(requested, self._state), account.whole)
 
     def measure_sum(self, quote: SumQuote, account: Account = SESSION) -> None:
         """Measure sums of values on request, durably.
@@ -419,7 +419,7 @@ class Engine:
             for pair in due:
                 rows = strategy_of(self._state, pair)
                 requested = RequestedMarginal(pair, plan.noise_of(pair), rows)
-                self._release(releases.MarginalRelease(requested), SESSION.whole)
+                self._release(releases.MarginalRelease.of(requested, self._state), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:
         """Release what is due, once for each number of settled questions, for whoever could have a test.
@@ -489,7 +489,7 @@ class Engine:
         """Draw a recorded batch again, from its own bytes."""
         recorded, bits = journal.read_recorded(self._state.coarsening, intent), BitSource(intent.seed)
         accounts.require_named(recorded.booked)
-        release = releases.release_of(self._store, self._state.domain, recorded.batch)
+        release = releases.release_of(self._store, self._state, recorded.batch)
         if release is not None:
             drawing = release.counted(self._state, self._tables())
             self._carry_out_release(intent.id, bits, release, drawing, recorded.booked)

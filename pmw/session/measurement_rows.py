@@ -21,6 +21,7 @@ from pmw.model import (
     ResidualMeasurement,
     SumMeasurement,
     SummedValues,
+    sums_of,
 )
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import FormError, dumps, form_of, loads, read
@@ -128,9 +129,10 @@ def require_sum(domain: Domain, summed: SummedValues) -> None:
         ScopeError: the values are not summed, or an attribute is not declared.
         FormError: the attributes are not in order.
     """
-    summed.widths(domain)
     if domain.scope(summed.scope) != summed.scope:
         raise FormError("the attributes of a sum are not in declared order")
+    if summed != sums_of(domain, summed.attribute, summed.scope):
+        raise FormError("a sum is measured from elsewhere than its values are")
 
 
 def read_quantile(row: MeasurementRow) -> ErrorQuantile:

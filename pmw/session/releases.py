@@ -7,7 +7,7 @@ outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
@@ -35,9 +35,9 @@ from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_
 from pmw.planning.opening import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry, Parts
+from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.contract import Contract
-from pmw.public.foundations import strategy_of
+from pmw.public.foundations import due_pairs, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
@@ -54,14 +54,26 @@ _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared
 
 @dataclass(frozen=True, slots=True)
 class MarginalRelease:
-    """A marginal on request."""
+    """A marginal that no test decides: on request, because it is spare, or as a part of opening.
+
+    Args:
+        batch: what is measured.
+        event: in the words of the ledger.
+        kind: of the batch.
+    """
 
     batch: RequestedMarginal
+    event: Event
     kind: str = REQUESTED
+
+    @classmethod
+    def of(cls, batch: RequestedMarginal, state: PublicState) -> MarginalRelease:
+        """Return the release of a marginal in a state, which tells whether it is a part of opening."""
+        return cls(batch, Event.OPENING if batch.scope in due_pairs(state) else Event.REQUESTED)
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
-        return (self.batch.entry(options),)
+        return (replace(self.batch.entry(options), event=self.event),)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws it; all that can fail for want of the table fails here.
@@ -148,14 +160,14 @@ def recorded(release: Release, options: Options, booked: Parts) -> Recorded:
     return Recorded(release.batch, reserved, booked)
 
 
-def release_of(store: SessionStore, domain: Domain, batch: Batch) -> Release | None:
-    """Return the release of a recorded batch, or None where it is one of tests."""
+def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release | None:
+    """Return the release of a batch that was recorded in a state, or None where it is one of tests."""
     if isinstance(batch, RequestedMarginal):
-        return MarginalRelease(batch)
+        return MarginalRelease.of(batch, state)
     if isinstance(batch, RequestedSum):
         return SumRelease(batch)
     if isinstance(batch, tuple):
-        return QuantileRelease(batch, _first_answers(store, domain))
+        return QuantileRelease(batch, _first_answers(store, state.domain))
     return None
 
 
@@ -183,7 +195,7 @@ def due_marginal(
     if spare is None:
         return None
     marginal = RequestedMarginal(spare.scope, spare.noise, strategy_of(state, spare.scope))
-    return MarginalRelease(marginal), spare.booked
+    return MarginalRelease.of(marginal, state), spare.booked
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:

@@ -49,7 +49,7 @@ def test_scores_are_distances_over_the_true_number_of_records(monkeypatch: pytes
         tables[1][1] -= 4
         tables[1][2] += 2
         even = DenseDistribution.uniform(given.domain, 240.0)
-        return Answered(tables, ["near", "far", "near"], even, {"seed_given": settings.seed})
+        return Answered(tables, ["near", "far", "near"], even, facts={"seed_given": settings.seed})
 
     monkeypatch.setitem(marginals._ALL, "small", lambda _folder, _choice: case)
     monkeypatch.setitem(METHODS, "one-off", one_off)

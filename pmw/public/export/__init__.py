@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pmw.public.export.manifest import measurements_form, program_version
-from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
+from pmw.public.export.reproduction import reproduction_sentence
+from pmw.public.export.rows import RowPlan, csv_parts, draw_rows, synthetic_frame
 from pmw.public.export.writing import ExportFormat, export, require_target
 
 __all__ = [
     "csv_parts",
+    "draw_rows",
     "export",
     "ExportFormat",
     "measurements_form",
     "program_version",
+    "reproduction_sentence",
     "require_target",
     "RowPlan",
     "synthetic_frame",

@@ -20,6 +20,7 @@ from pmw.model import (
 from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors
+from pmw.public.export.reproduction import Reproduction
 from pmw.public.export.rows import RowPlan
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
@@ -52,11 +53,22 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
     }
 
 
-def table_manifest(state: PublicState, file_format: str, plan: RowPlan, rows: int) -> dict[str, Any]:
-    """Return what goes beside a synthetic table."""
+def table_manifest(
+    state: PublicState, file_format: str, plan: RowPlan, marginals: Reproduction
+) -> dict[str, Any]:
+    """Return what goes beside a synthetic table.
+
+    Args:
+        state: the session.
+        file_format: of the file.
+        plan: how the rows were drawn.
+        marginals: what the rows reproduce of the measured marginals.
+    """
     method = "independent draws" if plan.independent else "systematic rounding"
-    drawn = {"rows": rows, "method": method, "row_seed": plan.seed}
-    return _manifest(state, file_format, "online-pmw synthetic table", drawn)
+    drawn = {"rows": plan.count(state), "method": method, "row_seed": plan.seed}
+    return _manifest(
+        state, file_format, "online-pmw synthetic table", {**drawn, "marginals": marginals.to_dict()}
+    )
 
 
 def measurements_manifest(state: PublicState, file_format: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmw.errors import ReleaseError
-from pmw.public.state import PublicState
+from pmw.model import QueryMeasurement, coarse_target, fit_rows
+from pmw.public.state import PublicState, coarse_model
 from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
@@ -60,30 +61,69 @@ class RowPlan:
         return round(state.total.value) if self.rows is None else self.rows
 
 
-def synthetic_frame(state: PublicState, plan: RowPlan) -> pd.DataFrame:
-    """Return synthetic rows drawn from the model.
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRows:
+    """Synthetic rows as cell numbers, of a byte or two each. Everything about them is public.
+
+    Args:
+        records: the cell of each row along each attribute, over the declared cells.
+        generator: draws the values inside the cells.
+    """
+
+    records: CodedRecords
+    generator: np.random.Generator
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a table."""
+        return decode_records(self.records, self.generator)
+
+    def csv_parts(self) -> Iterator[bytes]:
+        """Return the rows as CSV, some at a time: UTF-8, lines end with a line feed."""
+        batches = decode_batches(self.records, self.generator, _BATCH)
+        domain = self.records.domain
+        return (_csv(frame, domain, header=not place) for place, frame in enumerate(batches))
+
+
+def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
+    """Return synthetic rows drawn from the model, and fitted to what it cannot hold.
+
+    Systematic rows are drawn over the cells of the model, bins for long attributes. Where marginals are
+    measured, single values are changed until the rows are as near to all of these as noise lets them be
+    (``pmw.model.row_fitting``): the model's tree holds only some. Values inside bins come last. Independent
+    draws stay independent: none is changed.
 
     Privacy: post-processing of released numbers; free.
     """
-    return decode_records(*_drawn(state, plan))
+    generator = np.random.default_rng(plan.seed)
+    records = coarse_model(state).sample(plan.count(state), generator, independent=plan.independent)
+    if state.contract.options.tests_marginals and not plan.independent:
+        targets = [
+            coarse_target(state.coarsening, one, state.total.value)
+            for one in state.measurements
+            if not isinstance(one, QueryMeasurement)
+        ]
+        records = fit_rows(records, targets, state.total.value, generator)
+    records = state.coarsening.drawn(records, generator, independent=plan.independent)
+    return DrawnRows(records, generator)
+
+
+def synthetic_frame(state: PublicState, plan: RowPlan) -> pd.DataFrame:
+    """Return synthetic rows as a table (``draw_rows``).
+
+    Privacy: post-processing of released numbers; free.
+    """
+    return draw_rows(state, plan).frame()
 
 
 def csv_parts(state: PublicState, plan: RowPlan) -> Iterator[bytes]:
-    """Return the CSV file of synthetic rows in parts of some rows each: UTF-8, lines end with a line feed.
+    """Return the CSV file of synthetic rows in parts of some rows each.
 
-    The rows are drawn here, as cell numbers of a byte or two each; their values and texts are made part by
-    part. Together the parts hold the rows of ``synthetic_frame`` under the same plan.
+    The rows are drawn here; their values and texts are made part by part. Together the parts hold the rows of
+    ``synthetic_frame`` under the same plan.
 
     Privacy: post-processing of released numbers; free.
     """
-    records, generator = _drawn(state, plan)
-    batches = decode_batches(records, generator, _BATCH)
-    return (_csv(frame, state.domain, header=not place) for place, frame in enumerate(batches))
-
-
-def _drawn(state: PublicState, plan: RowPlan) -> tuple[CodedRecords, np.random.Generator]:
-    generator = np.random.default_rng(plan.seed)
-    return state.model.sample(plan.count(state), generator, independent=plan.independent), generator
+    return draw_rows(state, plan).csv_parts()
 
 
 def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:

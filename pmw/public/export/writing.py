@@ -11,7 +11,8 @@ from typing import Any
 from pmw.disk import require_file, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
-from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame, write_parquet
+from pmw.public.export.reproduction import reproduction
+from pmw.public.export.rows import RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
@@ -113,13 +114,13 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
 
 
 def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+    drawn = draw_rows(state, plan)
     if chosen is ExportFormat.PARQUET:
-        frame = synthetic_frame(state, plan)
+        frame = drawn.frame()
         write_whole(path, lambda target: write_parquet(frame, state.domain, target))
     else:
-        parts = csv_parts(state, plan)
-        write_whole(path, lambda target: _write_parts(parts, target))
-    return table_manifest(state, chosen.value, plan, plan.count(state))
+        write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
+    return table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
 
 
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:

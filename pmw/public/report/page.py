@@ -53,6 +53,7 @@ _EVENTS: dict[str, str] = {  # in the words of a reader
     Event.ROUND: "tests that compare the model with the table",
     Event.VECTOR: "tests that compare the model with the table",
     Event.MEASUREMENT: "a count that a test found the model wrong about, under noise",
+    Event.OPENING: "a table of counts of two attributes, at opening, under noise",
     Event.REQUESTED: "a table of counts that was asked for, under noise",
     Event.QUANTILE: "how near answers of a kind were, under noise",
     Event.SELECTION: "a choice of what to measure, under noise",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pmw.data import CountSource
 from pmw.display.texts import counted
 from pmw.errors import BudgetError, DataError, NoiseError
-from pmw.loop.fit import coarse_model, correct, fitted_to, model_holds
+from pmw.loop.fit import correct, fitted_to, model_holds
 from pmw.model import (
     DenseDistribution,
     DescentRule,
@@ -46,7 +46,7 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.options import Options, UpdateRule
-from pmw.public.state import PublicState, paid_for
+from pmw.public.state import PublicState, coarse_model, paid_for
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
 from queries.linear import LinearQuery

@@ -48,7 +48,8 @@ from pmw.session.verification.report import (
 )
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-_UNTESTED = (Event.REQUESTED, Event.SUM, Event.QUANTILE)  # no sparse vector charges them
+_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM)  # marginals and sums that no test decides
+_UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None, told: Told = untold) -> Verification:
@@ -220,7 +221,7 @@ def _rounds(contents: Contents) -> str:
             require(not (is_open[number] and draws), f"{what} opens a round while one is open")
             rounds[number] += draws
             positives[number] += measures
-        if entry.event in (Event.REQUESTED, Event.SUM):
+        if entry.event in _ON_REQUEST:
             _leaves_reserved(contents, place, is_open)
         if _is_abandoned(entry):
             require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
@@ -239,7 +240,7 @@ def _rounds(contents: Contents) -> str:
 
 
 def _leaves_reserved(contents: Contents, place: int, is_open: Sequence[bool]) -> None:
-    """Check that a requested marginal, or a sum, left each open round the price of its positive."""
+    """Check that a marginal or a sum that no test decides left each open round the price of its positive."""
     prices = [contents.cap.price(entry.charge) for entry in contents.entries[: place + 1]]
     for vector, one in zip(contents.vectors, is_open, strict=True):
         prices += [contents.cap.price(vector.reserved(is_open=True))] * one
@@ -252,9 +253,11 @@ def _payments(contents: Contents) -> str:
     paid = [
         (intent, entry.event, entry.label)
         for intent, entry in zip(contents.chained.ledger_intents[opening:], contents.later, strict=True)
-        if entry.event in (Event.REQUESTED, Event.SUM) or any(vector.measures(entry) for vector in vectors)
+        if entry.event in _ON_REQUEST or any(vector.measures(entry) for vector in vectors)
     ]
-    measured = [(intent, *paid_for(one)) for intent, one in contents.measured]
+    untested = {intent: entries[0].event for intent, entries in contents.untested.items()}
+    found = ((intent, *paid_for(one)) for intent, one in contents.measured)
+    measured = [(intent, untested.get(intent, event), label) for intent, event, label in found]
     measured += [(intent, Event.SUM, sum_label(one.summed)) for intent, one in contents.sums]
     measured.sort(key=lambda one: one[0])
     for intent, event, label in measured:
@@ -323,8 +326,12 @@ def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
         return False
     options, composition = contents.contract.options, contents.cap.composition
     price = contents.cap.price(entry.charge)
-    noise = calibrated_noise(composition, price, sum_sensitivity(options), options, one=True)
-    return contents.cap.price(sum_charge(noise, options)) == price
+    for clipped in (False, True):
+        moved = sum_sensitivity(options, clipped=clipped)
+        noise = calibrated_noise(composition, price, moved, options, one=True)
+        if contents.cap.price(sum_charge(noise, options, clipped=clipped)) == price:
+            return True
+    return False
 
 
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
@@ -11,6 +11,7 @@ from pmw.model import Coarsening, MarginalMeasurement, SumMeasurement
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
+    Event,
     LedgerEntry,
     opening_entries,
     positive_entry,
@@ -22,7 +23,7 @@ from pmw.public.charges import (
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
-from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
@@ -155,15 +156,32 @@ class Contents:
         """What each batch charges that no test decides, recomputed from its noises."""
         options = self.contract.options
         found: dict[int, list[LedgerEntry]] = {}
+        opened = set[tuple[str, ...]]()
         for intent, one in self.measured:
             if isinstance(one, MarginalMeasurement) and one.requested:
-                found[intent] = [requested_entry(one.scope, one.noise, options)]
+                entry = requested_entry(one.scope, one.noise, options)
+                opens = intent in self._opening_intents and one.scope not in opened
+                found[intent] = [replace(entry, event=Event.OPENING) if opens else entry]
+                opened.add(one.scope)
         for intent, summed in self.sums:
             found[intent] = [sum_entry(summed.summed, summed.noise, options)]
         for intent, quantile in self.quantiles:
             entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
             found.setdefault(intent, []).append(entry)
         return found
+
+    @cached_property
+    def _opening_intents(self) -> frozenset[int]:
+        """The batches that were charged as parts of opening, in a session that measures all pairs then.
+
+        Sessions of before there was a word for it charged them as requested.
+        """
+        tier = marginal_tier(self.test)
+        if tier is None or not tier.opens_pairs:
+            return frozenset()
+        intents = self.chained.ledger_intents[len(self.opening_charges) :]
+        charges = zip(intents, self.later, strict=True)
+        return frozenset(intent for intent, entry in charges if entry.event == Event.OPENING)
 
     @cached_property
     def sums(self) -> list[tuple[int, SumMeasurement]]:

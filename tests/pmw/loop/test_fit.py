@@ -10,16 +10,17 @@ import pytest
 
 import pmw
 from pmw.loop import correct
-from pmw.loop.fit import coarse_model, coarse_target, model_holds
+from pmw.loop.fit import model_holds
 from pmw.model import (
     Coarsening,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
+    coarse_target,
 )
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.state import PublicState
+from pmw.public.state import PublicState, coarse_model
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 from tests.worlds import JOINED
 

@@ -20,6 +20,8 @@ from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event
 from pmw.public.foundations import due_pairs
 from pmw.public.state import PublicState
+from pmw.session.accounts import SESSION
+from pmw.session.releases import MarginalRelease
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests.worlds import opened
@@ -214,3 +216,80 @@ def test_no_question_is_tested_before_or_after_and_a_closed_session_measures_not
         assert session.state.ledger.spent == before
         session.finalize()
         assert due_pairs(session.state) == []
+
+
+# --- in the words of the ledger ----------------------------------------------------------------------------
+
+
+def events(session: pmw.Session) -> list[tuple[str, str]]:
+    """Return event and label of the charges of pairs, in order."""
+    labels = set(map(", ".join, PAIRS))
+    return [(line.event, line.label) for line in session.ledger().lines if line.label in labels]
+
+
+def ask_again(session: pmw.Session) -> None:
+    """Measure a pair on request, under noise that what is left pays for."""
+    with session._engaged() as engine:
+        engine.measure(SECOND, DiscreteGaussian(Fraction(400 * UNITS)), SESSION)
+
+
+OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
+
+
+def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with open_people(path) as session:
+        assert events(session) == OPENED
+    with pmw.resume_session(path, FRAME) as session:
+        ask_again(session)
+        assert events(session) == [*OPENED, ("requested", ", ".join(SECOND))]
+        assert session.verify().holds
+
+
+def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(requested: RequestedMarginal, *_rest: Any) -> Any:
+        raise Killed
+
+    path = tmp_path / "study.pmw"
+    with monkeypatch.context() as patch:
+        patch.setattr(DRAWS, killed)
+        with pytest.raises(Killed):
+            open_people(path)
+    with pmw.resume_session(path, FRAME) as session:
+        assert events(session) == OPENED
+
+
+def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charge every marginal that no test decides as one event."""
+
+    def released(_kind: type[MarginalRelease], batch: RequestedMarginal, _state: PublicState) -> Any:
+        return MarginalRelease(batch, event)
+
+    monkeypatch.setattr(MarginalRelease, "of", classmethod(released))
+
+
+def test_a_session_that_called_its_pairs_requested_is_read_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "before.pmw"
+    with monkeypatch.context() as patch:
+        charged_as(Event.REQUESTED, patch)
+        open_people(path).close()
+    with pmw.resume_session(path, FRAME) as session:
+        assert {event for event, _ in events(session)} == {"requested"}
+        assert session.verify().holds
+        session.ask("sex = 'f' AND rooms = 3")
+        ask_again(session)
+        assert session.verify().holds
+
+
+def test_what_is_charged_as_opening_and_was_asked_for_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_people(tmp_path / "study.pmw") as session:
+        charged_as(Event.OPENING, monkeypatch)
+        ask_again(session)
+        assert not session.verify().holds
+    with opened(FRAME, DOMAIN, tmp_path / "other.pmw", epsilon=6, opening=pmw.Opening.ONE_WAY) as session:
+        ask_again(session)  # no pair is of the opening of this session
+        assert not session.verify().holds

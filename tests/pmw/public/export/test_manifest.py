@@ -10,17 +10,20 @@ import pmw
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan
 from pmw.public.export.manifest import measurements_manifest, table_manifest
+from pmw.public.export.reproduction import Reproduction
 from queries import Domain, parse_schema
 
 
 def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session) -> None:
-    form = table_manifest(session.state, "parquet", RowPlan(rows=10, seed=4), 10)
+    form = table_manifest(session.state, "parquet", RowPlan(rows=10, seed=4), Reproduction(3, ()))
     assert list(form) == [
         "format", "content", "format_version", "program_version", "table", "rows", "method", "row_seed",
+        "marginals",
         "model_version", "total", "guarantee", "epsilon_cap", "delta", "neighboring_relation",
         "records_per_person", "budget_share", "seeded", "typical_errors", "test", "schema",
     ]  # fmt: skip
     assert (form["format"], form["content"]) == ("parquet", "online-pmw synthetic table")
+    assert form["marginals"] == {"measured": 3, "not_reproduced": []}
     assert parse_schema(form["schema"]) == session.domain
     assert json.loads(json.dumps(form)) == form
 

@@ -1,0 +1,132 @@
+"""Reproduction: which measured marginals synthetic rows do not have, and how far they are from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import OneWayMeasurement, QueryMeasurement, target_of
+from pmw.public.state import PublicState
+from queries.records import CodedRecords
+
+_MARGIN = 3.0  # standard deviations above the mean, where a sum of squares is more than noise makes
+_NAMED = 3  # marginals that one line has room for
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A measured marginal that rows do not reproduce.
+
+    Args:
+        scope: attribute names in declared order.
+        distance: the sum over its cells of |rows - measured|, less what the noise of the measurement makes of
+            it on average, as a fraction of the records.
+    """
+
+    scope: tuple[str, ...]
+    distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"scope": list(self.scope), "distance": round(self.distance, 6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What rows reproduce of the marginals that were measured, one by one: more attributes are not looked at.
+
+    Args:
+        measured: how many scopes were measured.
+        missed: those that the rows are farther from than noise explains, the farthest first.
+    """
+
+    measured: int
+    missed: tuple[Shortfall, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"measured": self.measured, "not_reproduced": [one.to_dict() for one in self.missed]}
+
+
+def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
+    """Return which measured marginals synthetic rows do not reproduce beyond their noise.
+
+    If rows were the table itself, the squares of their errors, each over the variance of its noise, would sum
+    to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal where
+    that is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is
+    the residual that counts; what its attributes say alone is looked at alone. Of a scope that was measured
+    several times, the quietest measurement counts.
+
+    Args:
+        state: the session.
+        records: the rows, over the declared cells.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    quietest: dict[tuple[str, ...], OneWayMeasurement] = {}
+    for one in state.measurements:
+        if not isinstance(one, QueryMeasurement) and one.scope:
+            known = quietest.get(one.scope)
+            if known is None or one.cell_variances.sum() < known.cell_variances.sum():
+                quietest[one.scope] = one
+    coarse = state.coarsening.cells_of(records.columns)
+    found = [
+        _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
+        for one in quietest.values()
+    ]
+    missed = sorted((one for one in found if one is not None), key=lambda one: -one.distance)
+    return Reproduction(len(quietest), tuple(missed))
+
+
+def reproduction_sentence(form: dict[str, Any]) -> str:
+    """Return what rows miss, in words, of a manifest's form; the empty text where they miss nothing."""
+    missed = form["not_reproduced"]
+    if not missed:
+        return ""
+    more = "; …" if len(missed) > _NAMED else ""
+    named = "; ".join(f"{', '.join(one['scope'])} ({one['distance']:.1%})" for one in missed[:_NAMED])
+    return (
+        f"The rows are farther than noise explains from {len(missed)} of {form['measured']} measured "
+        f"marginals, in parts of the records: {named}{more}."
+    )
+
+
+def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
+    """Tell whether a marginal was measured on declared cells; else on bins."""
+    return state.domain.scope_size(one.scope) == one.values.size
+
+
+def _shortfall(
+    state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
+) -> Shortfall | None:
+    """Return what rows miss of a marginal, or None.
+
+    Args:
+        state: the session.
+        one: the marginal.
+        columns: the rows on the cells that it was measured on, an array per attribute.
+    """
+    target = target_of(one, state.total.value)
+    own = tuple(columns[state.domain.index(name)] for name in one.scope)
+    shape = target.values.shape
+    counts = np.bincount(np.ravel_multi_index(own, shape), minlength=target.values.size).reshape(shape)
+    errors = counts * (state.total.value / len(own[0])) - target.values
+    squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
+    beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
+    is_missed = squares > _most_squares(free) and beyond > 0
+    return Shortfall(one.scope, beyond / state.total.value) if is_missed else None
+
+
+def _most_squares(free: int) -> float:
+    """Return what a chi-square number stays below, but for about one in 700.
+
+    Source: Wilson and Hilferty (1931): the cube root of chi-square over its degrees is nearly normal.
+    """
+    if not free:
+        return 0.0
+    return free * (1 - 2 / (9 * free) + _MARGIN * math.sqrt(2 / (9 * free))) ** 3

@@ -1,0 +1,316 @@
+"""Sums of values in sessions: what is measured, drawn and charged, what answers make of it, and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.loop import RequestedSum, draw_sum
+from pmw.model import SummedValues
+from pmw.planning.value_sums import KEPT_FOR_SUMS
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.charges import Event
+from pmw.public.options import TestKind
+from pmw.session.store import Outcome, SessionStore
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
+from tests.worlds import opened
+
+DOMAIN = Domain(
+    (
+        CategoricalAttribute("region", ("north", "south", "east"), missing=True, other=True),
+        IntegerAttribute("rooms", 1, 6, missing=True, other=True),
+        IntegerAttribute("years", 1, 40, 8, missing=True, other=True),
+        IntegerAttribute("delay", -60, 539, 60, missing=True, other=True, resolution=1),
+        NumericAttribute("cost", (0, 10, 100, 1000), missing=True, other=True, resolution=0.5),
+    ),
+    name="trips",
+)
+
+
+def table(records: int = 6000) -> pd.DataFrame:
+    draw = np.random.default_rng(5)
+    region = draw.choice(["north", "south", "east"], records, p=[0.5, 0.3, 0.2])
+    shift = np.select([region == "north", region == "south"], [0, 30], 80)
+    return pd.DataFrame(
+        {
+            "region": region,
+            "rooms": draw.integers(1, 7, records),
+            "years": draw.integers(1, 41, records),
+            "delay": np.rint(draw.gamma(2, 10, records) - 15 + shift),
+            "cost": np.where(draw.random(records) < 0.1, np.nan, draw.lognormal(3, 1, records)),
+        }
+    )
+
+
+FRAME = table()
+CLIPPED = FRAME.assign(delay=FRAME["delay"].clip(-60, 539), cost=FRAME["cost"].clip(0, 1000))
+
+
+def open_trips(path: Path | None = None, *, epsilon: float = 2, **choices: Any) -> pmw.Session:
+    return opened(FRAME, DOMAIN, path, epsilon=epsilon, **{"seed": None if path else 4, **choices})
+
+
+def test_opening_measures_where_values_lie_in_their_cells() -> None:
+    with open_trips() as session:
+        found = [one.summed for one in session.state.sums]
+        assert found == [SummedValues(name, (name,), by_cells=True) for name in ("delay", "cost")]
+        lines = [line for line in session.ledger().lines if line.event == Event.SUM]
+        assert [line.label for line in lines] == ["delay by delay", "cost by cost"]
+        assert all(0.003 < line.share <= 0.004 for line in lines)
+        assert session.state.ledger.spent <= session.state.ledger.cap * (1 - KEPT_FOR_SUMS)
+
+
+@pytest.mark.parametrize(
+    "choices", [{"simultaneous": True}, {"test": TestKind.QUERY}, {"opening": pmw.Opening.NONE}]
+)
+def test_sessions_of_other_plans_measure_none(choices: dict[str, Any]) -> None:
+    domain = Domain((DOMAIN["region"], DOMAIN["delay"]), name="trips")
+    with opened(FRAME[["region", "delay"]], domain, epsilon=2, seed=4, **choices) as session:
+        assert session.state.sums == ()
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_the_quoted_price_is_the_ledgers_line(
+    composition: Composition, relation: NeighboringRelation
+) -> None:
+    with open_trips(
+        composition=composition, neighboring_relation=relation, opening=pmw.Opening.ONE_WAY
+    ) as session:
+        before = session.state.ledger.spent
+        quote = session.measure_sum("delay", "region", share="0.03", dry_run=True)
+        assert session.state.ledger.spent == before
+        assert session.measure_sum("delay", ["region"], share="0.03") == quote
+        line = session.ledger().lines[-1]
+        assert (line.event, line.label) == (Event.SUM, "delay by region")
+        assert line.share == pytest.approx(quote.share)
+        assert 0.0299 < quote.share <= 0.03
+        assert session.state.ledger.spent == before + line.price
+        assert moved_by(session) == squared_price(session)
+        assert session.verify().holds
+
+
+def moved_by(session: pmw.Session) -> Fraction:
+    """Return what one person moves the numbers by, in L2, by the relation."""
+    moves = 1 if session.state.contract.options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
+    return Fraction(moves * UNITS)
+
+
+def squared_price(session: pmw.Session) -> Fraction:
+    """Return the move that the newest charge is the price of, exactly: from its noise alone."""
+    noise, charge = session.state.sums[-1].noise, session.ledger().lines[-1]
+    if isinstance(noise, DiscreteLaplace):
+        assert charge.price == moved_by(session) / noise.scale
+        return Fraction(charge.price * noise.scale)
+    composition = session.state.ledger.composition
+    squared = 2 * charge.price * noise.sigma**2
+    if composition is Composition.GDP:
+        squared = charge.price * noise.sigma**2 / (1 + 1 / (2 * noise.sigma)) ** 2
+    found = round(float(squared) ** 0.5)
+    assert float(squared) == pytest.approx(float(found) ** 2, rel=1e-9)
+    return Fraction(found)
+
+
+def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
+    noise = DiscreteGaussian(Fraction(2**24))
+    requested = RequestedSum(SummedValues("delay", ("region",)), noise)
+    zeros = np.zeros(5, dtype=np.int64)
+    drawn = np.array(
+        [draw_sum(requested, zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
+    )
+    require_independent(drawn)
+    assert drawn.std() == pytest.approx(2**24, rel=0.06)
+
+
+def test_a_measured_sum_bounds_means_and_sums_of_its_groups_and_of_fewer() -> None:
+    with open_trips() as session:
+        wide = session.mean("delay", by="region").to_dict()["rows"]
+        session.measure_sum("delay", "region", share="0.1")
+        for statement, truths in (
+            ("SELECT region, AVG(delay) AS a FROM trips GROUP BY region", means("delay", "region")),
+            (
+                "SELECT AVG(delay) AS a FROM trips WHERE region IN ('north', 'east')",
+                [mean("region != 'south'")],
+            ),
+            ("SELECT AVG(delay / 60.0 - 1) AS a FROM trips", [CLIPPED["delay"].mean() / 60 - 1]),
+            ("SELECT SUM(-2 * delay) AS a FROM trips", [-2 * CLIPPED["delay"].sum()]),
+            ("SELECT AVG(delay) FILTER (WHERE region = 'east') AS a FROM trips", [mean("region == 'east'")]),
+        ):
+            rows = [row for row in session.sql(statement).to_dict()["rows"] if holds_records(row)]
+            assert len(rows) == len(truths), statement
+            for row, truth in zip(rows, truths, strict=True):
+                assert row["a"]["low"] <= truth <= row["a"]["high"], (statement, row, truth)
+        narrow = session.mean("delay", by="region").to_dict()["rows"]
+        for before, after in zip(wide, narrow, strict=True):
+            if holds_records(before):
+                assert width(after) < width(before) / 2
+
+
+def holds_records(row: dict[str, Any]) -> bool:
+    return row.get("region", "north") in ("north", "south", "east")
+
+
+def width(row: dict[str, Any]) -> float:
+    (found,) = (one for one in row.values() if isinstance(one, dict))
+    return float(found["high"] - found["low"])
+
+
+def means(name: str, by: str) -> list[float]:
+    return [float(CLIPPED[name][CLIPPED[by] == value].mean()) for value in ("north", "south", "east")]
+
+
+def mean(condition: str) -> float:
+    return float(CLIPPED.query(condition)["delay"].mean())
+
+
+def test_means_are_nearer_where_opening_tells_where_values_lie() -> None:
+    plain = Domain(
+        tuple(replace(one, resolution=None) if isinstance(one, NumericAttribute) else one for one in DOMAIN),
+        name="trips",
+    )
+    errors = []
+    for domain in (plain, DOMAIN):
+        with opened(FRAME, domain, epsilon=2, seed=4) as session:
+            rows = session.mean("cost", by="region").to_dict()["rows"][:3]
+            found = [next(one for one in row.values() if isinstance(one, dict))["value"] for row in rows]
+            errors.append(np.abs(np.array(found) - means("cost", "region")).mean())
+    assert errors[1] < errors[0] / 4
+
+
+def test_a_condition_that_the_scope_does_not_tell_gets_no_narrower_bar() -> None:
+    with open_trips() as session:
+        before = session.mean("delay", where="rooms >= 3").to_dict()["rows"]
+        session.measure_sum("delay", "region", share="0.1")
+        after = session.mean("delay", where="rooms >= 3").to_dict()["rows"]
+        assert width(after[0]) == pytest.approx(width(before[0]), rel=1e-6)
+
+
+def test_a_bar_that_was_asked_for_is_kept_and_paid_once() -> None:
+    statement = "SELECT AVG(delay) AS a FROM trips WHERE rooms >= 3"
+    attributes = (replace(one, missing=False, other=False) for one in DOMAIN if one.name != "cost")
+    domain = Domain(tuple(attributes), name="trips")
+    with opened(FRAME, domain, epsilon=2, seed=4) as session:
+        with pytest.raises(QueryError, match="ask the statement first"):
+            session.quote_aggregate(statement, 8)
+        session.sql(statement)
+        quote = session.quote_aggregate(statement, 8)
+        assert quote.needed
+        assert quote.summed == SummedValues("delay", ("rooms",))
+        before = session.state.ledger.spent
+        row = session.sql_within(statement, 8).to_dict()["rows"][0]
+        assert width(row) / 2 <= 8 * 1.02
+        assert row["a"]["low"] <= mean("rooms >= 3") <= row["a"]["high"]
+        paid = session.state.ledger.spent - before
+        assert float(paid / session.state.ledger.cap) == pytest.approx(quote.share)
+        assert not session.quote_aggregate(statement, 9).needed
+        relative = session.quote_aggregate(statement, "50%")
+        assert relative.share >= 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        (
+            lambda s: s.measure_sum("rooms"),
+            QueryError,
+            "the values of 'rooms' are not summed; those of delay",
+        ),
+        (lambda s: s.measure_sum("delay", "street"), Exception, "street"),
+        (lambda s: s.measure_sum("delay", share=0), BudgetError, "above 0"),
+        (lambda s: s.measure_sum("delay", share=2), BudgetError, "above 0"),
+        (lambda s: s.measure_sum("delay", share=0.1, within=3), BudgetError, "got both"),
+        (lambda s: s.measure_sum("delay", within="-3%"), BudgetError, "expected a number above 0"),
+        (lambda s: s.measure_sum("delay", "region", within=1e-6), QueryError, "no price gives"),
+        (lambda s: s.quote_aggregate("SELECT AVG(rooms) FROM trips", 1e-9), QueryError, "'rooms'"),
+        (lambda s: s.quote_aggregate("SELECT MEDIAN(delay) FROM trips", 3), QueryError, "one AVG or SUM"),
+        (lambda s: s.quote_aggregate("SELECT AVG(delay), SUM(cost) FROM trips", 3), QueryError, "one AVG"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_and_costs_nothing(
+    asked: Callable[[pmw.Session], Any], error: type[Exception], message: str
+) -> None:
+    with open_trips() as session:
+        before = session.state.ledger.spent
+        with pytest.raises(error, match=message):
+            asked(session)
+        assert session.state.ledger.spent == before
+
+
+def test_a_price_that_is_not_left_is_refused() -> None:
+    with open_trips() as session:
+        with pytest.raises(BudgetExhaustedError, match="costs 90"):
+            session.measure_sum("delay", share="0.9")
+        session.finalize()
+        with pytest.raises(SessionError, match="closed"):
+            session.measure_sum("delay")
+
+
+def test_an_interrupted_sum_is_drawn_as_it_would_have_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed between the draw and its commit: the batch is recorded, and the same sum comes out."""
+    path = tmp_path / "trips.pmw"
+    source = tmp_path / "trips.csv"
+    FRAME.to_csv(source, index=False)
+    with pmw.open_session(source, DOMAIN, epsilon=2, delta=1e-9, path=path) as session:
+        sums = len(session.state.sums)
+    drawn: list[NDArray[np.int64]] = []
+    finish = SessionStore.finish
+
+    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
+        if any(row.kind == "sums of values" for row in outcome.measurements):
+            drawn.append(np.frombuffer(outcome.measurements[0].units, dtype="<i8"))
+            raise KeyboardInterrupt
+        return finish(store, intent, outcome)
+
+    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
+        patch.setattr(SessionStore, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            session.measure_sum("delay", "region")
+        patch.undo()
+    with pmw.resume_session(path) as session:
+        assert len(session.state.sums) == sums + 1
+        assert (session.state.sums[-1].units == drawn[0]).all()
+        assert len(drawn) == 1
+        assert session.verify().holds
+        rows = session.mean("delay", by="region").to_dict()
+        session.export(tmp_path / "trips.model", format="model")
+    model = pmw.load_model(tmp_path / "trips.model")
+    assert [one.summed for one in model.state.sums] == [one.summed for one in session.state.sums]
+    assert model.mean("delay", by="region").to_dict()["rows"] == rows["rows"]
+
+
+def test_a_changed_value_inside_its_cell_is_another_table(tmp_path: Path) -> None:
+    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
+    FRAME.to_csv(source, index=False)
+    with pmw.open_session(source, DOMAIN, epsilon=2, delta=1e-9, path=path):
+        pass
+    first = float(FRAME["delay"].to_numpy()[0])
+    delay = FRAME["delay"].where(FRAME.index > 0, first // 60 * 60 + (first + 1) % 60)
+    changed = FRAME.assign(delay=delay)
+    changed.to_csv(source, index=False)
+    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match=r"differs|another"):
+        session.measure_sum("delay")
+
+
+def test_noise_is_of_the_composition() -> None:
+    kinds: dict[Composition, type[NoiseDistribution]] = {
+        Composition.PURE: DiscreteLaplace,
+        Composition.ZCDP: DiscreteGaussian,
+    }
+    for composition, kind in kinds.items():
+        with open_trips(composition=composition) as session:
+            session.measure_sum("cost", share="0.01")
+            assert {type(one.noise) for one in session.state.sums} == {kind}
