@@ -327,7 +327,7 @@ def _place(grid: ValueGrid, kind: str) -> str:
     column = quoted_column(grid.attribute)
     number = f"CAST({column} AS double precision)"
     low, high, step = (_double(one) for one in (grid.minimum, grid.maximum, grid.step))
-    above = f"(LEAST(GREATEST({number}, {low}), {high}) - {low})"
+    above = f"(LEAST(GREATEST({number}, {low}), {high}) - {_double(grid.first)})"
     # A tiny number is never divided: Postgres fails where a quotient is too small for a double. What is less
     # than a step has a quotient below 1 after rounding, too.
     return (

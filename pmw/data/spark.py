@@ -367,8 +367,8 @@ class SparkSource(CountSource):
     def summed(self, scope: tuple[str, ...], grid: ValueGrid) -> Any:
         """Return the DataFrame that is collected: the numbers of the cells that hold records, and sums.
 
-        A place is below 2^20 (``queries.numbers.MOST_STEPS``). So the sums of 2^43 records are below 2^63,
-        where a long of Spark would wrap, or fail.
+        A place is below 2^21, of values of persons that are clipped, else below 2^20 (``MOST_STEPS`` of
+        ``queries.numbers``). So the sums of 2^42 records are below 2^63, where a long would wrap, or fail.
 
         Args:
             scope: attributes in declared order.

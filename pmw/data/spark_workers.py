@@ -105,7 +105,7 @@ def encoder(domain: Domain, key: bytes | None) -> Stage:
 
 
 def bounder(domain: Domain, records: int) -> Stage:
-    """Return the stage that keeps at most so many records of each person.
+    """Return the stage that keeps at most so many records of each person, and clips their values.
 
     Args:
         domain: what is kept of a record, and persons.
@@ -168,6 +168,7 @@ def _placed(domain: Domain) -> Domain:
             person,
             column=names[person.column],
             constant=tuple(names[name] for name in person.constant),
+            clips=tuple((names[name], most) for name, most in person.clips),
         ),
     )
 

@@ -87,7 +87,7 @@ def place_by_hand(grid: ValueGrid, value: object) -> int:
         readable = re.fullmatch(
             r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", value, re.IGNORECASE | re.ASCII
         )
-        value = Decimal(value) if readable and len(value) < 100 else None
+        value = float(value) if readable and len(value) < 100 else None  # 1e-999 is 0
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
         return 0
     if grid.whole and value != int(value):

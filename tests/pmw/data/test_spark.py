@@ -194,6 +194,18 @@ def test_the_same_records_of_a_person_are_kept(
         same_counts(as_source(written(table, files), domain, KEY), expected, domain)
 
 
+@pytest.mark.parametrize("empty", ["drop", "person"])
+def test_values_of_a_person_are_clipped_together_as_in_memory(written: Any, empty: Any) -> None:
+    table = mixed()
+    sums = []
+    for most in ((), (("age", 70), ("in`come", 12.5))):
+        domain = Domain(SUMMED.attributes, person=Person("id", 3, empty=empty, clips=most))
+        expected = as_source(table.to_pandas(), domain, KEY)
+        same_counts(as_source(written(table), domain, KEY), expected, domain)
+        sums.append(expected.place_sums(("age",), "age").total)
+    assert sums[1] < sums[0]
+
+
 def test_texts_that_are_no_utf8_are_undeclared(session: Any) -> None:
     frame = session.range(1).selectExpr("CAST(X'FF' AS STRING) AS x")
     domain = Domain((CategoricalAttribute("x", ("a",), other=True),))
