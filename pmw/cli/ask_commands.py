@@ -373,7 +373,7 @@ def _measured(
     """Measure what was asked for, or tell its price alone."""
     if attributes is not None:
         return session.measure(_names(attributes), dry_run=dry_run)
-    from pmw.planning.sum_quotes import Within
+    from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
     return session.measure_sum(

@@ -26,8 +26,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from pmw.errors import ReleaseError
-from pmw.planning.sum_quotes import Within
 from pmw.public.export import RowPlan, program_version
+from pmw.public.quotes import Within
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, used
 from pmw.service.guard import Guard, Log, add_handlers

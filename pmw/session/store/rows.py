@@ -24,7 +24,7 @@ OPENING_SUM = "sum"  # kind of sums of values that opening measured
 SUMS = "sums of values"  # kind of a batch, and of the measurement that comes of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
-FORMAT_VERSION = 16
+FORMAT_VERSION = 17
 
 _PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
 _LONG = 256  # bytes
