@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
+from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal, RequestedSum
 from pmw.loop.secret import SecretState
 from pmw.model import (
     AxisRows,
@@ -27,6 +27,8 @@ from pmw.model import (
     QueryMeasurement,
     ResidualMeasurement,
     Strategy,
+    SumMeasurement,
+    SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
@@ -201,12 +203,18 @@ VALUES[HierarchicalMeasurement] = VALUES[HierarchicalHistogram].flatmap(
         HierarchicalMeasurement, scope=st.just(("age",)), tree=st.just(tree), units=_array((tree.nodes,))
     )
 )
+VALUES[SummedValues] = _built(SummedValues, scope=st.sampled_from([(), ("age",), ("sex", "age")]))
+VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
+    lambda summed: _built(
+        SumMeasurement, summed=st.just(summed), units=_array(PEOPLE.scope_shape(summed.scope))
+    )
+)
 VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
-    QueryRequest, Proposal, RequestedMarginal, QuantileRequest, OpeningDraws,
+    QueryRequest, Proposal, RequestedMarginal, RequestedSum, QuantileRequest, OpeningDraws,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
