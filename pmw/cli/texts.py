@@ -21,6 +21,7 @@ import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
+from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
@@ -237,6 +238,19 @@ def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measur
         return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
+
+
+def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:
+    """Return the price of numbers of persons and their error bar, in words."""
+    by = ", ".join(quote.scope)
+    groups = f" by {by} ({counted(cell_count(quote.cells), 'cell')})"
+    what = f"the number of persons{groups if by else ''}"
+    bar = f"± {number(quote.half_width)} persons at {confidence:.0%} confidence"
+    each = f"each within {bar}" if by else f"within {bar}"
+    if measured:
+        return f"Measured {what} for {quote.share:.2%} of the budget: {each}."
+    room = "" if quote.affordable else "; so much is not left"
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: {each}{room}."
 
 
 def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:

@@ -23,6 +23,7 @@ from pmw.model.distribution import (
 )
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
+from pmw.model.heads import HeadMeasurement
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
     leaf_variances,
@@ -85,6 +86,7 @@ __all__ = [
     "Foundation",
     "GraphicalDistribution",
     "half_width",
+    "HeadMeasurement",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
     "is_long",

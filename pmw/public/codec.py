@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
+    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -88,6 +89,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     AxisRows: {},
     SummedValues: {},
     SumMeasurement: {},
+    HeadMeasurement: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
     ErrorQuantile: {},

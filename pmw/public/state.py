@@ -15,6 +15,7 @@ from pmw.model import (
     FIRST_STEP_SIZE,
     CoarsenedDistribution,
     Coarsening,
+    HeadMeasurement,
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
@@ -148,6 +149,7 @@ class PublicState:
         step_size: of the descent that fitted the model.
         quantiles: of the errors of answered questions, in order.
         sums: the sums of values that were measured, in order, those of opening first.
+        heads: the numbers of persons that were measured, in order.
     """
 
     contract: Contract
@@ -167,6 +169,7 @@ class PublicState:
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
     sums: tuple[SumMeasurement, ...] = ()
+    heads: tuple[HeadMeasurement, ...] = ()
 
     @property
     def domain(self) -> Domain:

@@ -28,7 +28,7 @@ from pmw.public.status import History, status_of
 from pmw.session import measurement_rows
 from pmw.session.journal import damage_is_one_error, threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
-from pmw.session.store import LATER, QUANTILES, SUMS, ChainedRows, LedgerRow, SessionStore
+from pmw.session.store import HEADS, LATER, QUANTILES, SUMS, ChainedRows, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
@@ -204,6 +204,11 @@ def load_released(store: SessionStore) -> Released:
                 measurement_rows.read_sum(contract.domain, row)
                 for row in chained.measurements
                 if row.kind == SUMS
+            ),
+            heads=tuple(
+                measurement_rows.read_heads(contract.domain, row)
+                for row in chained.measurements
+                if row.kind == HEADS
             ),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,

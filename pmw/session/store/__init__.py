@@ -7,6 +7,7 @@ from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, Answer
 from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     FORMAT_VERSION,
+    HEADS,
     LATER,
     OPENING,
     OPENING_SUM,
@@ -31,6 +32,7 @@ __all__ = [
     "DIFFERING",
     "FIRST",
     "FORMAT_VERSION",
+    "HEADS",
     "Found",
     "IntentRow",
     "is_model_file",
