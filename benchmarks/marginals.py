@@ -7,8 +7,9 @@ attributes whose marginal has at most ``--most-cells`` cells; where these are mo
 random sample of them, the same one in every run. A line says how many were taken (``scopes``) of how many
 there are (``scopes_of``), and how many cells one may have (``most_cells``).
 
-* ``session``: a session as it opens by default, told nothing. It is asked for every cell of each scope, one
-  scope after the other in an order that follows from the seed, and scored on each answer when it is given;
+* ``session``: a session as it opens by default, or as ``--opening`` says, told nothing else. It is asked for
+  every cell of each scope, one scope after the other in an order that follows from the seed, and scored on
+  each answer when it is given;
 * ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/methods.py``);
 * ``residuals-alike``, ``residuals-by-cells``: told the workload, with the same budget
   (``benchmarks/residual_planner.py``). The first minimises the sum over marginals of the mean variance of a
@@ -115,8 +116,8 @@ Method = Callable[[Case, Sequence[Scope], Settings], Answered]
 
 
 def session(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """Ask a session as it opens by default for every cell of each scope: told nothing."""
-    options = pmw.Options(seed=settings.seed)
+    """Ask a session for every cell of each scope: told nothing but how it opens."""
+    options = pmw.Options(seed=settings.seed, opening=settings.opening)
     marginals: dict[Scope, NDArray[np.float64]] = {}
     classes: dict[Scope, str] = {}
     with pmw.open_session(
@@ -235,7 +236,8 @@ def main() -> None:
     arguments = _arguments()
     tables, methods = arguments.table or list(_ALL), arguments.method or list(METHODS)
     for table, method, seed in itertools.product(tables, methods, range(arguments.seeds)):
-        settings = Settings(arguments.epsilon, arguments.delta, seed)
+        opening = pmw.Opening(arguments.opening)
+        settings = Settings(arguments.epsilon, arguments.delta, seed, opening=opening)
         limits = arguments.order, arguments.scopes, arguments.most_cells
         job = Job(table, method, settings, *limits, arguments.data_dir)
         try:
@@ -251,6 +253,8 @@ def _arguments() -> argparse.Namespace:
     made = parser(__doc__, tables=_ALL, budget=True)
     made.add_argument("--order", type=int, choices=(2, 3), default=2, help="attributes of each marginal")
     made.add_argument("--method", action="append", choices=sorted(METHODS))
+    openings = [one.value for one in pmw.Opening]
+    made.add_argument("--opening", choices=openings, default=pmw.Opening.PAIRS.value, help="of a session")
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--scopes", type=int, default=300, help="most scopes; a sample where there are more")
     made.add_argument("--most-cells", type=int, default=20_000, help="longer marginals are left out")
@@ -267,6 +271,7 @@ def measured(job: Job) -> list[dict[str, object]]:
     head: dict[str, object] = {
         "table": job.table,
         "method": job.method,
+        "opening": job.settings.opening.value,
         "order": job.order,
         "scopes_of": workload.of,
         "most_cells": job.most_cells,

@@ -65,11 +65,13 @@ class Settings:
         epsilon: of the guarantee, as it is written.
         delta: of the guarantee, as it is written.
         seed: of the noise.
+        opening: of a session.
     """
 
     epsilon: str = "1"
     delta: str = "1e-9"
     seed: int = 0
+    opening: pmw.Opening = pmw.Opening.PAIRS
 
     @property
     def budget(self) -> pmw.Budget:
@@ -101,7 +103,7 @@ Method = Callable[[Case, Settings], Outcome]
 
 def session(case: Case, settings: Settings) -> Outcome:
     """A session as it opens by default: told nothing, scored on each answer when it is given."""
-    return _session(case, settings, pmw.Options(seed=settings.seed))
+    return _session(case, settings, pmw.Options(seed=settings.seed, opening=settings.opening))
 
 
 def textbook(case: Case, settings: Settings) -> Outcome:

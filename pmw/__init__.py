@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger, LedgerLine
     from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
+    from pmw.public.prior import Prior
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pmw.session.dialogue import Analyst
     from pmw.session.maintenance import backup_session, finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
+    from pmw.session.priors import public_prior
     from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
     from pmw.session.table import move_session
@@ -88,6 +90,8 @@ __all__ = [
     "Options",
     "plan_session",
     "PMWError",
+    "Prior",
+    "public_prior",
     "PublicModel",
     "Quote",
     "ReleaseError",
@@ -141,6 +145,7 @@ _HOMES = {
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
     "pmw.public.options": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
+    "pmw.public.prior": ("Prior",),
     "pmw.public.quotes": ("Quote",),
     "pmw.public.status": ("Status",),
     "pmw.research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
@@ -149,6 +154,7 @@ _HOMES = {
     "pmw.session.dialogue": ("Analyst",),
     "pmw.session.maintenance": ("backup_session", "finalize_session", "verify_session"),
     "pmw.session.opening": ("open_session", "resume_session"),
+    "pmw.session.priors": ("public_prior",),
     "pmw.session.public_model": ("PublicModel", "load_model"),
     "pmw.session.session": ("Session",),
     "pmw.session.table": ("move_session",),

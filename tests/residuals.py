@@ -1,7 +1,8 @@
-"""Residuals: two attributes measured by hand, as a session does it, from any noise that a test likes."""
+"""Residuals: attributes measured together by hand, as a session does it, from any noise a test likes."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
-    Foundation,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -97,63 +97,97 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two attributes, the number of records, and their pair measured once or more.
+class Several:
+    """Some attributes, the number of records, and all their marginals of two or more.
+
+    That of all of them may be measured more than once.
 
     Args:
         sides: the attributes.
         total_noise: on the number of records, in records; 0 for none.
-        noises: of each measurement of the pair, on cells of the same price, in records.
+        noises: of each measurement of all attributes together, on cells of the same price, in records.
+        below: the same, of each marginal of two or more, but not all; the next has one more.
     """
 
-    sides: tuple[Side, Side]
+    sides: tuple[Side, ...]
     total_noise: float
     noises: tuple[float, ...]
+    below: float = 2.0
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The places of all attributes."""
+        return tuple(range(len(self.sides)))
+
+    @property
+    def narrower(self) -> list[tuple[int, ...]]:
+        """The places of two or more attributes, but not of all."""
+        orders = range(2, len(self.sides))
+        return [some for order in orders for some in itertools.combinations(self.every, order)]
+
+    def rows(self, places: tuple[int, ...]) -> Strategy:
+        """Return the rows of some attributes together."""
+        return Strategy(tuple(self.sides[place].paired for place in places), False)
 
     @property
     def strategy(self) -> Strategy:
-        """The rows of the pair."""
-        return Strategy(tuple(side.paired for side in self.sides), False)
+        """The rows of all."""
+        return self.rows(self.every)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Cells of the pair."""
+        """Cells of all attributes together."""
         return tuple(len(side.sums) for side in self.sides)
 
-    def truth(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts of the pair's cells, of those of the declared cells."""
-        first, second = self.sides
-        return np.asarray(first.sums @ table @ second.sums.T)
+    def truth(self, table: NDArray[np.int64], places: tuple[int, ...] | None = None) -> NDArray[np.int64]:
+        """Return the counts of the cells of all attributes, or of some, of those of the declared cells."""
+        for axis, side in enumerate(self.sides):
+            table = np.moveaxis(np.tensordot(side.sums, table, axes=(1, axis)), 0, axis)
+        others = set(self.every).difference(self.every if places is None else places)
+        return np.asarray(table.sum(axis=tuple(others)))
 
     def numbers(self, table: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return all that is measured of the counts of declared cells, without noise."""
-        alone = [side.numbers(table.sum(axis=1 - axis)) for axis, side in enumerate(self.sides)]
-        pair = self.strategy.applied(self.truth(table))
-        return [np.array([table.sum() * UNITS]), *alone, *[pair] * len(self.noises)]
+        found = [np.array([table.sum() * UNITS])]
+        for axis, side in enumerate(self.sides):
+            found.append(side.numbers(table.sum(axis=tuple(set(self.every) - {axis}))))
+        found += [self.rows(places).applied(self.truth(table, places)) for places in self.narrower]
+        return [*found, *[self.strategy.applied(self.truth(table))] * len(self.noises)]
+
+    @property
+    def _residuals(self) -> list[tuple[tuple[int, ...], float]]:
+        """The places of attributes whose residual is measured, and the noise on cells of the same price."""
+        found = [(places, self.below + number) for number, places in enumerate(self.narrower)]
+        return [*found, *((self.every, noise) for noise in self.noises)]
 
     def deviations(self) -> list[float]:
         """Return the standard deviation of each of these numbers, each on its own grid."""
-        pairs = [float(self.strategy.noise(gaussian(noise)).sigma) for noise in self.noises]
-        return [self.total_noise * UNITS, *(side.deviation() for side in self.sides), *pairs]
+        residuals = [
+            float(self.rows(places).noise(gaussian(noise)).sigma) for places, noise in self._residuals
+        ]
+        return [self.total_noise * UNITS, *(side.deviation() for side in self.sides), *residuals]
 
     def counts(self, numbers: Sequence[NDArray[np.int64]]) -> ResidualCounts:
         """Return the counts that such numbers say, with noise or without."""
-        everybodys, first, second, *pairs = numbers
+        everybodys, *others = numbers
+        count = len(self.sides)
         total = Total(1.0, float(everybodys[0]) / UNITS, self.total_noise)
-        alone = [side.measured(own, total) for side, own in zip(self.sides, (first, second), strict=True)]
+        alone = [side.measured(own, total) for side, own in zip(self.sides, others[:count], strict=True)]
         below = everybody(total)
-        finest = min(below.finest, *map(finest_deviation, alone))
         bins = [np.array(side.bins) if side.bins else None for side in self.sides]
         effects = tuple(main_effect(one, bin_) for one, bin_ in zip(alone, bins, strict=True))
-        found: Foundation = replace(below, effects=effects, finest=finest)
-        return ResidualCounts(
-            tuple(
-                ResidualMeasurement(
-                    ("a", "b"), own, gaussian(noise), strategy=self.strategy, foundation=found
-                )
-                for own, noise in zip(pairs, self.noises, strict=True)
+        measured = [
+            ResidualMeasurement(
+                tuple("abcd"[place] for place in places), own, gaussian(noise), strategy=self.rows(places)
             )
+            for own, (places, noise) in zip(others[count:], self._residuals, strict=True)
+        ]
+        narrower, whole = measured[: len(self.narrower)], measured[len(self.narrower) :]
+        deviations = [*map(finest_deviation, alone), *(float(one.drawn.sigma) for one in narrower)]
+        found = replace(
+            below, effects=effects, finest=min(below.finest, *deviations), residuals=tuple(narrower)
         )
+        return ResidualCounts(tuple(replace(one, foundation=found) for one in whole))
 
 
 SHORT = Side(3, ordered_rows(3), 4.0, ordered_rows(3))
@@ -163,11 +197,17 @@ CELLS = Side(3, None, 5.0, value_rows(3))
 BINNED = Side(7, ordered_rows(7), 6.0, ordered_rows(4), bins=(0, 1, 1, 1, 2, 2, 3))
 TREE = Side(9, None, 5.0, ordered_rows(3), HierarchicalHistogram(9, 0, 3, 2), (0, 0, 0, 0, 1, 1, 2, 2, 2))
 PAIRS = {
-    "short": Pair((SHORT, VALUES), 9.0, (3.0,)),
-    "public number": Pair((VALUES, SHORT), 0.0, (3.0,)),
-    "cells": Pair((CELLS, SHORT), 9.0, (3.0,)),
-    "bins": Pair((BINNED, VALUES), 30.0, (3.0,)),
-    "tree": Pair((SHORT, TREE), 9.0, (3.0,)),
-    "tree and bins": Pair((TREE, BINNED), 30.0, (3.0,)),
-    "twice": Pair((BINNED, SHORT), 9.0, (3.0, 5.0)),
+    "short": Several((SHORT, VALUES), 9.0, (3.0,)),
+    "public number": Several((VALUES, SHORT), 0.0, (3.0,)),
+    "cells": Several((CELLS, SHORT), 9.0, (3.0,)),
+    "bins": Several((BINNED, VALUES), 30.0, (3.0,)),
+    "tree": Several((SHORT, TREE), 9.0, (3.0,)),
+    "tree and bins": Several((TREE, BINNED), 30.0, (3.0,)),
+    "twice": Several((BINNED, SHORT), 9.0, (3.0, 5.0)),
 }
+TRIPLES = {
+    "three short": Several((VALUES, SHORT, CELLS), 9.0, (3.0,)),
+    "three, tree and bins": Several((TREE, VALUES, BINNED), 30.0, (3.0,)),
+    "three, public number": Several((SHORT, VALUES, VALUES), 0.0, (4.0, 3.0)),
+}
+JOINT = {**PAIRS, **TRIPLES}

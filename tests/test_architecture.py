@@ -198,7 +198,7 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
         "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.model.value_sums",
         "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
-    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_000
+    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_500
 
 
 def test_libraries_keep_to_their_rooms() -> None:
@@ -221,7 +221,7 @@ def test_no_other_library_is_used() -> None:
 
 def test_true_counts_leave_the_data_in_few_places_only() -> None:
     # The loop's draws, of both tests and of what no test decides, and its offline variant's; and the
-    # demonstration, whose packaged table is public.
+    # demonstration, whose packaged table is public. The tables of priors are public, too.
     places = {
         name
         for name, module in MODULES.items()
@@ -229,8 +229,8 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.untested", "pmw.research.offline.rounds",
-        "pmw.cli.demo",
+        "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.untested", "pmw.loop.priors",
+        "pmw.research.offline.rounds", "pmw.cli.demo",
     }  # fmt: skip
 
 

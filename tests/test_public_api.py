@@ -20,7 +20,7 @@ Activity Analyst Answer Answers backup_session Booked Budget BudgetError BudgetE
 Composition connect CsvDialect DatabaseTable DataError Domain finalize_session fit_workload Ledger
 LedgerLine LinearQuery load_model load_schema MemoryLimit ModelFileError ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
-PMWError PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError
+PMWError Prior public_prior PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError
 Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
 SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,20 +15,26 @@ if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
     from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
-    from pmw.public.quotes import Quote
+    from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking
     from pmw.session.session import Session
 
 
-def _positive(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
     """Return a half-width that --within was given, for click.
 
     Raises:
-        BadParameter: it is not positive and finite.
+        BadParameter: it is no number above 0, and no percentage.
     """
-    if value is not None and not 0 < value < math.inf:
-        raise click.BadParameter(f"expected a number of records above 0, got {value:g}", param=parameter)
-    return value
+    from pmw.errors import BudgetError
+    from pmw.public.quotes import Within
+
+    if value is None:
+        return None
+    try:
+        return Within.parse(value)
+    except BudgetError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
 
 
 @click.command(
@@ -89,10 +94,10 @@ Workloads:
 )
 @click.option(
     "--within",
-    type=float,
-    metavar="N",
-    callback=_positive,
-    help="Answer within ± N records; where that costs something, say the price and ask first.",
+    metavar="N|P%",
+    callback=_width,
+    help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer; where "
+    "that costs something, say the price and ask first.",
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @click.option(
@@ -198,13 +203,25 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
     if given["format"] == "parquet" and sys.stdout.isatty():
         raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
-    if given["within"] is None and given["yes"]:
+    if given["within"] is not None:
+        _check_within(where, given)
+    elif given["yes"]:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
-    if given["within"] is not None and where is None:
-        raise click.UsageError("--within is for one condition; leave it out, or ask a condition")
     if given["explain"]:
         _check_explained(given)
-    if given["within"] is not None and given["fresh"]:
+
+
+def _check_within(where: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that do not go with --within.
+
+    Raises:
+        UsageError: one was given.
+    """
+    if where is None and given["sql"] is None:
+        raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
+    if given["within"].relative and given["sql"] is None:
+        raise click.UsageError("--within P% is for AVG and SUM; give a number of records")
+    if given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
 
 
@@ -231,7 +248,8 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
     if given["workload"] is not None:
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
-        return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
+        ask = _ask_within if given["sql"] is None else _ask_sums_within
+        return ask(cast("Session", session), where or "", options, given)  # a model is asked without
     if given["explain"]:
         return _explain(cast("Session", session), where or "", given)
     if given["sql"] is not None:
@@ -279,7 +297,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import is_agreed, read_condition, require_accepted, source_code, told
 
-    query, within = read_condition(where, session.domain), given["within"]
+    query, within = read_condition(where, session.domain), given["within"].amount
     require_accepted(query, options)
     quote = session.quote(query, within)
     if quote.needed and not is_agreed(quote.to_dict(), given):
@@ -287,6 +305,24 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     answer = session.ask_within(query, within)
     click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
+
+
+def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to a statement with one AVG or SUM within a bar, once its price is agreed to."""
+    from pmw.cli.answering import agrees, answered, exit_code_of, form_of, say_unpaid, text_of
+    from pmw.cli.texts import json_line
+    from queries.parsing import parse_sql
+
+    statement, within = parse_sql(given["sql"], session.domain), given["within"]
+    answered(session, statement, options)  # its counts are asked for as those of any statement
+    quote = session.quote_aggregate(statement, within)
+    price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
+    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
+        say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
+        return 4
+    result = session.sql_within(statement, within)
+    click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
+    return exit_code_of(result, strict=options.strict)
 
 
 @click.command(
@@ -388,7 +424,7 @@ def _measured(
     """Measure what was asked for, or tell its price alone."""
     if attributes is not None:
         return session.measure(_names(attributes), dry_run=dry_run)
-    from pmw.planning.sum_quotes import Within
+    from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
     by = () if given["by"] is None else _names(given["by"])

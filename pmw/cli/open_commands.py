@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.options import Options
+    from pmw.public.prior import Prior
     from pmw.public.state import PublicState
     from queries.domain import Domain
 
@@ -50,6 +51,20 @@ Examples:
 @memory_options
 @inside_option
 @public_option
+@click.option(
+    "--prior",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What is public about a table like this one, for the model to begin with: a model file of another "
+    "session, or, with --prior-is-public, a CSV or Parquet file. Pairs that opening measures decide whether "
+    "it is used; that costs nothing.",
+)
+@click.option(
+    "--prior-is-public",
+    is_flag=True,
+    help="Declare that the table in --prior is public: nobody in it is protected. It must not hold the "
+    "records of --data.",
+)
 @click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def open_(
@@ -76,6 +91,7 @@ def open_(
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
     refuse_drafted(schema, place, given)
+    options = replace(options, prior=_prior_given(given, domain))
     with open_session(
         place,
         domain,
@@ -92,6 +108,36 @@ def open_(
             click.echo(json_line(opened.status().to_dict()))
         else:
             click.echo(opening_text(state, session, verbose=verbose))
+
+
+def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
+    """Return the prior of --prior; None where there is none. The table in --data is not looked at.
+
+    Raises:
+        UsageError: a table is given without --prior-is-public, or that without a table.
+        ModelFileError: the model is damaged, or of a later format.
+        DataError: it is of other attributes, or the table cannot be read or has no record.
+    """
+    path: Path | None = given["prior"]
+    if path is None:
+        if given["prior_is_public"]:
+            raise click.UsageError("--prior-is-public tells of the table in --prior; name that, too")
+        return None
+    from pmw.session.model_file import is_model_file
+    from pmw.session.priors import public_prior
+    from pmw.session.public_model import load_model
+
+    is_model = is_model_file(path)
+    if is_model and given["prior_is_public"]:
+        raise click.UsageError(f"{path} is a model, which is public as it is; leave --prior-is-public out")
+    if is_model:
+        return public_prior(load_model(path), domain)
+    if not given["prior_is_public"]:
+        raise click.UsageError(
+            f"{path} is no model, so it is read as a table: add --prior-is-public if nobody in it needs "
+            "protection, or name a file that pmw export --format model wrote"
+        )
+    return public_prior(place_given({**given, "table": None, "inside": False}, path), domain)
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:

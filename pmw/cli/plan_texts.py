@@ -67,6 +67,8 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(counted(len(plan.attributes), "one-attribute marginal"))
     if plan.pairs:
         parts.append(f"all {counted(plan.pairs, 'pair')}")
+    if plan.triples:
+        parts.append(f"all {counted(plan.triples, 'triple')}")
     measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     yield from bin_lines(plan)

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "The table": (
         "data", "table", "schema", "inside", "delimiter", "quote", "missing_text", "trim", "encoding",
-        "decimal", "escape", "memory", "temporary_folder", "data_is_public",
+        "decimal", "escape", "memory", "temporary_folder", "data_is_public", "prior",
+        "prior_is_public",
     ),
     "The promise": (
-        "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy", "beta",
-        "records", "confidence", "simultaneous",
+        "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy",
+        "beta", "records", "confidence", "simultaneous",
     ),
     "For experts": (
         "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",
@@ -66,11 +67,12 @@ session_options = together(  # the budget and all choices of a session
     ),
     click.option(
         "--opening",
-        type=click.Choice(["pairs", "one-way", "none"]),
+        type=click.Choice(["pairs", "triples", "one-way", "none"]),
         default="pairs",
         show_default=True,
         help="Measured before the first question: one-attribute marginals, and all pairs where that leaves "
-        "smaller errors than testing them; one-attribute marginals alone; or nothing.",
+        "smaller errors than testing them; all pairs and all triples; one-attribute marginals alone; or "
+        "nothing.",
     ),
     click.option(
         "--update",
@@ -201,7 +203,7 @@ def read_options(given: dict[str, Any]) -> Options:
     _refuse_misplaced(given)
     from pmw.public.options import Options
 
-    names = {field.name for field in fields(Options) if field.name != "seed"} & given.keys()
+    names = {field.name for field in fields(Options) if field.name not in ("seed", "prior")} & given.keys()
     if given["accuracy"] is None or given["records"] is None or given["test"] != "marginal":
         names -= {"accuracy", "records"}  # with --test query a plan has an accuracy, and a session none
     with wrong_values():

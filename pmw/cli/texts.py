@@ -31,7 +31,7 @@ from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.population import PopulationInterval
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_rows
+from pmw.public.status import Status, prior_words, status_rows
 from pmw.public.tables import AnswerTable
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
@@ -143,6 +143,9 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         f"{counted(cell_count(state.domain.size), 'cell')}, about {records}.",
         f"Guarantee: {guarantee(state.contract)}.",
     ]
+    prior = state.contract.options.prior
+    if prior is not None:
+        lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
     if verbose:
         lines += _details(state)
     lines.append(f"Next: {asking(path, state.domain)}")
@@ -157,8 +160,9 @@ def _details(state: PublicState) -> Iterator[str]:
         attributes = counted(len(state.opening), "one-attribute marginal")
         measured.append("the whole table" if whole else attributes)
         plan = marginal_tier(state.plan)
-        if plan is not None and plan.opens_pairs:
-            measured.append(counted(len(state.marginals), "pair"))
+        for order, name in ((2, "pair"), (3, "triple")):
+            if plan is not None and plan.order >= order:
+                measured.append(counted(sum(len(one.scope) == order for one in state.marginals), name))
     yield f"Measured at opening: {listed(measured)} ({state.ledger.share:.1%} of the budget)."
     promise = contract_words(options)
     if promise is not None:

@@ -12,7 +12,7 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 from __future__ import annotations
 
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
-from pmw.loop.fit import MOST_STEPS, correct, model_of_terms, refined, residual
+from pmw.loop.fit import MOST_STEPS, correct, elected, model_of_terms, refined, residual
 from pmw.loop.loop import (
     Forecast,
     Settled,
@@ -25,6 +25,7 @@ from pmw.loop.loop import (
     settle,
 )
 from pmw.loop.marginals import l1_distance, marginal_units
+from pmw.loop.priors import prior_of_model, prior_of_table
 from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.untested import (
     FirstAnswer,
@@ -65,6 +66,7 @@ __all__ = [
     "draw_requested",
     "draw_sum",
     "draw_tests",
+    "elected",
     "FirstAnswer",
     "Forecast",
     "forecast",
@@ -78,6 +80,8 @@ __all__ = [
     "Payer",
     "plan_finish",
     "plan_spare",
+    "prior_of_model",
+    "prior_of_table",
     "Proposal",
     "propose",
     "QueryRequest",

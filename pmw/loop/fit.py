@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model import (
     DEFAULT_BINS,
     DEFAULT_MAX_CELLS,
+    FIRST_STEP_SIZE,
     Aim,
     CoarsenedDistribution,
     Coarsening,
@@ -28,17 +30,21 @@ from pmw.model import (
     MarginalTerm,
     QueryMeasurement,
     SyntheticDistribution,
+    Target,
     Term,
+    along,
     coarse_target,
     descend,
     dual_numbers,
+    free_numbers,
     refit,
     step,
 )
 from pmw.public.contract import Contract
-from pmw.public.foundations import due_pairs, founded
+from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense
 from pmw.public.plans import marginal_tier
+from pmw.public.prior import Prior
 from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
@@ -47,10 +53,17 @@ _RULE = DescentRule(steps=120, tolerance=3e-4)
 # Where bins grew with the table, noise is so small that stopping early would be most of the error.
 _CLOSER = DescentRule(steps=300, tolerance=1e-4)
 MOST_STEPS = 1000
-# Pairs that are measured before any question are fitted until what is left is half of what their noise makes:
-# on tables of 7 to 25 attributes errors were lowest from about .45 to .65 on, and rose below
+# Residuals that are measured before any question are fitted until what is left is half of what their noise
+# makes: on tables of 7 to 25 attributes errors were lowest from about .45 to .65 on, and rose below
 # (docs/algorithm.md).
 _RESIDUALS = DescentRule(steps=400, tolerance=1e-5, enough=0.5, growth=1.02)
+# From a prior few steps are taken, and none once as much is left as noise makes of what the steps have not
+# fitted: more of them forget the prior (docs/algorithm.md).
+_OF_PRIOR = DescentRule(steps=160, tolerance=1e-5, growth=1.02)
+_FROM_PRIOR = DescentRule(steps=50, tolerance=1e-5, enough=0.8, growth=1.02)
+_FARTHEST = 6.0  # times the variance of noise: priors that are farther off help no more, or harm
+_SMOOTHED = 0.01  # share of independence in a prior's pairs, so that no cell is empty for ever
+_RAKINGS = 20
 _REFINED = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
 # A table whose noise is large is fitted no closer than while the session runs: that would fit the noise.
 _NOISY = DescentRule(steps=MOST_STEPS, tolerance=3e-4)
@@ -76,35 +89,38 @@ def model_of_terms(
 def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     """Return the state with one more measurement and the model corrected by it; post-processing, free.
 
-    Pairs that are measured before any question are taken in together, once all of them are there. A marginal
-    that would make the model's tree too large is kept beside the model, and so is a single
-    question that cuts a bin.
+    Marginals that are measured before any question are taken in together, once all of them are there. A
+    marginal that would make the model's tree too large is kept beside the model, and so is a single question
+    that cuts a bin.
 
     Raises:
         BudgetError: single questions are measured for a model that is not dense.
     """
-    measurement = founded(state, measurement)
-    measured = (*state.measured, measurement)
-    if due_pairs(state):
-        after = replace(state, measured=measured)
-        return after if due_pairs(after) else _fitted_to_pairs(after)
+    due, after = due_scopes(state), with_founded(state, [measurement])
+    if due:
+        return after if due_scopes(after) else _from_prior(elected(_fitted_to_residuals(after)))
+    measured = after.measured
     if not state.contract.options.tests_marginals:
-        return replace(state, measured=measured, model=_corrected(state, measured))
+        return replace(after, model=_corrected(state, measured))
     if _fits(state, measurement):
-        return fitted_to(replace(state, measured=measured))
-    return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
+        return _from_prior(after) if state.elects_prior else fitted_to(after)
+    return replace(after, beside=(*state.beside, len(state.measured)))
 
 
-def _fitted_to_pairs(state: PublicState) -> PublicState:
-    """Return the state fitted to pairs that were measured together, as many as the model's tree can hold.
+def _fitted_to_residuals(state: PublicState) -> PublicState:
+    """Return the state fitted to what was measured together, as much as the model's tree can hold.
 
-    Those of which the model is farthest off, beyond their noise, come first: as many as span the attributes,
-    and once the model is fitted to these, of which it is the farthest off then.
+    Pairs come first. Those of which the model is farthest off, beyond their noise, do: as many as span the
+    attributes, and once the model is fitted to these, of which it is the farthest off then. Wider marginals
+    follow in the same manner.
     """
     places: list[int] = []
-    for most in (len(state.domain) - 1, len(state.measured)):
+    plan = marginal_tier(state.plan)
+    wider = range(3, 1 if plan is None else plan.order + 1)
+    rounds = [(2, len(state.domain) - 1), *((order, len(state.measured)) for order in (2, *wider))]
+    for order, most in rounds:
         state = _taking(state, places)
-        places += _farthest_off(state, places, most)
+        places += _farthest_off(state, places, order, most)
         state = fitted_to(_taking(state, places))
     return state
 
@@ -123,12 +139,19 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
     return replace(state, model=model, beside=beside)
 
 
-def _farthest_off(state: PublicState, places: Sequence[int], most: int) -> list[int]:
-    """Return what else the model's tree can hold, those measurements first of which it is farthest off."""
+def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
+    """Return what else the model's tree can hold, those marginals first of which it is farthest off.
+
+    Args:
+        state: its model takes in some measurements.
+        places: of these.
+        order: attributes of the marginals, at most.
+        most: marginals.
+    """
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
     for place, one in enumerate(state.measured):
-        if place not in places and not isinstance(one, QueryMeasurement):
+        if place not in places and not isinstance(one, QueryMeasurement) and len(one.scope) <= order:
             off[place], scopes[place] = _distance(state, one), one.scope
     for place in sorted(off, key=lambda place: -off[place]):
         scope = scopes[place]
@@ -149,6 +172,101 @@ def _distance(state: PublicState, measured: MarginalMeasurement) -> float:
     model = state.model if fine else coarse_model(state)
     noise = math.sqrt(2 / math.pi) * float(np.sqrt(measured.cell_variances).sum())
     return float(np.abs(measured.values - model.marginal(measured.scope)).sum()) - noise
+
+
+# --- a prior ----------------------------------------------------------------------------------------------
+
+
+def elected(state: PublicState) -> PublicState:
+    """Return the state that knows whether its model begins with the contract's prior; free.
+
+    That is decided by what was released before any question, once all of it is there. The prior's pairs,
+    raked to the attributes' own released counts, are compared with the released pairs. They are taken where
+    they are nearer than independence is, and at most ``_FARTHEST`` times the variance of noise away: per
+    free number, for what is nearer errs by less than a few times of what a measurement does.
+
+    Source: Deming and Stephan (1940) for raking, which keeps a table's interactions.
+    """
+    prior, pairs = state.contract.options.prior, opened_pairs(state)
+    if prior is None or not pairs:
+        return state
+    margins = dict[str, NDArray[np.float64]]()
+    for one in state.opening:
+        values = np.maximum(coarse_target(state.coarsening, one, state.total.value).values, 1.0)
+        margins[one.scope[0]] = values / values.sum()
+    with_prior, alone, numbers = 0.0, 0.0, 0
+    for one in pairs:
+        target = coarse_target(state.coarsening, one, state.total.value)
+        first, second = (margins[name] for name in one.scope)
+        independent = np.multiply.outer(first, second)
+        shares = (1 - _SMOOTHED) * _prior_shares(state, prior, one.scope) + _SMOOTHED * independent
+        with_prior += _misfit(target, raked(shares, first, second) * state.total.value)
+        alone += _misfit(target, independent * state.total.value)
+        numbers += free_numbers(target)
+    return replace(state, elects_prior=with_prior < min(alone, _FARTHEST * numbers))
+
+
+def opened_pairs(state: PublicState) -> list[MarginalMeasurement]:
+    """Return the pairs that were measured before any question; none as long as one of them is missing."""
+    scopes = due_scopes(replace(state, measured=(), closed=False))
+    due = sum(len(scope) == 2 for scope in scopes)  # pairs come first
+    pairs = [one for one in state.measured[:due] if isinstance(one, MarginalMeasurement)]
+    return pairs if len(pairs) == due else []
+
+
+def raked(
+    shares: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return shares of a pair whose sums are about those of its attributes, with the same interactions.
+
+    Args:
+        shares: positive, float64, shape (a, b).
+        first: wanted sums of the first attribute, float64, shape (a,), summing to 1.
+        second: wanted sums of the second, float64, shape (b,), summing to 1.
+    """
+    for _ in range(_RAKINGS):
+        shares = shares * (first / shares.sum(axis=1))[:, None]
+        shares = shares * (second / shares.sum(axis=0))
+    return shares
+
+
+def _prior_shares(state: PublicState, prior: Prior, scope: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return a prior's shares of the cells of one or two attributes, on the model's bins."""
+    coarsening = state.coarsening
+    return prior.shares(scope, tuple(coarsening.bins[coarsening.fine.index(name)] for name in scope))
+
+
+def _misfit(target: Target, values: NDArray[np.float64]) -> float:
+    """Return chi squared of what a model says of a measurement, against its noise."""
+    error = values - target.values
+    weighed = error if target.information is None else along(target.information, error)
+    return float(np.vdot(weighed, error / target.variance))
+
+
+def _from_prior(state: PublicState) -> PublicState:
+    """Return the state fitted anew from the prior where that is elected, by few steps; else as it is.
+
+    Every fit begins with the prior again, so that steps of several do not add up. The prior stands in the
+    terms of what was measured before any question and is in the model's tree; it is fitted as that is, to
+    the prior's shares in place of the released numbers.
+    """
+    prior = state.contract.options.prior
+    if prior is None or not state.elects_prior:
+        return state
+    aims, total = list[Aim](), state.total.value
+    held = (one for place, one in enumerate(opened_pairs(state)) if place not in state.beside)
+    for one in (*state.opening, *held):
+        target = coarse_target(state.coarsening, one, total)
+        aims.append(replace(target, values=_prior_shares(state, prior, one.scope) * total))
+    nothing = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in aims if isinstance(aim, Target)]
+    model = model_of_terms(state.contract, state.coarsening, total, nothing)
+    start = coarse_model(replace(state, model=model))
+    terms = descend(start, aims, step_size=FIRST_STEP_SIZE, rule=_OF_PRIOR).model.terms
+    model = model_of_terms(state.contract, state.coarsening, total, terms)
+    return fitted_to(replace(state, model=model, step_size=FIRST_STEP_SIZE), _FROM_PRIOR)
+
+
+# --- fitting ----------------------------------------------------------------------------------------------
 
 
 def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> SyntheticDistribution:
@@ -214,7 +332,7 @@ def _rule(state: PublicState) -> DescentRule:
     usual ones do of the largest default tree.
     """
     plan = marginal_tier(state.plan)
-    if plan is not None and plan.opens_pairs:
+    if plan is not None and plan.order > 1:
         return _RESIDUALS
     if planned_bins(state.plan) == DEFAULT_BINS:
         return _RULE
@@ -231,11 +349,13 @@ def refined(state: PublicState, told: Callable[[int], None] | None = None) -> Pu
     The version stays, for nothing new was released; the given state is left as it is.
 
     Args:
-        state: of a session or an offline release.
+        state: of a session or an offline release; one that begins with a prior stays as it is.
         told: called after each step with 1; there are ``MOST_STEPS`` of them at most.
 
     Privacy: post-processing of released numbers; free.
     """
+    if state.elects_prior:  # closer steps would forget the prior
+        return state
     # A dense fit takes over the array that it starts from: it gets one of its own.
     model = model_of_terms(state.contract, state.coarsening, state.total.value, state.model.terms)
     if state.contract.options.tests_marginals or not isinstance(model, DenseDistribution):

@@ -52,14 +52,22 @@ from pmw.model.measurement import (
     noise_variance,
     target_of,
 )
-from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
-from pmw.model.prices import AxisPrice, axis_rows, shared_prices
+from pmw.model.mirror_descent import (
+    FIRST_STEP_SIZE,
+    Aim,
+    Descent,
+    DescentRule,
+    descend,
+    free_numbers,
+)
+from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows
-from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.strategy import AxisRows, Strategy, along
 from pmw.model.value_sums import Places, SumMeasurement, SummedValues, opening_sums, sums_of
 
 __all__ = [
     "Aim",
+    "along",
     "assumed_domain",
     "axis_rows",
     "AxisPrice",
@@ -84,6 +92,7 @@ __all__ = [
     "FIRST_STEP_SIZE",
     "fit_rows",
     "Foundation",
+    "free_numbers",
     "GraphicalDistribution",
     "half_width",
     "HeadMeasurement",
@@ -111,7 +120,9 @@ __all__ = [
     "refit",
     "ResidualCounts",
     "ResidualMeasurement",
+    "rows_of",
     "shared_prices",
+    "SharedPrices",
     "step",
     "Strategy",
     "sum_covariance",

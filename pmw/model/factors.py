@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, pairwise
+from heapq import heapify, heappop, heappush
+from itertools import combinations, pairwise, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,17 +236,29 @@ def plan_projections(
     whole = table_cells(shape, axes)
     parents: dict[Positions, Positions] = {}
     roots = sorted({scope for scope in scopes if scope != axes}, key=lambda scope: (len(scope), scope))
-    while len(roots) > 1:
-        union, first, second = min(
-            ((_union(*pair), *pair) for pair in combinations(roots, 2)),
-            key=lambda found: (table_cells(shape, found[0]), found),
-        )
-        made = [scope for scope in (first, second) if scope != union]
-        if (len(made) + (len(made) == 2)) * table_cells(shape, union) >= len(made) * whole:
+    left = dict(enumerate(roots))
+
+    def joined(first: int, second: int) -> tuple[int, Positions, Positions, Positions, int, int]:
+        union = _union(roots[first], roots[second])
+        return table_cells(shape, union), union, roots[first], roots[second], first, second
+
+    waiting = list(starmap(joined, combinations(left, 2)))  # the next one first, some of roots that are gone
+    heapify(waiting)
+    while waiting:
+        cells, union, *_, first, second = heappop(waiting)
+        if first not in left or second not in left:
+            continue
+        made = [scope for scope in (roots[first], roots[second]) if scope != union]
+        if (len(made) + (len(made) == 2)) * cells >= len(made) * whole:
             break
         parents.update(dict.fromkeys(made, union))
-        roots = [scope for scope in roots if scope not in (first, second)] + [union]
-    parents.update(dict.fromkeys(roots, axes))
+        gone = (roots[first], roots[second])
+        left = {number: scope for number, scope in left.items() if scope not in gone}
+        roots.append(union)
+        for other in left:
+            heappush(waiting, joined(other, len(roots) - 1))
+        left[len(roots) - 1] = union
+    parents.update(dict.fromkeys(left.values(), axes))
     ordered = sorted(parents, key=lambda scope: (-len(scope), scope))
     numbers = {axes: 0} | {scope: number for number, scope in enumerate(ordered, 1)}
     steps = tuple((scope, numbers[parents[scope]]) for scope in ordered)

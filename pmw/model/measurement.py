@@ -29,6 +29,7 @@ from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
+_Run: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 
 
@@ -159,21 +160,24 @@ class MainEffect:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Foundation:
-    """What a residual stands on: the number of records, and for a pair the main effects of both attributes.
+    """What a residual stands on: the number of records, the main effects of its attributes, and residuals.
 
     The noises of the parts are independent of each other and of the residual's.
 
     Args:
         total: records.
         variance: of the total, in squared records; 0 where it is public.
-        effects: one per attribute of a pair; none below the residual of a single attribute.
+        effects: one per attribute of a pair, or more; none below the residual of a single attribute.
         finest: the least standard deviation of a noise that it takes in, on its own grid of numbers.
+        residuals: of all marginals of two or more, but not all, of its attributes, on the same cells; none
+            below a pair.
     """
 
     total: float
     variance: float
     effects: tuple[MainEffect, ...]
     finest: float
+    residuals: tuple[ResidualMeasurement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,9 +186,13 @@ class ResidualMeasurement(MarginalMeasurement):
 
     ``units`` are the noisy numbers of the strategy, on a grid of its own. ``noise`` is that of a marginal of
     the same price, on each of its cells; the numbers have ``drawn``. Counts follow from it with what it
-    stands
-    on: with weights w over the cells, w' x = mean(w) total + sum_i w_i' effect_i + w' K+ y, where w_i is the
-    mean of w over the other attribute less mean(w). All terms have independent noise.
+    stands on: with weights w over the cells,
+
+        w' x = mean(w) total + sum_i w_i' effect_i + sum_B w_B' K_B+ y_B + w' K+ y,
+
+    where w_i is the mean of w over the other attributes less mean(w), B are the sets of two or more of the
+    attributes, but not of all, and w_B is the mean of w over the attributes that are not in B. All terms have
+    independent noise.
 
     Args:
         strategy: the rows.
@@ -325,23 +333,47 @@ class ResidualCounts:
         under, shape = self.foundation, self.units.shape
         values = self.centred + under.total / math.prod(shape)
         for axis, effect in enumerate(under.effects):
-            own = (effect.values - effect.values.mean()) / shape[1 - axis]
-            values = values + (own[:, None] if axis == 0 else own)
+            values = values + self._spread((axis,), effect.values - effect.values.mean())
+        for axes, below in self._below:
+            values = values + self._spread(axes, below.centred)
         values.flags.writeable = False
         return values
+
+    @functools.cached_property
+    def _below(self) -> list[tuple[tuple[int, ...], ResidualCounts]]:
+        """The residuals that it stands on, and the axes of their attributes."""
+        scope = self.scope
+        return [
+            (tuple(scope.index(name) for name in one.scope), one.counts) for one in self.foundation.residuals
+        ]
+
+    def _others(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Return the axes beside some."""
+        return tuple(axis for axis in range(len(self.scope)) if axis not in axes)
+
+    def _spread(self, axes: Sequence[int], table: NDArray[np.float64], power: int = 1) -> NDArray[np.float64]:
+        """Return a table over some axes, to broadcast over all, divided by a power of the others' cells."""
+        others, shape = self._others(axes), self.units.shape
+        spread = np.expand_dims(table, others) / math.prod(shape[axis] for axis in others) ** power
+        return np.asarray(spread)
 
     @property
     def cell_variances(self) -> NDArray[np.float64]:
         """Variance of each cell's value: float64, one axis per attribute, squared records."""
-        under, shape = self.foundation, self.units.shape
+        shape = self.units.shape
+        found, everybody = self._own_variances, np.full(shape, 1 / math.prod(shape))
+        for axis, (variances, slopes) in enumerate(self._effect_runs):
+            found = found + self._spread((axis,), variances.diagonal(), 2)
+            everybody = everybody + self._spread((axis,), slopes.diagonal())
+        for axes, below in self._below:
+            found = found + self._spread(axes, below._own_variances, 2)
+        return np.asarray(found + everybody**2 * self.foundation.variance)
+
+    @property
+    def _own_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's part in the residual: float64, one axis per attribute, squared records."""
         diagonals = [axis.covariance.diagonal() for axis in self.strategy.axes]
-        found = functools.reduce(np.multiply.outer, diagonals) / self.fineness
-        everybody = np.full(shape, 1 / math.prod(shape))
-        for axis, (variances, slopes) in enumerate(self._runs[1]):
-            along_axis = (slice(None), None) if axis == 0 else (None, slice(None))
-            found = found + variances.diagonal()[along_axis] / shape[1 - axis] ** 2
-            everybody = everybody + slopes.diagonal()[along_axis] / shape[1 - axis]
-        return np.asarray(found + everybody**2 * under.variance)
+        return np.asarray(functools.reduce(np.multiply.outer, diagonals) / self.fineness)
 
     def weighted_variance(self, weights: NDArray[np.float64]) -> float:
         """Return the variance of a weighted sum of the values, in squared records.
@@ -350,13 +382,19 @@ class ResidualCounts:
             weights: float64, one axis per attribute.
         """
         under, mean = self.foundation, float(np.mean(weights))
-        rows = along([axis.inverse.T for axis in self.strategy.axes], weights)
-        found, everybody = float(np.sum(rows**2)) / self.fineness, mean
+        found, everybody = self._own_variance(weights), mean
         for axis, effect in enumerate(under.effects):
-            own = weights.mean(axis=1 - axis) - mean
+            own = weights.mean(axis=self._others((axis,))) - mean
             found += float(own @ effect.covariance @ own)
             everybody += float(own @ effect.slope)
+        for axes, below in self._below:
+            found += below._own_variance(weights.mean(axis=self._others(axes)))
         return found + everybody**2 * under.variance
+
+    def _own_variance(self, weights: NDArray[np.float64]) -> float:
+        """Return the variance of a weighted sum's part in the residual, in squared records."""
+        rows = along([axis.inverse.T for axis in self.strategy.axes], weights)
+        return float(np.sum(rows**2)) / self.fineness
 
     def box_variances(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the variances of counts of boxes: float64, shape (n,), squared records.
@@ -367,14 +405,29 @@ class ResidualCounts:
         """
         runs = [(first[:, axis], last[:, axis]) for axis in range(len(self.scope))]
         shares = [(high - low + 1) / size for (low, high), size in zip(runs, self.units.shape, strict=True)]
-        found = np.full(len(first), 1 / self.fineness)
-        for table, run in zip(self._runs[0], runs, strict=True):
-            found = found * table[run]
-        everybody = np.prod(shares, axis=0)
-        for axis, (variances, slopes) in enumerate(self._runs[1]):
-            found += variances[runs[axis]] * shares[1 - axis] ** 2
-            everybody = everybody + slopes[runs[axis]] * shares[1 - axis]
+
+        def rest(axes: Sequence[int]) -> NDArray[np.float64]:
+            """Return the share of the cells along the other axes."""
+            return np.asarray(np.prod([shares[axis] for axis in self._others(axes)], axis=0))
+
+        found, everybody = self._run_variances(runs), np.prod(shares, axis=0)
+        for axis, (variances, slopes) in enumerate(self._effect_runs):
+            found += variances[runs[axis]] * rest((axis,)) ** 2
+            everybody = everybody + slopes[runs[axis]] * rest((axis,))
+        for axes, below in self._below:
+            found += below._run_variances([runs[axis] for axis in axes]) * rest(axes) ** 2
         return np.asarray(found + everybody**2 * self.foundation.variance, dtype=np.float64)
+
+    def _run_variances(self, runs: Sequence[_Run]) -> NDArray[np.float64]:
+        """Return the variances of boxes' parts in the residual: float64, shape (n,), squared records.
+
+        Args:
+            runs: of each attribute, int64, shape (n,), the first cells and the last ones.
+        """
+        found = np.full(len(runs[0][0]), 1 / self.fineness)
+        for table, run in zip(self._axis_runs, runs, strict=True):
+            found = found * table[run]
+        return found
 
     @property
     def fineness(self) -> float:
@@ -382,10 +435,13 @@ class ResidualCounts:
         return self.precision * float(self.strategy.factor) ** 2
 
     @functools.cached_property
-    def _runs(
-        self,
-    ) -> tuple[list[NDArray[np.float64]], list[tuple[NDArray[np.float64], NDArray[np.float64]]]]:
-        """Of each run of cells along each attribute, the variance of the residual, and of the main effect.
+    def _axis_runs(self) -> list[NDArray[np.float64]]:
+        """Of each run of cells along each attribute, the factor of the residual's variance."""
+        return [run_variances(axis.covariance) for axis in self.strategy.axes]
+
+    @functools.cached_property
+    def _effect_runs(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Of each run of cells along each attribute, the variance of the main effect, and its slope.
 
         Weights of a main effect sum to zero: those of a run are one, less the run's share of all cells.
         """
@@ -395,7 +451,7 @@ class ResidualCounts:
             slopes = np.concatenate([[0.0], np.cumsum(effect.slope - effect.slope.mean())])
             runs = np.subtract.outer(slopes[1:], slopes[:-1]).T
             effects.append((run_variances(centre @ effect.covariance @ centre), runs))
-        return [run_variances(axis.covariance) for axis in self.strategy.axes], effects
+        return effects
 
 
 def run_variances(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -243,7 +243,7 @@ def descend(
     numbers = sum(np.size(_values(aim)) for aim in aims)
     if numbers == 0:
         return Descent(model, step_size, 0.0, 0)
-    free = sum(map(_free_numbers, aims))
+    free = sum(map(free_numbers, aims))
     unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
@@ -286,7 +286,7 @@ def _curvature(aim: Aim) -> float:
     return float(max(aim.value, aim.variance**0.5) / aim.variance)
 
 
-def _free_numbers(aim: Aim) -> int:
+def free_numbers(aim: Aim) -> int:
     """Return how many numbers a measurement is of."""
     return aim.free_numbers if isinstance(aim, Target) else 1
 

@@ -1,10 +1,11 @@
-"""Prices: by which rows attributes are measured, and how a budget is shared among them and their pairs.
+"""Prices: by which rows attributes are measured, and how a budget is shared among marginals of them.
 
 All of it follows from the schema and from the questions that a plan counts on; nothing here sees a record.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -13,23 +14,59 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, AxisRows, ordered_rows, question_gram
+from pmw.errors import NoiseError
+from pmw.model.strategy import (
+    MOST_ORDERED,
+    MOST_VALUES,
+    SCALE,
+    AxisRows,
+    Strategy,
+    ordered_rows,
+    question_gram,
+)
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute
 
 _CELLS_PART = 0.25  # of the questions about an ordered attribute that plans count on are about one cell
+_ASKED = 3  # attributes, at most, of the questions that plans count on
+_SCALES = [SCALE >> halved for halved in range(6)]  # of the rows of wider marginals, where sums are too large
 
 
-def axis_rows(attribute: Attribute) -> AxisRows | None:
+def axis_rows(attribute: Attribute, scale: int = SCALE) -> AxisRows | None:
     """Return the rows of an attribute; None where it has too few cells, or too many.
 
     They are those of its shape: whatever is released changes them only by how many bins there are.
+
+    Args:
+        attribute: as it is measured.
+        scale: of the rows of an ordered one before they are rounded.
     """
     if isinstance(attribute, CategoricalAttribute):
         return AxisRows(attribute.size) if 2 <= attribute.size <= MOST_VALUES else None
     if not 2 <= attribute.size <= MOST_ORDERED:
         return None
-    return ordered_rows(attribute.base_size, attribute.size - attribute.base_size)
+    return ordered_rows(attribute.base_size, attribute.size - attribute.base_size, scale)
+
+
+def rows_of(attributes: Sequence[Attribute], *, replaced: bool) -> Strategy | None:
+    """Return the rows of a marginal, or None where an attribute has none, or sums would be too large.
+
+    Rows of ordered attributes are rounded at the largest scale at which sums fit: that of one attribute for
+    pairs, less for wider marginals. It follows from the shapes alone.
+
+    Args:
+        attributes: as they are measured, in declared order.
+        replaced: a record is replaced between neighbouring tables; else it is added or removed.
+    """
+    for scale in _SCALES:
+        axes = [rows for one in attributes if (rows := axis_rows(one, scale)) is not None]
+        if len(axes) < len(attributes):
+            return None
+        try:
+            return Strategy(tuple(axes), replaced)
+        except NoiseError:  # sums of so many rows could be too large
+            continue
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +125,55 @@ def asked_gram(attribute: Attribute) -> NDArray[np.float64]:
     return question_gram(attribute.base_size, attribute.size - attribute.base_size, _CELLS_PART)
 
 
-def shared_prices(fine: Sequence[AxisPrice], coarse: Sequence[AxisPrice]) -> tuple[float, list[float], float]:
-    """Return what the number of records, each attribute and the mean pair are paid, in proportion.
+@dataclass(frozen=True, slots=True)
+class SharedPrices:
+    """What marginals are paid, in proportion.
+
+    Args:
+        everybody: the number of records.
+        single: each attribute alone.
+        wider: the mean marginal of two attributes, of three, and so on.
+    """
+
+    everybody: float
+    single: tuple[float, ...]
+    wider: tuple[float, ...]
+
+
+@functools.lru_cache(maxsize=64)  # a plan asks for it several times
+def shared_prices(fine: tuple[AxisPrice, ...], coarse: tuple[AxisPrice, ...], order: int) -> SharedPrices:
+    """Return what the number of records, each attribute and the mean wider marginal are paid, in proportion.
 
     Of random questions about one, two or three attributes, all alike, the mean variance is sum_A c_A/p_A over
-    the sets A of at most two attributes, where p_A is the price of A and c_A the mean of prod_{i in A} v_i
-    prod_{i not in A} m_i, v and m the spreads and squared means. Its least at a fixed sum of prices is at
-    p_A in proportion to sqrt(c_A).
+    the sets A of at most so many attributes as are measured together, where p_A is the price of A and c_A the
+    mean of prod_{i in A} v_i prod_{i not in A} m_i, v and m the spreads and squared means. Its least at a
+    fixed sum of prices is at p_A in proportion to sqrt(c_A).
 
     Args:
         fine: of each attribute, as it is measured alone.
-        coarse: the same, as it is measured in pairs.
+        coarse: the same, as it is measured with others.
+        order: the most attributes that are measured together, from 2 to 3.
 
     Source: Xiao et al. (2023), for the closed form of a weighted sum of variances (Cauchy and Schwarz).
     """
     count = len(fine)
-    orders = range(1, min(3, count) + 1)
+    orders = range(1, min(_ASKED, count) + 1)
 
     def expected(chosen: Sequence[int]) -> float:
         axes = fine if len(chosen) < 2 else coarse
         spread = math.prod(axes[place].spread for place in chosen)
-        means = _symmetric([one.mean for place, one in enumerate(fine) if place not in chosen], 3)
+        means = _symmetric([one.mean for place, one in enumerate(fine) if place not in chosen], _ASKED)
         parts = (
-            means[order - len(chosen)] / math.comb(count, order) for order in orders if order >= len(chosen)
+            means[asked - len(chosen)] / math.comb(count, asked) for asked in orders if asked >= len(chosen)
         )
         return math.sqrt(spread * sum(parts) / len(orders))
 
-    pairs = [expected(pair) for pair in itertools.combinations(range(count), 2)]
-    return expected(()), [expected((one,)) for one in range(count)], sum(pairs) / max(1, len(pairs))
+    def mean(wide: int) -> float:
+        every = [expected(chosen) for chosen in itertools.combinations(range(count), wide)]
+        return sum(every) / max(1, len(every))
+
+    single = tuple(expected((one,)) for one in range(count))
+    return SharedPrices(expected(()), single, tuple(mean(wide) for wide in range(2, order + 1)))
 
 
 def _symmetric(values: Sequence[float], most: int) -> list[float]:

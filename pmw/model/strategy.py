@@ -36,7 +36,7 @@ from queries.factors import UNITS
 
 MOST_ORDERED = 128  # cells of an ordered attribute that is measured by rows
 MOST_VALUES = 512  # of another one
-_SCALE = 1024  # of rows before they are rounded: ranges have .3 % more variance than without rounding
+SCALE = 1024  # of rows before they are rounded: ranges have .3 % more variance than without rounding
 _ROUNDS = 200  # of a fixed point
 _CONVERGED = 1e-6  # of the weights in one round: what is left changes no row by one
 _LARGEST_ROW = 2**20
@@ -189,21 +189,27 @@ def along(matrices: Sequence[NDArray[Any]], values: NDArray[Any]) -> NDArray[Any
     """Return values after one matrix along each axis."""
     if len(matrices) == 2:  # what a fit asks for, many times
         return np.asarray(matrices[0] @ values @ matrices[1].T)
+    shape = values.shape
     for axis, matrix in enumerate(matrices):
-        values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
-    return values
+        values = matrix @ values.reshape(math.prod(shape[:axis]), shape[axis], -1)
+    return np.asarray(values.reshape(shape))
 
 
 # --- rows of an ordered attribute ------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=256)
-def ordered_rows(cells: int, special: int) -> AxisRows:
+def ordered_rows(cells: int, special: int, scale: int = SCALE) -> AxisRows:
     """Return the best rows for ranges of ordered cells, and for each special cell alone, as integers.
 
     The rounded rows get what they fall short of zero, or exceed it by, on their diagonal.
+
+    Args:
+        cells: ordered cells.
+        special: cells beside them.
+        scale: of the rows before they are rounded: the larger, the nearer they are to the best.
     """
-    rows = np.rint(_SCALE * _root(range_information(cells, special))).astype(np.int64)
+    rows = np.rint(scale * _root(range_information(cells, special))).astype(np.int64)
     rows[np.arange(len(rows)), np.arange(len(rows))] -= rows.sum(axis=1)
     return AxisRows(len(rows), tuple(rows.ravel().tolist()))
 

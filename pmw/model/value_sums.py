@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.noise import NoiseDistribution
-from queries.cell_values import on_scope
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
@@ -92,7 +91,7 @@ class SummedValues:
         _, own = self.ends(domain)
         shape = domain.scope_shape(self.scope)
         if self.attribute in self.scope:
-            return np.broadcast_to(on_scope(domain, (self.attribute,), own, self.scope), shape)
+            return np.broadcast_to(_along(domain, self.attribute, own, self.scope), shape)
         return np.full(shape, own.max(), dtype=np.int64)
 
     def factor(self, domain: Domain) -> int:
@@ -117,7 +116,7 @@ class SummedValues:
         """
         over = domain.scope(self.counted)
         middle, _ = self.ends(domain)
-        summed = 2 * places - counts * on_scope(domain, (self.attribute,), middle, over)
+        summed = 2 * places - counts * _along(domain, self.attribute, middle, over)
         if self.attribute not in self.scope:
             summed = summed.sum(axis=over.index(self.attribute))
         if self.clipped:
@@ -166,6 +165,11 @@ class SumMeasurement:
         places = Places.of(domain, self.summed.attribute)
         middle, _ = self.summed.ends(domain)
         return np.where(places.present, places.grid.number(0) + places.grid.step * middle / 2, 0.0)
+
+
+def _along(domain: Domain, name: str, array: NDArray[np.int64], scope: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return numbers of an attribute's cells, shaped to broadcast over a scope."""
+    return array.reshape([domain[one].size if one == name else 1 for one in scope])
 
 
 def sums_of(domain: Domain, name: str, scope: tuple[str, ...]) -> SummedValues:

@@ -48,7 +48,7 @@ def share_of_heads(domain: Domain, options: Options) -> Fraction:
 def kept_for_heads(state: PublicState) -> Fraction:
     """Return what is still kept for persons that will be asked for, in the filter's own measure."""
     plan, options = marginal_tier(state.plan), state.contract.options
-    if plan is None or not plan.opens_pairs or not _opens(state.domain, options):
+    if plan is None or plan.order == 1 or not _opens(state.domain, options):
         return Fraction(0)
     later = [one for one in state.heads if one.scope]
     charges = (heads_charge(one.noise, one.units.size, options) for one in later)

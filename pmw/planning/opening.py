@@ -17,12 +17,13 @@ from pmw.errors import BudgetError, NoiseError
 from pmw.model import (
     AxisPrice,
     HierarchicalHistogram,
-    Strategy,
-    axis_rows,
+    SharedPrices,
     check_dense_size,
     coarse_of,
+    extreme_domains,
     mean_range_variance,
     noise_variance,
+    rows_of,
     shared_prices,
 )
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
@@ -44,10 +45,12 @@ from pmw.public.charges import (
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import ModelKind, Opening, Options
-from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
+from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS
+from queries.schema import format_schema
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -62,6 +65,8 @@ _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
 _LEAST_PRICE = 1 / 64  # of that of the number of records, for an attribute
 _MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
+_MOST_TRIPLES = 1_000  # the same: of 19 attributes
+_MOST_TRIPLE_CELLS = 2**22  # of all of them together
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
@@ -92,6 +97,42 @@ def check_model_size(domain: Domain, options: Options) -> None:
     require_domain(domain)
     if not options.tests_marginals or options.model is ModelKind.DENSE:
         check_dense_size(domain)
+
+
+def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+
+    Args:
+        domain: the declared attributes.
+        prior: the prior; None for none.
+        plan: what opening measures.
+
+    Raises:
+        BudgetError: it is.
+    """
+    if prior is None:
+        return
+    if not is_prior_of(prior, domain):
+        raise BudgetError(
+            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
+            "this schema, or leave it out"
+        )
+    if plan.order == 1:
+        raise BudgetError(
+            "a prior is taken or dropped by pairs that are measured before any question, and this session "
+            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
+            "a number of positives, or a schema for which tests are better; leave the prior out"
+        )
+
+
+def is_prior_of(prior: Prior, domain: Domain) -> bool:
+    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
+    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
+
+
+def attributes_text(domain: Domain) -> str:
+    """Return the attributes of a domain as a schema's text, without its name and its persons."""
+    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def choose_filter(
@@ -133,7 +174,8 @@ def choose_filter(
         squares = filter_of_squares(budget, options, tests=share_of_tests(options))
     variance = events / float(squares.cap if squares.composition is Composition.GDP else 2 * squares.cap)
     laplace = math.sqrt(2) * events / float(budget.epsilon)
-    return pure if laplace < math.sqrt(variance) and not kept else squares
+    quieter = laplace < math.sqrt(variance) and options.opening is not Opening.TRIPLES
+    return pure if quieter and not kept else squares
 
 
 def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fraction(0)) -> PrivacyFilter:
@@ -212,8 +254,9 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
     composition = budget_filter.composition
     chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
     trees = {name: tree for name, tree in chosen.items() if tree is not None}
-    if opens_pairs(domain, budget_filter, options):
-        return _residual_opening(domain, budget_filter, options, trees)
+    order = residual_order(domain, budget_filter, options)
+    if order > 1:
+        return _residual_opening(domain, budget_filter, options, trees, order)
     weights = {}
     for attribute in domain:
         spread = _spread(attribute, chosen[attribute.name], composition)
@@ -227,21 +270,68 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
     return OpeningPlan(total_noise, noises, trees, sums=sums)
 
 
-def opens_pairs(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> bool:
-    """Tell whether all pairs of attributes are measured before any question, as residuals.
+def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> int:
+    """Return the most attributes of the marginals that are all measured before any question.
 
-    So it is where that leaves questions a smaller expected error than tests would let pass. It needs squares
-    that add up, for the rows of residuals are made for Gaussian noise; and where intervals hold for all
-    questions at once, within an accuracy contract, or a number of positives is chosen, plans are for cells
-    and tests.
+    Pairs are, as residuals, where that leaves questions a smaller expected error than tests would let pass.
+    It needs squares that add up, for the rows of residuals are made for Gaussian noise; and where intervals
+    hold for all questions at once, within an accuracy contract, or a number of positives is chosen, plans are
+    for cells and tests. Triples are, where they are asked for.
 
     Args:
         domain: the declared attributes.
         budget_filter: with nothing spent.
         options: the custodian's choices.
+
+    Returns:
+        1 where only the attributes alone are.
+
+    Raises:
+        BudgetError: triples are asked for, and cannot be measured.
     """
+    if options.opening is Opening.TRIPLES:
+        _check_triples(domain, budget_filter)
+        return 3
     errors = pairs_forecast(domain, budget_filter, options)
-    return errors is not None and errors.measured <= errors.tested
+    return 2 if errors is not None and errors.measured <= errors.tested else 1
+
+
+def _check_triples(domain: Domain, budget_filter: PrivacyFilter) -> None:
+    """Refuse triples that cannot be measured before any question; this follows from schema and budget alone.
+
+    Cells are those of the most bins that opening may lead to, so that no triple is left out for its size.
+
+    Raises:
+        BudgetError: the noise is not Gaussian, or there are no triples, too many, or too large ones.
+    """
+    instead = "choose opening = pairs"
+    if budget_filter.composition is Composition.PURE:
+        raise BudgetError(
+            "opening = triples needs Gaussian noise, so a delta above 0, and composition zcdp or gdp; "
+            f"give these, or {instead}"
+        )
+    _, widest = extreme_domains(domain, dict.fromkeys(domain.names, 0.0))
+    wide = sorted((one for one in widest if one.size > 1), key=lambda one: -one.size)
+    if len(wide) < 3:
+        raise BudgetError(f"opening = triples needs three attributes of two cells or more; {instead}")
+    triples, largest = math.comb(len(wide), 3), math.prod(one.size for one in wide[:3])
+    if triples > _MOST_TRIPLES:
+        raise BudgetError(
+            f"opening = triples measures at most {_MOST_TRIPLES:,} triples, and there are {triples:,}; "
+            f"declare fewer attributes, or {instead}"
+        )
+    if largest > MOST_RESIDUAL_CELLS:
+        names = ", ".join(repr(one.name) for one in wide[:3])
+        raise BudgetError(
+            f"opening = triples measures triples of at most {MOST_RESIDUAL_CELLS:,} cells, and that of "
+            f"{names} may have {largest:,}; declare wider cells, or {instead}"
+        )
+    cells = sum(math.prod(one.size for one in three) for three in itertools.combinations(wide, 3))
+    if cells > _MOST_TRIPLE_CELLS:
+        raise BudgetError(
+            f"opening = triples measures at most {_MOST_TRIPLE_CELLS:,} cells of all triples together, and "
+            f"these may have {cells:,}; declare wider cells, or {instead}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +352,7 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
     """Return both sides of the choice between measuring all pairs and testing them.
 
     Returns:
-        None where there is no choice: see ``opens_pairs``.
+        None where there is no choice: see ``residual_order``.
     """
     pairs, composition = math.comb(len(domain), 2), budget_filter.composition
     chosen = options.opening is Opening.PAIRS and options.tests_marginals and options.update_limit is None
@@ -270,9 +360,9 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
     if not chosen or promised or composition is Composition.PURE or not 0 < pairs <= _MOST_PAIRS:
         return None
     coarse = [coarse_of(attribute) for attribute in domain]
-    axes = [AxisPrice.of(attribute) for attribute in coarse]
-    _, _, pair = shared_prices(axes, axes)
-    unit = _unit(domain, budget_filter, options)
+    axes = tuple(AxisPrice.of(attribute) for attribute in coarse)
+    (pair,) = shared_prices(axes, axes, 2).wider
+    unit = _unit(domain, budget_filter, options, 2)
     limit = most_positives(len(domain))
     schedule = DEFAULT_SCHEDULE.under(composition)
     left = 1 - MARGINAL_TOTAL_SHARE - MARGINAL_OPENING_SHARE
@@ -296,17 +386,19 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
     return PairsForecast(measured * sum(map(math.sqrt, spreads)) / pairs, passed / 4)
 
 
-def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Fraction:
-    """Return the share of the budget to each part of a price, where all pairs are measured at opening."""
-    everybody, single, pair = _prices(domain, budget_filter.composition)
+def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options, order: int) -> Fraction:
+    """Return the share of the budget to each part of a price, where all pairs, or more, are measured."""
+    prices = _prices(domain, budget_filter.composition, order)
     schedule = DEFAULT_SCHEDULE.under(budget_filter.composition)
-    parts = everybody * (not options.public_count) + sum(single) + math.comb(len(domain), 2) * pair
+    parts = prices.everybody * (not options.public_count) + sum(prices.single)
+    for wide, price in enumerate(prices.wider, start=2):
+        parts += math.comb(len(domain), wide) * price
     return (1 - schedule.queries - SHARE - _kept_share(domain, options)) / Fraction(parts)
 
 
 def _kept_for_later(contract: Contract, plan: OpeningPlan) -> Fraction:
     """Return what stays of the budget for what is asked for later, where all pairs are measured."""
-    if not plan.opens_pairs:
+    if plan.order < 2:
         return Fraction(0)
     heads = KEPT_FOR_HEADS if share_of_heads(contract.domain, contract.options) else Fraction(0)
     return heads + (KEPT_FOR_SUMS if plan.sums else Fraction(0))
@@ -317,14 +409,14 @@ def _kept_share(domain: Domain, options: Options) -> Fraction:
     return share_of_sums(domain, options) + share_of_heads(domain, options)
 
 
-def _prices(domain: Domain, composition: Composition) -> tuple[float, list[float], float]:
-    """Return ``shared_prices`` of a domain's attributes as opening and pairs measure them."""
-    fine = [_axis_price(attribute, choose_tree(attribute, composition)) for attribute in domain]
-    everybody, single, pair = shared_prices(
-        fine, [AxisPrice.of(coarse_of(attribute)) for attribute in domain]
-    )
+def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
+    """Return ``shared_prices`` of a domain's attributes as opening, and wider residuals, measure them."""
+    fine = tuple(_axis_price(attribute, choose_tree(attribute, composition)) for attribute in domain)
+    coarse = tuple(AxisPrice.of(coarse_of(attribute)) for attribute in domain)
+    found = shared_prices(fine, coarse, order)
     # An attribute of a single cell says nothing, but every attribute is measured: so it costs a little.
-    return everybody, [max(price, _LEAST_PRICE * everybody) for price in single], pair
+    least = _LEAST_PRICE * found.everybody
+    return replace(found, single=tuple(max(price, least) for price in found.single))
 
 
 def _residual_opening(
@@ -332,24 +424,25 @@ def _residual_opening(
     budget_filter: PrivacyFilter,
     options: Options,
     trees: dict[str, HierarchicalHistogram],
+    order: int,
 ) -> OpeningPlan:
-    """Return the noise of an opening before which all pairs of attributes are measured as residuals.
+    """Return the noise of an opening after which all pairs, or more, are measured as residuals.
 
     The budget, but for the tests of single questions and for error quantiles, is shared by ``shared_prices``.
     """
-    everybody, single, _ = _prices(domain, budget_filter.composition)
-    unit = _unit(domain, budget_filter, options)
-    total = unit * Fraction(everybody)
+    prices = _prices(domain, budget_filter.composition, order)
+    unit = _unit(domain, budget_filter, options, order)
+    total = unit * Fraction(prices.everybody)
     noise = None if options.public_count else _noise(budget_filter, total, options, one=True)
     levels, noises, strategies = OpeningPlan(noise, {}, trees).levels, {}, {}
-    for attribute, price in zip(domain, single, strict=True):
+    for attribute, price in zip(domain, prices.single, strict=True):
         share = unit * Fraction(price) / levels(attribute.name)
         noises[attribute.name] = _noise(budget_filter, share, options)
-        rows = axis_rows(attribute)
+        rows = rows_of([attribute], replaced=options.replaces)
         if attribute.name not in trees and rows is not None:
-            strategies[attribute.name] = Strategy((rows,), options.replaces)
+            strategies[attribute.name] = rows
     sums = planned_sums(domain, budget_filter, options)
-    return OpeningPlan(noise, noises, trees, opens_pairs=True, strategies=strategies, sums=sums)
+    return OpeningPlan(noise, noises, trees, order=order, strategies=strategies, sums=sums)
 
 
 def _axis_price(attribute: Attribute, tree: HierarchicalHistogram | None) -> AxisPrice:

@@ -30,7 +30,7 @@ from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
-from pmw.public.foundations import due_pairs, everybody, founded, strategy_of
+from pmw.public.foundations import due_scopes, everybody, strategy_of, with_founded
 from pmw.public.half_widths import (
     Confidences,
     ResidualNoise,
@@ -40,7 +40,7 @@ from pmw.public.half_widths import (
 )
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.quotes import cell_question
-from pmw.public.state import LaterMeasurement, PublicState, Total
+from pmw.public.state import PublicState, Total
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.linear import LinearQuery
@@ -145,12 +145,12 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
     )
 
 
-def with_pairs(state: PublicState, assumed: Domain) -> PublicState:
-    """Return an imagined state after all pairs were measured, of noise that came out as 0.
+def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
+    """Return an imagined state after all that is due was measured, of noise that came out as 0.
 
     Args:
         state: after opening.
-        assumed: the bins that pairs are measured on, each of about as many cells.
+        assumed: the bins that marginals are measured on, each of about as many cells.
     """
     domain, bins, shares = state.domain, list[NDArray[np.int64] | None](), list[NDArray[np.float64] | None]()
     for fine, coarse in zip(domain, assumed, strict=True):
@@ -163,15 +163,16 @@ def with_pairs(state: PublicState, assumed: Domain) -> PublicState:
     kept = zip(domain, bins, assumed, strict=True)
     binned = Domain(tuple(fine if bin_ is None else coarse for fine, bin_, coarse in kept), domain.name)
     state = replace(state, coarsening=Coarsening(domain, binned, tuple(bins), tuple(shares)))
-    plan, measured = marginal_tier(state.plan), list[LaterMeasurement]()
+    plan = marginal_tier(state.plan)
     if plan is None:
         return state
-    for pair in due_pairs(state):
-        rows, shape = strategy_of(state, pair), state.grid(pair).scope_shape(pair)
+    for scope in due_scopes(state):
+        rows, shape = strategy_of(state, scope), state.grid(scope).scope_shape(scope)
         even = round(state.total.value * UNITS / math.prod(shape)) if rows is None else 0
         numbers = np.full(shape, even, dtype=np.int64)
-        measured.append(founded(state, measured_as(pair, numbers, plan.noise_of(pair), rows, requested=True)))
-    return replace(state, measured=tuple(measured))
+        measured = measured_as(scope, numbers, plan.noise_of(scope), rows, requested=True)
+        state = with_founded(state, [measured])
+    return state
 
 
 def _even_residual(name: str, plan: OpeningPlan, total: Total) -> ResidualMeasurement:
@@ -231,8 +232,8 @@ class Outlook:
             promise, expected, bound = "none", None, None
             if self.table_measured:
                 promise, (expected, bound) = "covered", self._smallest_marginal(order)
-            elif order == 2 and self.state.measured:
-                promise, (expected, bound) = "covered", self._noisiest_pair()
+            elif any(len(one.scope) == order for one in self.state.marginals):
+                promise, (expected, bound) = "covered", self._noisiest(order)
             elif order == 1 and self.attributes:
                 promise = "covered"
                 expected = max(attribute.cell_error for attribute in self.attributes)
@@ -259,10 +260,12 @@ class Outlook:
             total += math.comb(len(names) - place - 1, order - 1) * float(high - low) / 2
         return total / math.comb(len(names), order)
 
-    def _noisiest_pair(self) -> tuple[float, float]:
-        """Return the expected |noise| of a cell of the noisiest measured pair, and the greatest bound."""
+    def _noisiest(self, order: int) -> tuple[float, float]:
+        """Return the expected |noise| of a cell of the noisiest measured marginal, and the greatest bound."""
         errors, bounds = [], []
         for one in self.state.marginals:
+            if len(one.scope) != order:
+                continue
             variances = one.cell_variances
             errors.append(math.sqrt(float(variances.max())) * _HALF_NORMAL)
             places = np.unravel_index(int(variances.argmax()), variances.shape)

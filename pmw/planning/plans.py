@@ -25,7 +25,7 @@ from pmw.planning.opening import (
     plan_opened,
     plan_opening,
 )
-from pmw.planning.outlook import Outlook, imagined_state, with_pairs
+from pmw.planning.outlook import Outlook, imagined_state, with_residuals
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
     Certificates,
@@ -133,12 +133,12 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
     state = imagined_state(fixed, opening, opened, records)
-    outlook = Outlook(with_pairs(state, grids.assumed) if opening.opens_pairs else state)
+    outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
     single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
     plan = SessionPlan(
         contract=fixed,
         records=records,
-        opening_share=opened.ledger.share + _share_of_pairs(outlook.state),
+        opening_share=opened.ledger.share + _share_of_residuals(outlook.state),
         total_deviation=outlook.state.total.deviation,
         attributes=outlook.attributes,
         table_measured=outlook.table_measured,
@@ -151,7 +151,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
     if compared:
         vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
-        vectors = () if opening.opens_pairs else vectors  # they would be of tests that are not made
+        vectors = () if opening.order > 1 else vectors  # they would be of tests that are not made
         positives = None if plan.vector is None else plan.vector.update_limit
         textbook = forecast_textbook(fixed, records, positives)
         plan = replace(plan, sparse_vectors=vectors, textbook=textbook)
@@ -159,14 +159,15 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
 
 
 def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPlan:
-    """Return a plan with what tests of marginals promise, or pairs that are measured before any question."""
+    """Return a plan with what tests of marginals promise, or those that are measured before any question."""
     plan = replace(plan, binned=tuple(forecast_bins(certificates)))
     tier, state = certificates.plan, certificates.outlook.state
-    if tier.opens_pairs:
+    if tier.order > 1:
         contract = plan.contract
         ledger = choose_filter(contract.domain, contract.budget, contract.options)
         choice = pairs_forecast(contract.domain, ledger, contract.options)
-        plan = replace(plan, pairs=len(state.measured), choice=choice)
+        sizes = [len(one.scope) for one in state.marginals]
+        plan = replace(plan, pairs=sizes.count(2), triples=sizes.count(3), choice=choice)
     if not tier.tests:
         return plan
     marginals = forecast_marginals(certificates, plan.vector)
@@ -174,8 +175,8 @@ def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPla
     return replace(plan, vector=None, marginals=marginals, orders=orders)
 
 
-def _share_of_pairs(state: PublicState) -> float:
-    """Return the part of the cap that measuring the pairs of an imagined state takes."""
+def _share_of_residuals(state: PublicState) -> float:
+    """Return the part of the cap that what an imagined state measured after its attributes takes."""
     options, ledger = state.contract.options, state.ledger
     prices = (ledger.price(marginal_charge(one.noise, options)) for one in state.marginals)
     return float(sum(prices, Fraction(0)) / ledger.cap)

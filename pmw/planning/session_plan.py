@@ -74,6 +74,7 @@ class SessionPlan:
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
         pairs: how many pairs of attributes are measured before any question.
+        triples: how many triples are.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
@@ -95,6 +96,7 @@ class SessionPlan:
     vector: VectorForecast | None
     marginals: MarginalForecast | None = None
     pairs: int = 0
+    triples: int = 0
     choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
@@ -203,14 +205,7 @@ class SessionPlan:
             "expected_queries": options.expected_queries,
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,
-            "opening": {
-                "share": self.opening_share,
-                "total_deviation": self.total_deviation,
-                "whole_table": self.table_measured,
-                "pairs": self.pairs,
-                "choice": None if self.choice is None else asdict(self.choice),
-                "marginals": [asdict(attribute) for attribute in self.attributes],
-            },
+            "opening": self._opening,
             "orders": [asdict(order) for order in self.orders],
             "vector": None if self.vector is None else asdict(self.vector),
             "marginals": None if self.marginals is None else asdict(self.marginals),
@@ -220,6 +215,19 @@ class SessionPlan:
             "typical_margin": self.typical_margin,
         }
         return {key: _six_digits(value) for key, value in form.items()}
+
+    @property
+    def _opening(self) -> dict[str, Any]:
+        """What is measured before the first question, ready for JSON."""
+        return {
+            "share": self.opening_share,
+            "total_deviation": self.total_deviation,
+            "whole_table": self.table_measured,
+            "pairs": self.pairs,
+            "triples": self.triples,
+            "choice": None if self.choice is None else asdict(self.choice),
+            "marginals": [asdict(attribute) for attribute in self.attributes],
+        }
 
 
 def check_records(records: int) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.charges import sum_charge
 from pmw.public.half_widths import Confidences
-from pmw.public.quotes import affordable_price
+from pmw.public.quotes import Within, affordable_price
 from pmw.public.state import PublicState
 from queries.cell_values import attribute_values
 from queries.cells import cell_count
@@ -36,37 +36,6 @@ from queries.statements import Statement
 MOST_CELLS = 2**16  # of sums that are measured together: each is a draw
 USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
 _FINEST = 2**16  # parts of the cap that prices are looked for in
-
-
-class Within(NamedTuple):
-    """How far a number may be off.
-
-    Attributes:
-        amount: in its own unit, or as a part of it.
-        relative: as a part of the least that it may be.
-    """
-
-    amount: float
-    relative: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Within:
-        """Return what ``2.5`` or ``2%`` says.
-
-        Raises:
-            BudgetError: it is no number above 0.
-        """
-        relative = text.strip().endswith("%")
-        try:
-            amount = float(text.strip().removesuffix("%")) / (100 if relative else 1)
-        except ValueError:
-            amount = math.nan
-        if not 0 < amount < math.inf:
-            raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
-        return cls(amount, relative)
-
-    def __str__(self) -> str:
-        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,7 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     """Return what a test of marginals will give, with that of single questions behind it."""
     plan, options, declared = certificates.plan, certificates.options, certificates.grids.declared
     alone, length = certificates.outlook.confidences.alone, len(declared)
-    least = 1 if options.opening is Opening.NONE else 3 if plan.opens_pairs else 2
+    least = 1 if options.opening is Opening.NONE else plan.order + 1
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from types import MappingProxyType
 
 from pmw.errors import NoiseError
 from pmw.model import (
@@ -30,6 +29,7 @@ from pmw.model import (
     half_width,
     leaf_variances,
     noise_variance,
+    shared_prices,
 )
 from pmw.planning.calibration import (
     calibrated_noise,
@@ -57,7 +57,6 @@ _MOST_PARTS = 50  # of a hundred: for values under an accuracy contract, which c
 _FALSE = 0.1  # of the positives under an accuracy contract, on a model without error
 _BETA = 0.05  # failure probability in the split between threshold and test noise
 _PARTS = 1024  # of which a weight is a whole number
-_ALIKE: Mapping[str, Fraction] = MappingProxyType({})
 _DEARER = Fraction(10, 7)  # tests in mu^2, as parts of the cap
 
 
@@ -118,6 +117,36 @@ class Schedule:
         return replace(self, tests=self.tests * _DEARER, queries=self.queries * _DEARER)
 
 
+@dataclass(frozen=True, slots=True)
+class ResidualPrices:
+    """The prices of residuals that are all measured before any question, in those of the dearest pair.
+
+    Args:
+        weights: of each attribute, by name: see ``MarginalTestPlan``.
+        prices: of a marginal of two attributes, of three, and so on, with weights of the product 1.
+    """
+
+    weights: Mapping[str, Fraction]
+    prices: tuple[Fraction, ...]
+
+    @property
+    def order(self) -> int:
+        """The most attributes of such a marginal."""
+        return 1 + len(self.prices)
+
+    @property
+    def parts(self) -> Fraction:
+        """The prices of all of them together."""
+        count = len(self.weights)
+        return sum(
+            (
+                price * math.comb(count, wide) * mean_weight(self.weights, wide)
+                for wide, price in enumerate(self.prices, start=2)
+            ),
+            Fraction(0),
+        )
+
+
 DEFAULT_SCHEDULE = Schedule()
 _GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow (docs/algorithm.md)
 CONTRACT_SCHEDULE = Schedule(queries=Fraction(3, 5))  # under an accuracy contract, whose bars most tests give
@@ -142,7 +171,8 @@ def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine
 
     Two long attributes of b bins have a marginal of b^2 cells. At most ``fine_cells`` are measured at a noise
     that is not noticed beside the records, so b is the square root of that, and grows as that of
-    n epsilon. It is at least DEFAULT_BINS, and no more than leave every attribute as it is. A tree that is
+    n epsilon. It is at least DEFAULT_BINS, and no more than leave every attribute as it is. Where triples are
+    measured before any question it is DEFAULT_BINS: so the schema tells how large they are. A tree that is
     full leaves marginals beside the model: so bins of all attributes together make at most ``max_cells``
     cells, or 16 times as many as DEFAULT_BINS would make.
 
@@ -152,6 +182,9 @@ def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine
         total: the number of records, as released or as stated: never the true one.
         fine_cells: of a scope that is tested and measured on declared cells.
     """
+
+    if opening.order > 2:
+        return DEFAULT_BINS
 
     def cells(bins: int) -> int:
         return assumed_bins(contract, opening, total, bins).size
@@ -181,7 +214,7 @@ def plan_marginal_test(
     total: float,
     options: Options,
     schedule: Schedule = DEFAULT_SCHEDULE,
-    weights: Mapping[str, Fraction] = _ALIKE,
+    residuals: ResidualPrices | None = None,
 ) -> MarginalTestPlan | None:
     """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
 
@@ -191,7 +224,7 @@ def plan_marginal_test(
         total: the number of records, as released or as stated.
         options: the custodian's choices.
         schedule: how it is spent.
-        weights: of each attribute, where all pairs are measured before any question; none where marginals are
+        residuals: the prices of marginals that are all measured before any question; None where marginals are
             tested.
     """
     if coarse.size == 1:
@@ -201,8 +234,8 @@ def plan_marginal_test(
         pure = ledger.composition is Composition.PURE
         kind = options.chosen_sparse_vector(ledger.composition)
         pairs = max(1, math.comb(len(coarse), 2))
-        if weights:
-            return _plan_of_pairs(coarse, ledger, records, options, schedule, weights)
+        if residuals is not None:
+            return _plan_of_residuals(coarse, ledger, records, options, schedule, residuals)
         limit = options.update_limit or _choose_limit(coarse, ledger, records, options, schedule)
         statistic = marginal_statistic(expected_tests(coarse), options)
         test = scaled_test(left * schedule.tests, limit, statistic, kind, ledger.composition)
@@ -224,33 +257,34 @@ def plan_marginal_test(
     )
 
 
-def _plan_of_pairs(
+def _plan_of_residuals(
     coarse: Domain,
     ledger: PrivacyFilter,
     records: float,
     options: Options,
     schedule: Schedule,
-    weights: Mapping[str, Fraction],
+    residuals: ResidualPrices,
 ) -> MarginalTestPlan:
-    """Return the plan under which all pairs are measured before any question.
+    """Return the plan under which all pairs, or more, are measured before any question.
 
-    Where their noise is so small beside the records that what pairs cannot say is larger, half of what is
-    left is kept for tests of wider marginals, and for measuring those that the model is wrong about at the
-    noise of the dearest pair.
+    Where only pairs are, and their noise is so small beside the records that what pairs cannot say is larger,
+    half of what is left is kept for tests of wider marginals, and for measuring those that the model is wrong
+    about at the noise of the dearest pair.
 
     Raises:
         NoiseError: nothing is left for it.
     """
     pairs, kind = math.comb(len(coarse), 2), options.chosen_sparse_vector(ledger.composition)
     quiet = replace(schedule, tests=Fraction(0))
-    price = _price(ledger, pairs, quiet) / mean_pair(weights)
+    price = _price(ledger, 1, quiet) / residuals.parts
     spread = _typical_spread(coarse)
     noise, limit = marginal_noise(ledger.composition, price, options), 1
-    is_fine = math.sqrt(noise_variance(noise)) * spread < schedule.wider * records and len(coarse) > 2
+    is_fine = math.sqrt(noise_variance(noise)) * spread < schedule.wider * records
+    is_fine = is_fine and residuals.order == 2 and len(coarse) > 2
     if is_fine:
         price /= 2
         noise = marginal_noise(ledger.composition, price, options)
-        left = _price(ledger, 1, schedule) - price * pairs * mean_pair(weights)
+        left = _price(ledger, 1, schedule) - price * residuals.parts
         limit = max(1, math.floor(left / price))
     statistic = marginal_statistic(expected_tests(coarse), options)
     test = scaled_test(ledger.remaining * schedule.tests, limit, statistic, kind, ledger.composition)
@@ -265,7 +299,8 @@ def _plan_of_pairs(
         _cells(schedule.free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
         DEFAULT_BINS,
-        dict(weights),
+        dict(residuals.weights),
+        residuals.prices,
         is_fine,
     )
 
@@ -277,10 +312,10 @@ def _typical_spread(coarse: Domain) -> float:
 
 
 def pair_weights(domain: Domain) -> dict[str, Fraction]:
-    """Return the weights of attributes in the prices of pairs, those of the dearest pair with the product 1.
+    """Return the weights of attributes in the prices of residuals, those of the dearest pair with product 1.
 
-    A pair's closed price is in proportion to the root of c_A (``shared_prices``), which is about that of the
-    product of the spreads. The attributes' coarse cells are assumed, so nothing here depends on counts.
+    A closed price is in proportion to the root of c_A (``shared_prices``), which is about that of the product
+    of the spreads. The attributes' coarse cells are assumed, so nothing here depends on counts.
     """
     roots = [math.sqrt(AxisPrice.of(coarse_of(attribute)).spread) for attribute in domain]
     first, second = sorted(roots)[-2:]
@@ -291,12 +326,25 @@ def pair_weights(domain: Domain) -> dict[str, Fraction]:
     return {one.name: Fraction(part, _PARTS) for one, part in zip(domain, parts, strict=True)}
 
 
-def mean_pair(weights: Mapping[str, Fraction]) -> Fraction:
-    """Return the mean product of the weights of two attributes; 1 where there are none."""
-    if not weights:
-        return Fraction(1)
-    products = [min(Fraction(1), a * b) for a, b in itertools.combinations(weights.values(), 2)]
-    return sum(products, Fraction(0)) / len(products)
+def mean_weight(weights: Mapping[str, Fraction], order: int) -> Fraction:
+    """Return the mean product of so many attributes' weights, at most 1 each; 1 where there are none."""
+    sets = itertools.combinations(weights.values(), order)
+    products = [min(Fraction(1), math.prod(some, start=Fraction(1))) for some in sets]
+    return sum(products, Fraction(0)) / len(products) if products else Fraction(1)
+
+
+def residual_prices(domain: Domain, order: int) -> ResidualPrices:
+    """Return the prices of all marginals of 2 to so many attributes, on coarse cells as they are assumed.
+
+    The mean of each order is that of ``shared_prices``.
+    """
+    weights, axes = pair_weights(domain), tuple(AxisPrice.of(coarse_of(attribute)) for attribute in domain)
+    pair, *wider = shared_prices(axes, axes, order).wider
+    prices = [Fraction(1)]
+    for wide, price in enumerate(wider, start=3):
+        ratio = Fraction(price / pair) * mean_weight(weights, 2) / mean_weight(weights, wide)
+        prices.append(Fraction(max(1, math.floor(_PARTS * ratio)), _PARTS))
+    return ResidualPrices(weights, tuple(prices))
 
 
 def expected_tests(coarse: Domain) -> int:
@@ -518,8 +566,8 @@ def plan_test(
     if opening.table_noise is not None or (options.opening is not Opening.NONE and len(domain) == 1):
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
-    weights = pair_weights(domain) if opening.opens_pairs else {}
-    marginals = plan_marginal_test(coarse, ledger, total, options, schedule, weights)
+    residuals = residual_prices(domain, opening.order) if opening.order > 1 else None
+    marginals = plan_marginal_test(coarse, ledger, total, options, schedule, residuals)
     if marginals is None:
         return ()
     bins = affordable_bins(contract, opening, total, marginals.fine_cells)

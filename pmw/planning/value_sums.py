@@ -73,7 +73,7 @@ def sum_noise(
 def kept_for_sums(state: PublicState) -> Fraction:
     """Return what is still kept for sums that will be asked for, in the filter's own measure."""
     plan, opened = marginal_tier(state.plan), len(planned(state.domain, state.contract.options))
-    if plan is None or not plan.opens_pairs or not opened:
+    if plan is None or plan.order == 1 or not opened:
         return Fraction(0)
     ledger, options = state.ledger, state.contract.options
     later = state.sums[opened:]

@@ -49,6 +49,7 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan
+from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
 from pmw.sparse_vector import NoisyComparison, NumericSparse, Sech2Test, Sparse, ThresholdTest
 from queries.domain import Domain
@@ -73,6 +74,8 @@ _TAGS: dict[type, Mapping[str, str]] = {
     Budget: {},
     Charge: {},
     LedgerEntry: {},
+    Prior: {},
+    PriorPair: {},
     Options: {},
     Contract: {},
     HierarchicalHistogram: {},

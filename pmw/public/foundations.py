@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.errors import NoiseError
 from pmw.model import (
     Foundation,
     HierarchicalMeasurement,
@@ -23,66 +23,76 @@ from pmw.model import (
     OneWayMeasurement,
     ResidualMeasurement,
     Strategy,
-    axis_rows,
+    rows_of,
     sum_covariance,
 )
-from pmw.public.plans import marginal_tier
-from pmw.public.state import PublicState, Total
+from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
+from pmw.public.state import LaterMeasurement, PublicState, Total
+from queries.errors import ScopeError
 from queries.factors import UNITS
 
-MOST_PAIR_CELLS = 2**16  # of a pair that is measured before any question: each is a draw
 Measured = TypeVar("Measured", bound=Measurement)
 
 
 def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     """Return the rows that a marginal is measured by, or None where its cells are measured.
 
-    Pairs are measured by rows in a session that measures all of them before any question, and attributes that
-    opening measured by rows; wider marginals, and those of an attribute with too many cells for rows, cell by
-    cell.
+    Pairs, and wider marginals of which all are measured before any question, are measured by rows where those
+    that they stand on are, and attributes that opening measured by rows; wider ones, and those of an
+    attribute with too many cells for rows, cell by cell.
 
     Args:
         state: the public state.
         scope: attribute names in declared order.
     """
     tier = marginal_tier(state.plan)
-    if tier is None or not tier.opens_pairs:
+    if tier is None or tier.order == 1:
         return None
     if len(scope) == 1:
         opened = next((one for one in state.opening if one.scope == scope), None)
         return opened.strategy if isinstance(opened, ResidualMeasurement) else None
+    if not 2 <= len(scope) <= tier.order or None in _below(state, scope):
+        return None
     grid = state.grid(scope)
-    axes = [axis_rows(grid[name]) for name in scope]
-    if len(scope) != 2 or any(axis is None for axis in axes):
-        return None
-    try:
-        return Strategy(tuple(axis for axis in axes if axis is not None), state.contract.options.replaces)
-    except NoiseError:  # sums of so many rows could be too large: the cells are measured
-        return None
+    return rows_of([grid[name] for name in scope], replaced=state.contract.options.replaces)
 
 
-def due_pairs(state: PublicState) -> list[tuple[str, ...]]:
-    """Return the pairs of attributes that have to be measured before any question, in order.
+def _below(state: PublicState, scope: tuple[str, ...]) -> list[ResidualMeasurement | None]:
+    """Return the residuals that one stands on, each as it was measured first; None for one that is not."""
+    wanted = [one for order in range(2, len(scope)) for one in itertools.combinations(scope, order)]
+    if not wanted:
+        return []
+    first = {one.scope: one for one in reversed(state.marginals) if isinstance(one, ResidualMeasurement)}
+    return [first.get(one) for one in wanted]
 
-    Left out is a pair of more cells than ``MOST_PAIR_CELLS``, and one with an attribute of a single cell: it
-    says nothing that the other attribute does not say.
+
+def due_scopes(state: PublicState) -> list[tuple[str, ...]]:
+    """Return the marginals that have to be measured before any question, in order: pairs, then wider ones.
+
+    Left out is one of more cells than ``MOST_RESIDUAL_CELLS``, and one with an attribute of a single cell: it
+    says nothing that the other attributes do not say.
     """
     tier = marginal_tier(state.plan)
-    if tier is None or not tier.opens_pairs or state.closed:
+    if tier is None or tier.order == 1 or state.closed:
         return []
     measured = {one.scope for one in state.marginals}
-    pairs = (pair for pair in itertools.combinations(state.domain.names, 2) if pair not in measured)
-
-    def says_something(pair: tuple[str, ...]) -> bool:
-        """Tell whether a pair has few enough cells, and none of its attributes a single one."""
-        shape = state.grid(pair).scope_shape(pair)
-        return min(shape) > 1 and math.prod(shape) <= MOST_PAIR_CELLS
-
-    return [pair for pair in pairs if says_something(pair)]
+    names, fine, coarse = state.domain.names, state.domain.shape, state.coarsening.coarse.shape
+    due = list[tuple[str, ...]]()
+    for order in range(2, tier.order + 1):
+        shapes = zip(itertools.combinations(fine, order), itertools.combinations(coarse, order), strict=True)
+        for scope, (declared, binned) in zip(itertools.combinations(names, order), shapes, strict=True):
+            shape = declared if tier.is_fine(math.prod(declared)) else binned
+            if scope not in measured and min(shape) > 1 and math.prod(shape) <= MOST_RESIDUAL_CELLS:
+                due.append(scope)
+    return due
 
 
 def founded(state: PublicState, measurement: Measured) -> Measured:
-    """Return a measurement with what it stands on in a state, where it is a residual."""
+    """Return a measurement with what it stands on in a state, where it is a residual.
+
+    Raises:
+        ScopeError: a residual that it stands on is not there.
+    """
     if not isinstance(measurement, ResidualMeasurement):
         return measurement
     if len(measurement.scope) == 1:
@@ -93,8 +103,21 @@ def founded(state: PublicState, measurement: Measured) -> Measured:
     for name in measurement.scope:
         bin_ = None if fine else state.coarsening.bins[state.domain.index(name)]
         effects.append(main_effect(opened[name], bin_))
-    finest = min(below.finest, *(finest_deviation(opened[name]) for name in measurement.scope))
-    return replace(measurement, foundation=replace(below, effects=tuple(effects), finest=finest))
+    residuals = tuple(one for one in _below(state, measurement.scope) if one is not None)
+    if len(residuals) != 2 ** len(measurement.scope) - len(measurement.scope) - 2:
+        raise ScopeError(f"the residual of {list(measurement.scope)} stands on one that was not measured")
+    deviations = [finest_deviation(opened[name]) for name in measurement.scope]
+    deviations += [float(one.drawn.sigma) for one in residuals]
+    finest = min(below.finest, *deviations)
+    below = replace(below, effects=tuple(effects), finest=finest, residuals=residuals)
+    return replace(measurement, foundation=below)
+
+
+def with_founded(state: PublicState, measured: Sequence[LaterMeasurement]) -> PublicState:
+    """Return a state with more that was measured, each with what it stands on; its model is left as it is."""
+    for one in measured:
+        state = replace(state, measured=(*state.measured, founded(state, one)))
+    return state
 
 
 def everybody(total: Total) -> Foundation:
@@ -111,7 +134,7 @@ def finest_deviation(measured: OneWayMeasurement) -> float:
 
 
 def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> MainEffect:
-    """Return what opening measured of an attribute, on the cells that a pair is measured on.
+    """Return what opening measured of an attribute, on the cells that it is measured on with others.
 
     Args:
         measured: the attribute.
@@ -120,7 +143,7 @@ def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> 
     return _main_effect(measured, None if bin_ is None else bin_.tobytes())
 
 
-# Every pair of an attribute asks for it. Measurements are told apart by identity.
+# Every marginal of an attribute asks for it. Measurements are told apart by identity.
 @functools.lru_cache(maxsize=256)
 def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> MainEffect:
     size = measured.values.size

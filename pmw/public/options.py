@@ -9,6 +9,7 @@ from typing import cast
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
 from queries.plain_values import shown_text
@@ -20,6 +21,7 @@ class Opening(enum.Enum):
     NONE = "none"  # the uniform start of the textbooks
     ONE_WAY = "one-way"  # every one-attribute marginal
     PAIRS = "pairs"  # these, and all pairs where that leaves smaller errors than testing them
+    TRIPLES = "triples"  # these, all pairs and all triples
 
 
 class TestKind(enum.Enum):
@@ -72,6 +74,9 @@ class Options:
             of ``records`` either way, or the question is refused; 1 - ``confidence`` is its beta. None for no
             such contract. Where marginals are tested.
         records: the stated number of records that ``accuracy`` is a part of: a public number.
+        prior: what is public about a table like this one, for the model to begin with; see ``public_prior``.
+            For sessions that measure all pairs before any question; these drop it where it is far from what
+            they measure.
         update: what a measurement does to the model.
         opening: what is measured before the first question.
         update_limit: number of positives.
@@ -115,6 +120,7 @@ class Options:
     person_column: str | None = None
     accuracy: float | None = None
     records: int | None = None
+    prior: Prior | None = None
 
     @classmethod
     def textbook(
@@ -219,10 +225,28 @@ class Options:
 
     def _check_test(self) -> None:
         """Refuse choices that the test of this session has no use for."""
+        if self.opening is Opening.TRIPLES:
+            self._check_triples()
+        if self.prior is not None and not isinstance(self.prior, Prior):
+            raise BudgetError("expected a prior that public_prior made, or None")
         if self.tests_marginals:
             self._check_marginals()
         else:
             self._check_questions()
+
+    def _check_triples(self) -> None:
+        """Refuse what all triples cannot be measured with before any question.
+
+        They leave nothing for tests of marginals, and their intervals hold for one question at a time.
+        """
+        for name, is_asked in (
+            ("test = query", not self.tests_marginals),
+            ("update_limit", self.update_limit is not None),
+            ("simultaneous", self.simultaneous),
+            ("an accuracy contract", self.accuracy is not None),
+        ):
+            if is_asked:
+                raise BudgetError(f"opening = triples does not go with {name}; choose opening = pairs")
 
     def _check_marginals(self) -> None:
         if self.update is UpdateRule.STEP:

@@ -17,6 +17,8 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
 from queries.factors import UNITS
 
+MOST_RESIDUAL_CELLS = 2**16  # of a marginal that is measured before any question: each is a draw
+
 
 @dataclass(frozen=True, slots=True)
 class OpeningPlan:
@@ -27,9 +29,9 @@ class OpeningPlan:
         marginal_noise: per attribute measured, by name, on each of its cells, or on each node of its tree.
         trees: the attributes that are measured as hierarchical histograms, by name.
         table_noise: on each cell of the whole table, where that is measured in place of the attributes.
-        opens_pairs: all pairs of attributes are measured after that, before any question, as residuals. Then
-            only what the number of records does not say is measured of an attribute, and that number takes in
-            nothing else.
+        order: all marginals of up to so many attributes are measured before any question: beyond 1, after
+            the attributes, as residuals. Then only what the number of records does not say is measured of an
+            attribute, and that number takes in nothing else.
         strategies: the rows by which attributes are measured, by name; the noise given is that of cells of
             the same price.
         sums: which sums of values are measured, and the noise on each number.
@@ -39,7 +41,7 @@ class OpeningPlan:
     marginal_noise: dict[str, NoiseDistribution]
     trees: dict[str, HierarchicalHistogram] = field(default_factory=dict)
     table_noise: NoiseDistribution | None = None
-    opens_pairs: bool = False
+    order: int = 1
     strategies: dict[str, Strategy] = field(default_factory=dict)
     sums: tuple[tuple[SummedValues, NoiseDistribution], ...] = ()
 
@@ -101,9 +103,11 @@ class MarginalTestPlan:
         fine_cells: a scope is tested and measured on the declared cells where it has at most so many of them;
             elsewhere on bins.
         bins: about how many a long ordered attribute is put into.
-        weights: of each attribute, by name, where all pairs are measured before any question, as residuals:
-            the price of a pair is in proportion to the product of its weights, which is at most 1. Else
-            empty.
+        weights: of each attribute, by name, where all pairs, or more, are measured before any question, as
+            residuals: the price of a marginal is in proportion to the product of its weights, which is at
+            most 1. Else empty.
+        prices: of a marginal of two attributes, of three, and so on, that is measured so and has weights of
+            the product 1: in parts of the price of ``noise``, which is that of such a pair. Else empty.
         tests_wider: where all pairs are measured, marginals of three attributes and more are tested.
     """
 
@@ -117,6 +121,7 @@ class MarginalTestPlan:
     fine_cells: int
     bins: int
     weights: dict[str, Fraction] = field(default_factory=dict)
+    prices: tuple[Fraction, ...] = ()
     tests_wider: bool = False
     tested: ClassVar[str] = "marginals"
 
@@ -126,28 +131,32 @@ class MarginalTestPlan:
         return self.sparse.update_limit
 
     @property
-    def opens_pairs(self) -> bool:
-        """Whether all pairs are measured before any question."""
-        return bool(self.weights)
+    def order(self) -> int:
+        """The most attributes of the marginals that are all measured before any question."""
+        return 1 + len(self.prices)
 
     @property
     def tests(self) -> bool:
         """Whether any marginal is tested: all, or where pairs are measured, perhaps wider ones."""
-        return self.tests_wider or not self.weights
+        return self.tests_wider or self.order == 1
 
     def noise_of(self, scope: Sequence[str]) -> NoiseDistribution:
         """Return the noise that a marginal of these attributes is measured with, on each of its cells.
 
-        A pair of weight w has noise of 1/w times the variance, rounded up, and so costs w times as much.
+        A marginal of price w has noise of 1/w times the variance, rounded up, and so costs w times as much.
         """
-        if len(scope) != 2 or not self.weights or not isinstance(self.noise, DiscreteGaussian):
+        if not 2 <= len(scope) <= self.order or not isinstance(self.noise, DiscreteGaussian):
             return self.noise
         weight = min(Fraction(1), math.prod((self.weights[name] for name in scope), start=Fraction(1)))
-        return DiscreteGaussian(Fraction(math.isqrt(math.ceil(self.noise.sigma**2 / weight) - 1) + 1))
+        variance = self.noise.sigma**2 / (weight * self.prices[len(scope) - 2])
+        return DiscreteGaussian(Fraction(math.isqrt(math.ceil(variance) - 1) + 1))
 
     def is_fine(self, cells: int) -> bool:
-        """Tell whether a scope of so many declared cells is tested and measured on them, not on bins."""
-        return cells <= self.fine_cells
+        """Tell whether a scope of so many declared cells is tested and measured on them, not on bins.
+
+        Wider residuals stand on those of pairs, so both are on the same cells: of bins.
+        """
+        return cells <= self.fine_cells and self.order <= 2
 
     def threshold(self, cells: int, asked: int) -> int:
         """Return T of a marginal, in units.

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,42 @@ _HELD_BY = {
     Holding.PARTS: "counts of {} are not held",
     Holding.NOTHING: "counts of {} are not held",
 }
+
+
+class Within(NamedTuple):
+    """How far a number may be off.
+
+    Attributes:
+        amount: in its own unit, or as a part of it.
+        relative: as a part of the least that it may be.
+    """
+
+    amount: float
+    relative: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Within:
+        """Return what ``2.5`` or ``2%`` says.
+
+        Raises:
+            BudgetError: it is no number above 0.
+        """
+        relative = text.strip().endswith("%")
+        try:
+            amount = float(text.strip().removesuffix("%")) / (100 if relative else 1)
+        except ValueError:
+            amount = math.nan
+        if not 0 < amount < math.inf:
+            raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
+        return cls(amount, relative)
+
+    @property
+    def form(self) -> float | str:
+        """The number, or a text that ``parse`` reads, for JSON."""
+        return str(self) if self.relative else self.amount
+
+    def __str__(self) -> str:
+        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
 
 
 @dataclass(frozen=True, slots=True)

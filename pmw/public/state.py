@@ -104,7 +104,7 @@ class Total:
         """Return the number combined with the sums of the opening's marginals, by inverse variance.
 
         Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records
-        plus noise. Where pairs are measured as residuals the number stands alone, so that its noise is
+        plus noise. Where marginals are measured as residuals the number stands alone, so that its noise is
         independent of theirs.
 
         Args:
@@ -115,7 +115,7 @@ class Total:
         estimate = units / UNITS
         if plan.total_noise is None:
             return cls(max(1.0, estimate), estimate, 0.0)
-        if plan.opens_pairs:
+        if plan.order > 1:
             return cls(max(1.0, estimate), estimate, math.sqrt(noise_variance(plan.total_noise)))
         estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
         variances = [noise_variance(plan.total_noise)]
@@ -148,6 +148,8 @@ class PublicState:
         settled: how many distinct ones were answered to somebody who could have paid for a test.
         step_size: of the descent that fitted the model.
         quantiles: of the errors of answered questions, in order.
+        elects_prior: whether the model begins with the contract's prior; None where there is none, or pairs
+            that decide it are not measured yet.
         sums: the sums of values that were measured, in order, those of opening first.
         heads: the numbers of persons that were measured, in order.
     """
@@ -168,6 +170,7 @@ class PublicState:
     settled: int = 0
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
+    elects_prior: bool | None = None
     sums: tuple[SumMeasurement, ...] = ()
     heads: tuple[HeadMeasurement, ...] = ()
 
@@ -177,10 +180,18 @@ class PublicState:
         return self.contract.domain
 
     def grid(self, scope: Sequence[str]) -> Domain:
-        """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins."""
+        """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins.
+
+        What opening measured by rows is measured again by the same ones, on declared cells.
+        """
         tier = marginal_tier(self.plan)
         fine = tier is not None and tier.is_fine(self.domain.scope_size(scope))
+        fine = fine or (len(scope) == 1 and any(self._is_by_rows(one, scope) for one in self.opening))
         return self.domain if fine else self.coarsening.coarse
+
+    @staticmethod
+    def _is_by_rows(measured: OneWayMeasurement, scope: Sequence[str]) -> bool:
+        return isinstance(measured, ResidualMeasurement) and measured.scope == tuple(scope)
 
     @property
     def version(self) -> int:

@@ -38,6 +38,8 @@ class Status:
             questions are tested.
         typical_errors: of each kind of questions whose errors were looked at, within how many records a part
             of them were; see ``pmw.public.error_quantiles``.
+        prior: SHA-256 of the public prior that the contract names; None where it names none.
+        prior_used: whether the model begins with it; None until the pairs that decide it are measured.
     """
 
     table: str
@@ -55,6 +57,8 @@ class Status:
     closed: bool = False
     certified_marginals: int | None = None
     typical_errors: tuple[dict[str, Any], ...] = ()
+    prior: str | None = None
+    prior_used: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -63,6 +67,8 @@ class Status:
             del form["seeded"]
         if self.certified_marginals is None:
             del form["certified_marginals"]
+        if self.prior is None:
+            del form["prior"], form["prior_used"]
         form["typical_errors"] = list(self.typical_errors)
         return form
 
@@ -102,6 +108,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
     """
     budget = state.contract.budget
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
+    prior = state.contract.options.prior
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
@@ -118,6 +125,8 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
         typical_errors=tuple(typical_errors(state.quantiles, confidence, state.total.value)),
+        prior=None if prior is None else prior.digest,
+        prior_used=state.elects_prior,
     )
 
 
@@ -143,6 +152,18 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     for one in status.typical_errors:
         part = f"{state.contract.options.confidence:.0%} of the questions on {one['kind']} were"
         rows.append(("typical error", f"{part} within {one['within_fraction']:.2%}"))
+    if status.prior is not None:
+        rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"
     rows.append(("closed", closed if status.closed else "no"))
     return rows
+
+
+def prior_words(digest: str, *, used: bool | None) -> str:
+    """Return in words what became of a prior, of which SHA-256 is given."""
+    fates = {
+        True: "used: the measured pairs are near it",
+        False: "dropped: the measured pairs are too far from it",
+        None: "not decided before all pairs are measured",
+    }
+    return f"{fates[used]} (SHA-256 {digest[:16]}…)"

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
@@ -26,8 +26,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from pmw.errors import ReleaseError
-from pmw.planning.sum_quotes import Within
 from pmw.public.export import RowPlan, program_version
+from pmw.public.quotes import Within
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, used
 from pmw.service.guard import Guard, Log, add_handlers
@@ -54,16 +54,20 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
+
+
 class Asked(_Body):
     """One question, as ``where`` or ``sql``, or several, as ``queries``.
 
-    One that counts may have a bar of so many records at most, ``within``; with ``dry_run`` its price is told.
+    One that counts may have a bar of so many records at most, ``within``; a statement with one AVG or SUM of
+    so much in its own unit, or of a part of the answer such as 2%. With ``dry_run`` the price is told.
     """
 
     where: str | dict[str, Any] | None = None
     sql: str | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
-    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    within: _Width | None = None
     dry_run: bool = False
     fresh: bool = False
     strict_cells: bool = False
@@ -98,9 +102,7 @@ class Measured(_Body):
     sum: str | None = None
     heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
-    within: (
-        Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)] | None
-    ) = None
+    within: _Width | None = None
     dry_run: bool = False
 
     @model_validator(mode="after")

@@ -15,11 +15,11 @@ from pmw.errors import BudgetError
 from pmw.loop import Forecast
 from pmw.model import SummedValues
 from pmw.planning.heads import HeadsQuote, quote_heads
-from pmw.planning.sum_quotes import SumQuote, Within, quote_aggregate, quote_sum
+from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.quotes import Quote, quote_marginal, quote_question
+from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import SESSION, Account, Booked

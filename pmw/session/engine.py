@@ -40,7 +40,7 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, Parts, charged
 from pmw.public.contract import Contract
-from pmw.public.foundations import due_pairs, strategy_of
+from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import require_affordable
@@ -89,7 +89,7 @@ class Engine:
         self._intents = 0
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._load()
-        self._measure_pairs()
+        self._measure_due()
 
     @property
     def state(self) -> PublicState:
@@ -425,21 +425,21 @@ class Engine:
 
     # --- releases that no test decides ----------------------------------------------------------------------
 
-    def _measure_pairs(self) -> None:
-        """Measure the pairs that have to be known before any question; an interrupted session goes on here.
+    def _measure_due(self) -> None:
+        """Measure what has to be known before any question; an interrupted session goes on here.
 
         Where the table cannot be read, questions are answered from what is known.
         """
-        plan, due = marginal_tier(self._state.plan), due_pairs(self._state)
+        plan, due = marginal_tier(self._state.plan), due_scopes(self._state)
         if plan is None or not due:
             return
         with contextlib.suppress(DataError):
             for table in self._tables():
                 if table is not None:
-                    table.prepare([pair for pair in due if self._state.grid(pair) == table.domain])
-            for pair in due:
-                rows = strategy_of(self._state, pair)
-                requested = RequestedMarginal(pair, plan.noise_of(pair), rows)
+                    table.prepare([scope for scope in due if self._state.grid(scope) == table.domain])
+            for scope in due:
+                rows = strategy_of(self._state, scope)
+                requested = RequestedMarginal(scope, plan.noise_of(scope), rows)
                 self._release(releases.MarginalRelease.of(requested, self._state), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:

@@ -29,7 +29,7 @@ from pmw.model import (
     QueryMeasurement,
     SumMeasurement,
 )
-from pmw.planning.opening import check_model_size
+from pmw.planning.opening import check_model_size, is_prior_of
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
@@ -44,7 +44,7 @@ from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import SchemaError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'
@@ -127,8 +127,18 @@ def read_model(path: Path) -> PublicState:
         raise ModelFileError(f"{path}: {error}") from None
 
 
-def _bytes_of(path: Path) -> bytes:
-    """Return what a file begins with, up to one byte more than a model may have.
+def is_model_file(path: Path) -> bool:
+    """Tell whether a file begins as models do, or is a session, which is refused where a model is read.
+
+    Raises:
+        ModelFileError: it cannot be read.
+    """
+    begins = _bytes_of(path, _LONGEST_HEAD)
+    return begins.startswith((b'{"content":"online-pmw', b"SQLite format 3\0"))
+
+
+def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
+    """Return what a file begins with: by default up to one byte more than a model may have.
 
     Raises:
         ModelFileError: there is no such file, or it cannot be read.
@@ -137,7 +147,7 @@ def _bytes_of(path: Path) -> bytes:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
             with path.open("rb") as stream:
-                return stream.read(_LARGEST_FILE + 1)
+                return stream.read(most)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or "no file has such a name"
         raise ModelFileError(f"expected a model file that can be read: {reason}") from None
@@ -215,6 +225,8 @@ def _checked_state(released: Released) -> PublicState:
     check_model_size(contract.domain, contract.options)
     cells = sum(attribute.size for attribute in contract.domain)
     _require(cells <= MOST_CELLS, "its attributes have too many cells")
+    prior = contract.options.prior
+    _require(prior is None or is_prior_of(prior, contract.domain), "its prior is of other attributes")
     _require(released.asked >= 0, "it answered fewer questions than none")
     _check_range(np.array([draws.total_units]), -_LARGEST_UNITS)
     for one in draws.marginals:

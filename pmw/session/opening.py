@@ -52,7 +52,13 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
-    from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+    from pmw.planning.opening import (
+        check_model_size,
+        check_neighbors,
+        check_prior,
+        choose_filter,
+        plan_opening,
+    )
     from pmw.planning.plans import contract_budget  # late: going on with a session plans nothing
 
     domain, chosen = agreed(domain, options or Options())
@@ -66,6 +72,7 @@ def open_session(
     ledger = choose_filter(domain, budget, chosen)
     contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
+    check_prior(domain, chosen.prior, plan)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
     with ExitStack() as undone:

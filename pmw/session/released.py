@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, correct, model_of_terms, released_total, settle_opening
+from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     HeadMeasurement,
@@ -31,7 +31,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.codec import register
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.foundations import founded
+from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
@@ -112,8 +112,8 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
     fitted = None if found is None else (found.model, found.step_size)
     state = settle_opening(contract, plan, draws, ledger, released.test_plan, fitted)
     if found is not None:
-        measured = tuple(founded(state, one) for one in released.measured[: found.version])
-        state = replace(state, measured=measured, beside=found.beside)
+        state = with_founded(state, released.measured[: found.version])
+        state = elected(replace(state, beside=found.beside))
     for measurement in released.measured[len(state.measured) :]:
         state = correct(state, measurement)
     return replace(

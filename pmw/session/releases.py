@@ -41,7 +41,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.contract import Contract
-from pmw.public.foundations import due_pairs, strategy_of
+from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
@@ -73,7 +73,7 @@ class MarginalRelease:
     @classmethod
     def of(cls, batch: RequestedMarginal, state: PublicState) -> MarginalRelease:
         """Return the release of a marginal in a state, which tells whether it is a part of opening."""
-        return cls(batch, Event.OPENING if batch.scope in due_pairs(state) else Event.REQUESTED)
+        return cls(batch, Event.OPENING if batch.scope in due_scopes(state) else Event.REQUESTED)
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""

@@ -56,6 +56,23 @@ STEP = replace(QUERY, update=pmw.UpdateRule.STEP)
 GRAPHICAL = replace(MARGINAL, model=pmw.ModelKind.GRAPHICAL)
 CONTRACT = replace(MARGINAL, opening=pmw.Opening.NONE, accuracy=0.5, records=3000)
 
+
+def people(seed: int, records: int = 3000) -> pd.DataFrame:
+    """Return records with dependent attributes, alike for all seeds but for chance."""
+    generator = np.random.default_rng(seed)
+    age = generator.integers(0, 16, records)
+    columns = {
+        "age": age,
+        "score": (age // 2 + generator.integers(0, 3, records)).clip(0, 9),
+        "region": generator.choice(["north", "east", "south", "west"], records, p=[0.5, 0.3, 0.15, 0.05]),
+        "member": generator.random(records) < age / 16,
+        "id": np.arange(records) // 3,
+    }
+    return pd.DataFrame(
+        {**columns, **{f"a{place}": generator.integers(0, 10, records) for place in range(5)}}
+    )
+
+
 # For each field: choices that it may go with, and another value of it.
 CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "neighboring_relation": (MARGINAL, pmw.NeighboringRelation.REPLACE_ONE),
@@ -78,6 +95,7 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "person_column": (MARGINAL, "id"),
     "accuracy": (CONTRACT, 0.45),
     "records": (CONTRACT, 2800),
+    "prior": (MARGINAL, pmw.public_prior(people(21), DOMAIN)),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
@@ -115,16 +133,7 @@ CLASSES: dict[
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
     """Return 3,000 records with dependent attributes, the same in every run."""
-    generator = np.random.default_rng(20)
-    age = generator.integers(0, 16, 3000)
-    columns = {
-        "age": age,
-        "score": (age // 2 + generator.integers(0, 3, 3000)).clip(0, 9),
-        "region": generator.choice(["north", "east", "south", "west"], 3000, p=[0.5, 0.3, 0.15, 0.05]),
-        "member": generator.random(3000) < age / 16,
-        "id": np.arange(3000) // 3,
-    }
-    return pd.DataFrame({**columns, **{f"a{place}": generator.integers(0, 10, 3000) for place in range(5)}})
+    return people(20)
 
 
 def test_no_choice_is_left_out() -> None:
@@ -162,6 +171,8 @@ def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_plan_uses_every_choice_or_refuses_it_by_name(name: str) -> None:
     usual, value = CHOICES[name]
+    if name == "prior":  # it costs nothing, and promises nothing beforehand
+        return
 
     def seen(options: pmw.Options) -> dict[str, Any]:
         plan = pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=1e-9, options=options)
@@ -346,7 +357,9 @@ def command_named(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("command", REQUIRED)
-@pytest.mark.parametrize("name", [name for name in CHOICES if name != "seed"])
+@pytest.mark.parametrize(
+    "name", [name for name in CHOICES if name not in ("seed", "prior")]
+)  # it reads a file
 def test_a_command_passes_every_choice_on_or_has_no_option_for_it(name: str, command: str) -> None:
     arguments = [*REQUIRED[command], *TYPED[name]]
     found = command_named(command)

@@ -45,12 +45,19 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
             if contract.options.person_column is None
             else {"person_column": contract.options.person_column}
         ),
+        **_prior_facts(state),
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
         "typical_errors": typical_errors(state.quantiles, contract.options.confidence, state.total.value),
         "test": contract.options.test.value,
         "schema": format_schema(contract.domain),
     }
+
+
+def _prior_facts(state: PublicState) -> dict[str, Any]:
+    """Return which public prior the contract names, and whether the model begins with it."""
+    prior = state.contract.options.prior
+    return {} if prior is None else {"prior": {"sha256": prior.digest, "used": state.elects_prior}}
 
 
 def table_manifest(

@@ -34,6 +34,7 @@ _OF_SESSIONS = {
     "expected_queries": "",
     "simultaneous": "",
     "accuracy": ", and records with it",
+    "prior": "",
 }
 MOST_CANDIDATES = 100_000
 _LONGEST_SCOPE = 16  # attributes; a scope of 16 has 65,535 parts

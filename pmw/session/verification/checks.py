@@ -27,7 +27,7 @@ from pmw.public.charges import (
 )
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan, marginal_tier
 from pmw.public.state import paid_for
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
@@ -120,6 +120,9 @@ def _plans(contents: Contents) -> str:
             same("positives", options.update_limit, test[0].update_limit)
     for tier in test:
         _tier_fits(tier, options)
+    marginals = marginal_tier(test)
+    if marginals is not None:
+        same("attributes of the widest residuals", opening.order, marginals.order)
     return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
 
 
@@ -140,7 +143,12 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
         sizes = tuple(axis.size for axis in strategy.axes)
         same(f"cells of the rows of {name}", (contract.domain[name].size,), sizes)
         same(f"relation of the rows of {name}", options.replaces, strategy.replaced)
-    require(opening.opens_pairs or not opening.strategies, "rows are planned, but no residuals")
+    require(opening.order > 1 or not opening.strategies, "rows are planned, but no residuals")
+    orders = {Opening.PAIRS: (1, 2), Opening.TRIPLES: (3,)}.get(options.opening, (1,))
+    require(
+        opening.order in orders or opening.table_noise is not None,
+        f"opening measures marginals of {opening.order} attributes, which the options do not ask for",
+    )
     require(
         (opening.total_noise is None) == options.public_count,
         "the number of records is public under replace-one without a column of ids, and only there",

@@ -186,7 +186,7 @@ class Contents:
         Sessions of before there was a word for it charged them as requested.
         """
         tier = marginal_tier(self.test)
-        if tier is None or not tier.opens_pairs:
+        if tier is None or tier.order == 1:
             return frozenset()
         intents = self.chained.ledger_intents[len(self.opening_charges) :]
         charges = zip(intents, self.later, strict=True)

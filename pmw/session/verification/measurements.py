@@ -25,8 +25,7 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
-from pmw.public.foundations import MOST_PAIR_CELLS
-from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
+from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
 from pmw.session.released import duals_of
@@ -133,17 +132,18 @@ def _scopes(contents: Contents) -> None:
     plan, domain, coarse = marginal_tier(contents.test), contents.contract.domain, contents.coarsening.coarse
     if plan is None:
         return
-    most = max(plan.most_cells, plan.free_cells, MOST_PAIR_CELLS if plan.opens_pairs else 0)
+    most = max(plan.most_cells, plan.free_cells, MOST_RESIDUAL_CELLS if plan.order > 1 else 0)
     for number, (_, one) in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
-            grid = domain if plan.is_fine(domain.scope_size(one.scope)) else coarse
+            by_rows = len(one.scope) == 1 and one.scope[0] in contents.opening.strategies
+            grid = domain if by_rows or plan.is_fine(domain.scope_size(one.scope)) else coarse
             same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
             cells = one.units.size
             told = f"measurement {number} has {cell_count(cells)} cells"
             require(cells <= most, f"{told}; at most {cell_count(most)} were planned")
         if isinstance(one, ResidualMeasurement):
-            require(plan.opens_pairs, f"measurement {number} is by rows, and none were planned")
+            require(plan.order > 1, f"measurement {number} is by rows, and none were planned")
             replaced = contents.contract.options.replaces
             same(f"relation of the rows of measurement {number}", replaced, one.strategy.replaced)
 

@@ -26,6 +26,7 @@ AXES = {
     "values": (value_rows(3), value_rows(3)),
     "ordered": (ordered_rows(5), value_rows(2)),
     "one attribute": (ordered_rows(6),),
+    "three attributes": (value_rows(2), value_rows(3), value_rows(2)),
 }
 GIVEN = gaussian(4.5)
 
@@ -96,8 +97,8 @@ def test_nothing_is_drawn_of_the_number_of_records(name: str) -> None:
     strategy, counts = Strategy(AXES[name], False), counted(AXES[name])
     drawn = draw_numbers(counts, GIVEN, strategy, BitSource.from_integer(3))
     for axis in range(counts.ndim):
-        along = np.arange(counts.shape[1 - axis]) if counts.ndim == 2 else np.array(7)
-        more = counts + 5 * np.expand_dims(along, axis)
+        others = np.delete(counts.shape, axis)
+        more = counts + 5 * np.expand_dims(1 + np.arange(math.prod(others)).reshape(others), axis)
         again = draw_numbers(more, GIVEN, strategy, BitSource.from_integer(3))
         assert again.tolist() == drawn.tolist()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,13 +38,20 @@ def test_long_attributes_have_a_price_without_matrices() -> None:
 
 
 def test_prices_are_those_of_the_least_mean_variance() -> None:
-    axes = [AxisPrice.of(attribute) for attribute in ATTRIBUTES[1:4]]
-    everybody, single, pair = shared_prices(axes, axes)
+    axes = tuple(AxisPrice.of(attribute) for attribute in ATTRIBUTES[1:4])
+    prices = shared_prices(axes, axes, 3)
+    everybody, single, (pair, triple) = prices.everybody, prices.single, prices.wider
+    assert shared_prices(axes, axes, 2) == replace(prices, wider=(pair,))
     # By hand: questions about 1, 2 and 3 attributes are alike, and of each number all sets are.
     means, spread = [one.mean for one in axes], axes[0].spread
     others = means[1] + means[2], means[1] * means[2]
     assert single[0] ** 2 == pytest.approx(spread * (1 / 3 + others[0] / 3 + others[1]) / 3)
     products = means[0] * means[1] + means[0] * means[2] + means[1] * means[2]
     assert everybody**2 == pytest.approx((sum(means) / 3 + products / 3 + np.prod(means)) / 3)
-    assert pair > 0
+    three = [
+        one.spread * two.spread * (1 / 3 + other.mean) / 3
+        for one, two, other in (axes, (axes[0], axes[2], axes[1]), (axes[1], axes[2], axes[0]))
+    ]
+    assert pair == pytest.approx(np.mean(np.sqrt(three)))
+    assert triple**2 == pytest.approx(math.prod(one.spread for one in axes) / 3)
     assert AxisPrice.of(ATTRIBUTES[0]).spread == 0

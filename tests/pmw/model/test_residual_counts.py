@@ -17,14 +17,14 @@ from pmw.model import ResidualCounts, ResidualMeasurement, combined, target_of
 from pmw.model.measurement import run_variances
 from pmw.public.state import Total
 from queries import ScopeError
-from tests.residuals import PAIRS, SHORT, VALUES, Pair, Side, gaussian
+from tests.residuals import JOINT, PAIRS, SHORT, TRIPLES, VALUES, Several, Side, gaussian
 
 UNIT = 2**30  # by which each number is moved in turn, on its own grid
 
 
-def tables(pair: Pair) -> list[NDArray[np.int64]]:
+def tables(joint: Several) -> list[NDArray[np.int64]]:
     """Return tables of which all others are sums: 40 records in one cell, and one of random cells."""
-    shape = [side.cells for side in pair.sides]
+    shape = [side.cells for side in joint.sides]
     cells = math.prod(shape)
     alone = [40 * row.reshape(shape) for row in np.eye(cells, dtype=np.int64)]
     return [*alone, np.random.default_rng(2).integers(0, 300, shape)]
@@ -33,91 +33,91 @@ def tables(pair: Pair) -> list[NDArray[np.int64]]:
 @cache
 def covariance(name: str) -> NDArray[np.float64]:
     """Return that of the values, moving each number by itself: float64, shape (cells, cells)."""
-    pair = PAIRS[name]
-    nothing = pair.numbers(np.zeros([side.cells for side in pair.sides], dtype=np.int64))
-    found = np.zeros((math.prod(pair.shape),) * 2)
-    for place, (numbers, deviation) in enumerate(zip(nothing, pair.deviations(), strict=True)):
+    joint = JOINT[name]
+    nothing = joint.numbers(np.zeros([side.cells for side in joint.sides], dtype=np.int64))
+    found = np.zeros((math.prod(joint.shape),) * 2)
+    for place, (numbers, deviation) in enumerate(zip(nothing, joint.deviations(), strict=True)):
         for number in range(numbers.size):
             moved = [one.copy() for one in nothing]
             moved[place].flat[number] = UNIT
-            step = pair.counts(moved).values.ravel() * (deviation / UNIT)
+            step = joint.counts(moved).values.ravel() * (deviation / UNIT)
             found += np.outer(step, step)
     return found
 
 
 @cache
 def counts(name: str) -> ResidualCounts:
-    pair = PAIRS[name]
-    return pair.counts(pair.numbers(tables(pair)[-1]))
+    joint = JOINT[name]
+    return joint.counts(joint.numbers(tables(joint)[-1]))
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 def test_without_noise_counts_are_the_true_ones(name: str) -> None:
     # They are linear in what is measured, so noise whose mean is zero leaves them unbiased.
-    pair = PAIRS[name]
-    for table in tables(pair):
-        found = pair.counts(pair.numbers(table))
-        assert found.values == pytest.approx(pair.truth(table).astype(float), abs=1e-7)
+    joint = JOINT[name]
+    for table in tables(joint):
+        found = joint.counts(joint.numbers(table))
+        assert found.values == pytest.approx(joint.truth(table).astype(float), abs=1e-7)
         centred = found.centred
-        assert np.abs(centred.sum(axis=0)).max() < 1e-7
-        assert np.abs(centred.sum(axis=1)).max() < 1e-7
+        for axis in range(centred.ndim):
+            assert np.abs(centred.sum(axis=axis)).max() < 1e-7
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 def test_counts_are_linear_in_what_is_measured(name: str) -> None:
-    pair = PAIRS[name]
-    shapes = [one.shape for one in pair.numbers(np.zeros([side.cells for side in pair.sides], dtype=int))]
+    joint = JOINT[name]
+    shapes = [one.shape for one in joint.numbers(np.zeros([side.cells for side in joint.sides], dtype=int))]
     generator = np.random.default_rng(5)
     first, second = ([generator.integers(-(2**40), 2**40, shape) for shape in shapes] for _ in range(2))
-    both = pair.counts([one + other for one, other in zip(first, second, strict=True)]).values
-    assert both == pytest.approx(pair.counts(first).values + pair.counts(second).values, rel=1e-9, abs=1e-3)
+    both = joint.counts([one + other for one, other in zip(first, second, strict=True)]).values
+    assert both == pytest.approx(joint.counts(first).values + joint.counts(second).values, rel=1e-9, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_variance_of_a_sum_is_that_of_all_noises_that_are_in_it(name: str, seed: int) -> None:
     found = counts(name)
-    weights = np.random.default_rng(seed).normal(0.3, 1, PAIRS[name].shape)
+    weights = np.random.default_rng(seed).normal(0.3, 1, JOINT[name].shape)
     expected = float(weights.ravel() @ covariance(name) @ weights.ravel())
     assert found.weighted_variance(weights) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 def test_sums_along_one_attribute_and_everybody_have_the_variance_of_their_noises(name: str) -> None:
-    pair, found = PAIRS[name], counts(name)
-    everybody = np.ones(pair.shape)
-    assert found.weighted_variance(everybody) == pytest.approx(pair.total_noise**2, abs=1e-9)
-    for axis in range(2):
-        for place in range(pair.shape[axis]):
-            weights = np.zeros(pair.shape)
+    joint, found = JOINT[name], counts(name)
+    everybody = np.ones(joint.shape)
+    assert found.weighted_variance(everybody) == pytest.approx(joint.total_noise**2, abs=1e-9)
+    for axis in range(len(joint.shape)):
+        for place in range(joint.shape[axis]):
+            weights = np.zeros(joint.shape)
             weights[(slice(None),) * axis + (place,)] = 1
             expected = float(weights.ravel() @ covariance(name) @ weights.ravel())
             assert found.weighted_variance(weights) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 def test_the_variances_of_all_boxes_are_those_of_their_cells_summed(name: str) -> None:
-    pair, found = PAIRS[name], counts(name)
-    runs = [list(itertools.combinations_with_replacement(range(size), 2)) for size in pair.shape]
+    joint, found = JOINT[name], counts(name)
+    runs = [list(itertools.combinations_with_replacement(range(size), 2)) for size in joint.shape]
     boxes = list(itertools.product(*runs))
     first = np.array([[low for low, _ in box] for box in boxes])
     last = np.array([[high for _, high in box] for box in boxes])
     expected = []
     for box in boxes:
-        weights = np.zeros(pair.shape)
+        weights = np.zeros(joint.shape)
         weights[tuple(slice(low, high + 1) for low, high in box)] = 1
         expected.append(float(weights.ravel() @ covariance(name) @ weights.ravel()))
     assert found.box_variances(first, last) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", JOINT)
 def test_cells_have_the_variances_of_their_noises(name: str) -> None:
-    found, diagonal = counts(name), covariance(name).diagonal().reshape(PAIRS[name].shape)
+    found, diagonal = counts(name), covariance(name).diagonal().reshape(JOINT[name].shape)
     assert found.cell_variances == pytest.approx(diagonal, rel=1e-9)
     for part in found.parts:
         assert part.variance == pytest.approx(float(part.cell_variances.max()))
-        assert part.weighted_variance(np.ones(PAIRS[name].shape)) == pytest.approx(
-            PAIRS[name].total_noise ** 2, abs=1e-9
+        assert part.weighted_variance(np.ones(JOINT[name].shape)) == pytest.approx(
+            JOINT[name].total_noise ** 2, abs=1e-9
         )
 
 
@@ -174,7 +174,7 @@ def test_two_measurements_of_a_pair_are_weighted_by_the_inverse_of_their_varianc
 
 
 def test_the_finest_noise_is_the_least_of_all_that_counts_take_in() -> None:
-    for name, pair in PAIRS.items():
+    for name, pair in JOINT.items():
         wanted = [deviation for deviation in pair.deviations() if deviation > 0]
         assert counts(name).finest == pytest.approx(min(wanted)), name
 
@@ -184,6 +184,21 @@ def test_measurements_by_other_rows_or_of_cells_are_not_taken_together() -> None
     first, second = counts("short").parts[0], replace(counts("public number").parts[0], scope=("a", "b"))
     assert one.shape != two.shape
     assert len(combined([first, second])) == 2
+
+
+@pytest.mark.parametrize("name", TRIPLES)
+def test_counts_of_three_attributes_stand_on_those_of_two(name: str) -> None:
+    # What three say of two of them is what these were measured to be: no noise of three is in it.
+    joint = TRIPLES[name]
+    plain = joint.numbers(tables(joint)[-1])
+    strayed = [one.copy() for one in plain]
+    generator = np.random.default_rng(6)
+    for number in range(len(joint.noises)):
+        strayed[-1 - number] += generator.integers(-(2**26), 2**26, plain[-1].shape)
+    found, moved = joint.counts(plain), joint.counts(strayed)
+    assert np.abs(found.values - moved.values).max() > 1
+    for axis in range(3):
+        assert found.values.sum(axis=axis) == pytest.approx(moved.values.sum(axis=axis), abs=1e-6)
 
 
 def test_a_residual_without_its_foundation_says_no_counts() -> None:

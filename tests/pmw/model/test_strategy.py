@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.model import AxisRows, Strategy, axis_rows
+from pmw.model import AxisRows, Strategy, axis_rows, rows_of
 from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, question_gram, range_information
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -37,18 +38,23 @@ GRIDS = [
     ("values2",), ("values5",), ("ordered2",), ("ordered7",), ("special5",),
     ("values2", "values2"), ("values3", "ordered3"), ("ordered2", "values3"), ("special5", "ordered2"),
     ("special5", "values3"), ("ordered2", "ordered2"), ("values2", "ordered3"),
+    ("values2", "values2", "values2"), ("values3", "values2", "ordered2"),
+    ("ordered2", "ordered3", "values2"), ("ordered2", "ordered2", "ordered2"),
 ]  # fmt: skip
 
 
 @cache
-def rows_of(kind: str) -> AxisRows:
+def axis_of(kind: str) -> AxisRows:
     found = axis_rows(KINDS[kind])
     assert found is not None
     return found
 
 
+@cache
 def strategy(kinds: tuple[str, ...], *, replaced: bool = False) -> Strategy:
-    return Strategy(tuple(map(rows_of, kinds)), replaced)
+    found = rows_of([KINDS[kind] for kind in kinds], replaced=replaced)
+    assert found is not None
+    return found
 
 
 def product(axes: tuple[AxisRows, ...]) -> NDArray[np.int64]:
@@ -90,7 +96,7 @@ def largest_move(kinds: tuple[str, ...], relation: NeighboringRelation, records:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_sum_to_zero_and_miss_nothing_but_the_number_of_records(kind: str) -> None:
-    rows = rows_of(kind)
+    rows = axis_of(kind)
     size = int(kind[-1])
     assert rows.matrix.shape == (size, size)
     assert rows.matrix.dtype == np.int64
@@ -103,14 +109,14 @@ def test_rows_sum_to_zero_and_miss_nothing_but_the_number_of_records(kind: str) 
 
 
 def test_rows_of_values_treat_them_alike() -> None:
-    assert rows_of("values3").matrix.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
+    assert axis_of("values3").matrix.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
 
 
 def test_rows_over_special_cells_tell_them_from_the_others() -> None:
     # A contrast between the ordered cells and the special ones is seen as well as any.
     contrast = np.array([2, 2, 2, -3, -3])
-    assert np.abs(rows_of("special5").matrix @ contrast).max() > 100
-    assert (rows_of("special5").matrix != rows_of("values5").matrix).any()
+    assert np.abs(axis_of("special5").matrix @ contrast).max() > 100
+    assert (axis_of("special5").matrix != axis_of("values5").matrix).any()
 
 
 def test_rows_that_are_none_are_refused() -> None:
@@ -247,9 +253,14 @@ MOST = AxisRows(2, (2**20, -(2**20), -(2**20), 2**20)), AxisRows(2, (1, -1, -1, 
 EVEN = AxisRows(2, (2**10, -(2**10), -(2**10), 2**10))
 
 
-@pytest.mark.parametrize("axes", [MOST, MOST[::-1], (EVEN, EVEN), *GRIDS])
-def test_numbers_of_2_to_the_40_records_are_exact(axes: tuple[AxisRows | str, ...]) -> None:
-    chosen = Strategy(tuple(rows_of(one) if isinstance(one, str) else one for one in axes), False)
+LARGEST = [
+    partial(Strategy, axes, False) for axes in (MOST, MOST[::-1], (EVEN, EVEN), (MOST[1], EVEN, MOST[1]))
+]
+
+
+@pytest.mark.parametrize("made", [*LARGEST, *(partial(strategy, kinds) for kinds in GRIDS)])
+def test_numbers_of_2_to_the_40_records_are_exact(made: Callable[[], Strategy]) -> None:
+    chosen = made()
     shape = [axis.size for axis in chosen.axes]
     cells, everybody = math.prod(shape), 2**40 - 1
     tables = [everybody * np.eye(cells, dtype=np.int64)[place] for place in range(cells)]
@@ -268,6 +279,33 @@ def test_rows_whose_sums_could_be_too_large_are_refused() -> None:
     for axes in ((EVEN, wider), (wider, EVEN), (MOST[0], EVEN), (EVEN, EVEN, MOST[1])):
         with pytest.raises(NoiseError, match="expected rows of at most 2097152 in all"):
             Strategy(axes, False)
+
+
+LONG = IntegerAttribute("a", 0, MOST_ORDERED - 1)
+
+
+def test_ordered_rows_are_coarser_where_sums_of_more_attributes_would_be_too_large() -> None:
+    for pair in ([LONG, LONG], [KINDS["ordered7"], KINDS["values5"]]):
+        found = rows_of(pair, replaced=False)
+        assert found is not None
+        assert found.axes == tuple(map(axis_rows, pair))
+    three = rows_of([LONG, KINDS["ordered7"], KINDS["ordered3"]], replaced=False)
+    assert three is not None
+    for axis, attribute in zip(three.axes, (LONG, KINDS["ordered7"], KINDS["ordered3"]), strict=True):
+        finest = axis_rows(attribute)
+        assert finest is not None
+        assert axis.norm < finest.norm / 50  # at an eighth of the scale, or less
+        cells = attribute.size
+        wanted, best = (
+            mean_variance(centred_gram(cells, 0), one.gram.astype(float)) for one in (axis, finest)
+        )
+        assert wanted < 1.06 * best
+    values = rows_of([CategoricalAttribute("a", tuple(range(40)))] * 3, replaced=False)
+    assert values is not None
+    assert [axis.rows for axis in values.axes] == [()] * 3
+    many = CategoricalAttribute("a", tuple(range(MOST_VALUES)))
+    assert rows_of([many] * 3, replaced=False) is None
+    assert rows_of([KINDS["values2"], IntegerAttribute("a", 0, MOST_ORDERED)], replaced=False) is None
 
 
 # --- the best rows for ranges ------------------------------------------------------------------------------
@@ -317,7 +355,7 @@ def least_variance(gram: NDArray[np.float64], information: NDArray[np.float64]) 
 def test_the_best_rows_of_two_cells_are_their_difference() -> None:
     assert range_information(2, 0) == pytest.approx(np.array([[1.0, -1.0], [-1.0, 1.0]]), abs=1e-12)
     # 1024 times the root of that, which is half of it times the root of 2.
-    assert rows_of("ordered2").matrix.tolist() == [[724, -724], [-724, 724]]
+    assert axis_of("ordered2").matrix.tolist() == [[724, -724], [-724, 724]]
     assert mean_variance(centred_gram(2, 0), range_information(2, 0)) == pytest.approx(1 / 6)
 
 

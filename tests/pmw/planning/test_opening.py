@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.model import noise_variance
+from pmw.model import DEFAULT_BINS, noise_variance
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,
@@ -33,16 +35,18 @@ from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import (
+    Event,
     l1_sensitivity,
     l2_squared_sensitivity,
     opening_entries,
     positive_entry,
     query_sensitivity,
+    requested_entry,
     threshold_entry,
 )
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import OpeningPlan
+from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 
@@ -455,3 +459,133 @@ def test_a_session_records_its_filter_and_says_what_it_adds_up(tmp_path: Any) ->
     with pmw.resume_session(path, frame) as session:
         assert session.ledger() == ledger
     assert pmw.verify_session(path).holds
+
+
+# --- all pairs, or all triples, before any question --------------------------------------------------------
+
+
+def binary(attributes: int) -> Domain:
+    return Domain(tuple(CategoricalAttribute(f"a{place}", ("x", "y")) for place in range(attributes)))
+
+
+MIXED = Domain(
+    (
+        IntegerAttribute("age", 0, 99),
+        IntegerAttribute("rooms", 1, 9),
+        CategoricalAttribute("job", tuple(range(12))),
+        *binary(3),
+    )
+)
+
+
+def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fraction]:
+    """Return what all marginals of each order cost, as parts of the cap; 0 for the number of records."""
+    ledger = choose_filter(domain, budget, options)
+    plan = plan_opening(domain, ledger, options)
+    opened = plan_opened(Contract(domain, budget, options), plan, 20_000.0)
+    found = defaultdict[int, Fraction](Fraction)
+    for entry in opened.entries:
+        found[0 if entry.event == Event.TOTAL else 1] += ledger.price(entry.charge) / ledger.cap
+    tier = marginal_tier(opened.test)
+    assert tier is not None
+    assert not tier.tests
+    for order in range(2, tier.order + 1):
+        for scope in itertools.combinations(domain.names, order):
+            charge = requested_entry(scope, tier.noise_of(scope), options).charge
+            found[order] += ledger.price(charge) / ledger.cap
+    return found
+
+
+@pytest.mark.parametrize("options", [Options(), Options(neighboring_relation=REPLACE)])
+def test_pairs_and_triples_share_the_budget_by_the_closed_form(options: Options) -> None:
+    # By hand, of 16 yes/no attributes: v = 1/4 and m = 1/4, and questions about 1, 2 or 3 are a third each.
+    domain, v, m = binary(16), 0.25, 0.25
+    asked = {order: 3 * math.comb(16, order) for order in (1, 2, 3)}
+    means = [
+        sum(math.comb(16 - one, k - one) * m ** (k - one) / asked[k] for k in asked if k >= one)
+        for one in range(4)
+    ]
+    wanted = [math.comb(16, one) * math.sqrt(v**one * means[one]) for one in range(4)]
+    if options.public_count:
+        wanted[0] = 0.0
+    for opening, order in ((Opening.PAIRS, 2), (Opening.TRIPLES, 3)):
+        found = prices_of(domain, BUDGET, replace(options, opening=opening))
+        spent = sum(found.values())
+        assert 0.95 < spent < 0.98
+        assert len(found) == order + (not options.public_count)
+        for one, price in found.items():
+            assert float(price / spent) == pytest.approx(wanted[one] / sum(wanted[: order + 1]), rel=1e-2)
+    assert 0.36 < float(found[2] / spent) < 0.4  # with triples beside them; alone, they have most of it
+
+
+def test_a_triple_of_long_attributes_costs_more_than_one_of_short_ones_and_all_fit_the_cap() -> None:
+    options = Options(opening=Opening.TRIPLES)
+    ledger = choose_filter(MIXED, BUDGET, options)
+    opened = plan_opened(Contract(MIXED, BUDGET, options), plan_opening(MIXED, ledger, options), 5000.0)
+    tier = marginal_tier(opened.test)
+    assert tier is not None
+    assert tier.order == 3
+    assert (tier.bins, tier.is_fine(1)) == (DEFAULT_BINS, False)
+    triples = {
+        scope: noise_variance(tier.noise_of(scope)) for scope in itertools.combinations(MIXED.names, 3)
+    }
+    assert min(triples, key=triples.__getitem__) == ("age", "rooms", "job")
+    ratio = triples["age", "a0", "a1"] / triples["rooms", "a0", "a1"]
+    assert ratio == pytest.approx(float(tier.weights["rooms"] / tier.weights["age"]))
+    assert tier.noise_of(MIXED.names[:4]) == tier.noise
+    assert 0.95 < sum(prices_of(MIXED, BUDGET, options).values()) < 0.98
+
+
+LONG = tuple(IntegerAttribute(f"long{place}", 0, 999) for place in range(12))
+CODES = tuple(CategoricalAttribute(f"code{place}", tuple(range(60))) for place in range(3))
+ONLY = CategoricalAttribute("only", ("x",))
+THREE = "needs three attributes of two cells or more"
+TOO_LARGE = "at most 65,536 cells, and that of 'code0', 'code1', 'code2' may have 216,000"
+REFUSED = {
+    "two attributes": (Domain(LONG[:2]), "1e-9", THREE),
+    "one cell": (Domain((*LONG[:2], ONLY)), "1e-9", THREE),
+    "no delta": (binary(8), "0", "needs Gaussian noise, so a delta above 0"),
+    "many": (binary(20), "1e-9", "at most 1,000 triples, and there are 1,140"),
+    "large": (Domain((*CODES, *binary(3))), "1e-9", TOO_LARGE),
+    "large together": (
+        Domain(LONG[:12]), "1e-9", "of all triples together, and these may have 6,554,020"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_triples_that_cannot_be_measured_are_refused_from_the_schema_alone(case: str) -> None:
+    domain, delta, words = REFUSED[case]
+    options = Options(opening=Opening.TRIPLES)
+    with pytest.raises(BudgetError, match=words) as refused:
+        pmw.plan_session(domain, records=1000, epsilon=1, delta=delta, options=options)
+    assert "choose opening = pairs" in str(refused.value)
+    frame = pd.DataFrame({one.name: [] for one in domain})
+    with pytest.raises(BudgetError, match=words):
+        pmw.open_session(frame, domain, epsilon=1, delta=delta, options=options)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"test": TestKind.QUERY}, {"update_limit": 3}, {"simultaneous": True},
+        {"accuracy": 0.1, "records": 1000},
+    ],
+)  # fmt: skip
+def test_triples_go_with_no_choice_that_leaves_them_out(choices: dict[str, Any]) -> None:
+    with pytest.raises(BudgetError, match="opening = triples does not go with"):
+        Options(opening=Opening.TRIPLES, **choices)
+    Options(opening=Opening.PAIRS, **choices)
+
+
+def test_triples_need_squares_that_add_up() -> None:
+    options = Options(opening=Opening.TRIPLES, composition=Composition.PURE)
+    with pytest.raises(BudgetError, match="and composition zcdp or gdp"):
+        pmw.plan_session(binary(8), records=1000, epsilon=1, delta="1e-9", options=options)
+
+
+def test_triples_are_never_held_to_plain_sums() -> None:
+    # A large epsilon beside a small delta: plain sums would be quieter for few numbers.
+    budget, options = Budget.of(1000, "1e-30"), Options(opening=Opening.TRIPLES)
+    assert choose_filter(binary(3), budget, Options(opening=Opening.ONE_WAY)).composition is Composition.PURE
+    assert choose_filter(binary(6), budget, options).composition is not Composition.PURE

@@ -109,7 +109,7 @@ def test_the_textbooks_loop_can_be_written_in_words() -> None:
 _FIELDS_OF_KINDS = [
     ("neighboring_relation", "'add-remove', 'replace-one'"),
     ("update", "'step', 'refit'"),
-    ("opening", "'none', 'one-way', 'pairs'"),
+    ("opening", "'none', 'one-way', 'pairs', 'triples'"),
     ("sparse_vector", "'exponential', 'exponential-rounds', 'laplace', 'laplace-rounds', 'sech2'"),
     ("sides", "'one-sided', 'two-sided', 'two-thresholds'"),
     ("composition", "'pure', 'zcdp', 'gdp'"),

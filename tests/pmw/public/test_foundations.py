@@ -16,9 +16,9 @@ import pmw
 from pmw.data import MemorySource
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement
 from pmw.privacy.budget import NeighboringRelation
-from pmw.public.foundations import due_pairs, finest_deviation, founded, strategy_of
+from pmw.public.foundations import due_scopes, finest_deviation, founded, strategy_of
 from pmw.public.state import PublicState
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import CategoricalAttribute, Domain, IntegerAttribute, ScopeError
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -29,7 +29,12 @@ DOMAIN = Domain(
         CategoricalAttribute("code", tuple(range(30)), missing=True, other=True),
     )
 )
-PAIRS = list(itertools.combinations(DOMAIN.names, 2))
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(DOMAIN.names, 2))
+ALL: dict[pmw.Opening, list[tuple[str, ...]]] = {
+    pmw.Opening.PAIRS: PAIRS,
+    pmw.Opening.TRIPLES: [*PAIRS, *itertools.combinations(DOMAIN.names, 3)],
+}
+OPENINGS = pytest.mark.parametrize("opening", ALL)
 
 
 def people() -> pd.DataFrame:
@@ -61,41 +66,77 @@ def opening_counts(state: PublicState, pair: tuple[str, ...], name: str) -> NDAr
     return state.coarsening.summed((name,), values)
 
 
-def test_a_pair_says_of_each_attribute_what_opening_said() -> None:
-    state = state_of()
-    assert [one.scope for one in state.marginals] == PAIRS
+@OPENINGS
+def test_a_residual_says_of_each_attribute_what_opening_said(opening: pmw.Opening) -> None:
+    state = state_of(opening=opening)
+    assert [one.scope for one in state.marginals] == ALL[opening]
     assert any(isinstance(one, HierarchicalMeasurement) for one in state.opening)
     for one in state.marginals:
         assert isinstance(one, ResidualMeasurement)
         for axis, name in enumerate(one.scope):
             alone = opening_counts(state, one.scope, name)
             wanted = alone - alone.mean() + state.total.estimate / alone.size
-            assert one.values.sum(axis=1 - axis) == pytest.approx(wanted, abs=1e-6)
+            others = tuple(other for other in range(len(one.scope)) if other != axis)
+            assert one.values.sum(axis=others) == pytest.approx(wanted, abs=1e-6)
         assert one.values.sum() == pytest.approx(state.total.estimate)
 
 
-def test_a_pair_has_the_noise_of_everybody_and_of_each_attribute() -> None:
-    state = state_of()
-    opening = {one.scope: one for one in state.opening}
+def test_a_triple_says_of_each_pair_what_the_pair_says_and_no_more_surely() -> None:
+    state = state_of(opening=pmw.Opening.TRIPLES)
+    pairs = {one.scope: one for one in state.marginals[: len(PAIRS)]}
+    for one in state.marginals[len(PAIRS) :]:
+        assert isinstance(one, ResidualMeasurement)
+        for axis, pair in enumerate(reversed(list(itertools.combinations(one.scope, 2)))):
+            known = pairs[pair]
+            assert one.values.sum(axis=axis) == pytest.approx(known.values, abs=1e-6)
+            weights = np.zeros(known.units.shape)
+            weights[0, 1] = 1
+            spread = np.broadcast_to(np.expand_dims(weights, axis), one.units.shape)
+            assert one.weighted_variance(spread) == pytest.approx(known.weighted_variance(weights))
+            assert isinstance(known, ResidualMeasurement)
+            assert one.counts.finest <= float(known.drawn.sigma)
+
+
+def test_a_triple_stands_on_its_pairs_alone_and_as_they_were_measured_first() -> None:
+    state = state_of(opening=pmw.Opening.TRIPLES)
+    triple = state.marginals[-1]
+    again = replace(state.marginals[-2 - 3], units=state.marginals[-2 - 3].units + 1)  # the last pair
+    assert again.scope == PAIRS[-1]
+    later = replace(state, measured=(*state.measured, again))
+    assert isinstance(triple, ResidualMeasurement)
+    found = founded(later, replace(triple, foundation=None))
+    assert found.values.tolist() == triple.values.tolist()
+    without = replace(state, measured=tuple(one for one in state.marginals if one.scope != PAIRS[-1]))
+    assert strategy_of(without, triple.scope) is None
+    assert strategy_of(state, triple.scope) == triple.strategy
+    with pytest.raises(ScopeError, match="stands on one that was not measured"):
+        founded(without, replace(triple, foundation=None))
+
+
+@OPENINGS
+def test_a_residual_has_the_noise_of_everybody_and_of_each_attribute(opening: pmw.Opening) -> None:
+    state = state_of(opening=opening)
+    alone = {one.scope: one for one in state.opening}
     for one in state.marginals:
         assert isinstance(one, ResidualMeasurement)
         everybody = one.weighted_variance(np.ones(one.units.shape))
         assert everybody == pytest.approx(state.total.deviation**2)
         for axis, name in enumerate(one.scope):
-            measured = opening[name,]
+            measured = alone[name,]
             if not isinstance(measured, ResidualMeasurement):
                 continue
             # Of a cell of one attribute it knows what opening does: neither more nor less.
             weights = np.zeros(one.units.shape)
             weights[(slice(None),) * axis + (0,)] = 1
             assert one.weighted_variance(weights) == pytest.approx(float(measured.cell_variances[0]))
-        assert one.counts.finest <= min(finest_deviation(opening[name,]) for name in one.scope)
+        assert one.counts.finest <= min(finest_deviation(alone[name,]) for name in one.scope)
         assert founded(state, replace(one, foundation=None)).values == pytest.approx(one.values)
 
 
 @pytest.mark.statistical
-def test_counts_of_pairs_are_off_by_as_much_as_they_state() -> None:
-    state = state_of()
+@OPENINGS
+def test_counts_are_off_by_as_much_as_they_state(opening: pmw.Opening) -> None:
+    state = state_of(opening=opening)
     source = MemorySource.from_frame(FRAME, DOMAIN)
     groups = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
     for one in state.marginals:
@@ -105,14 +146,16 @@ def test_counts_of_pairs_are_off_by_as_much_as_they_state() -> None:
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
-def test_pairs_are_measured_by_rows_of_the_relation_that_holds(relation: NeighboringRelation) -> None:
-    state = state_of(neighboring_relation=relation)
-    for pair in PAIRS:
+@OPENINGS
+def test_rows_are_of_the_relation_that_holds(opening: pmw.Opening, relation: NeighboringRelation) -> None:
+    state = state_of(opening=opening, neighboring_relation=relation)
+    for pair in ALL[opening]:
         strategy = strategy_of(state, pair)
         assert strategy is not None
         assert strategy.replaced is (relation is NeighboringRelation.REPLACE_ONE)
         assert tuple(axis.size for axis in strategy.axes) == state.grid(pair).scope_shape(pair)
-    assert strategy_of(state, DOMAIN.names[:3]) is None
+    assert strategy_of(state, DOMAIN.names) is None
+    assert (strategy_of(state, DOMAIN.names[:3]) is None) == (opening is pmw.Opening.PAIRS)
     for one in state.opening:
         rows = strategy_of(state, one.scope)
         assert rows == (one.strategy if isinstance(one, ResidualMeasurement) else None)
@@ -120,20 +163,21 @@ def test_pairs_are_measured_by_rows_of_the_relation_that_holds(relation: Neighbo
 
 def test_sessions_that_test_pairs_measure_none_before_and_by_no_rows() -> None:
     state = state_of(opening=pmw.Opening.ONE_WAY)
-    assert due_pairs(state) == []
+    assert due_scopes(state) == []
     assert all(strategy_of(state, pair) is None for pair in [*PAIRS, ("sex",)])
     assert not any(isinstance(one, ResidualMeasurement) for one in state.measurements)
 
 
-def test_pairs_are_due_until_they_are_measured_and_not_once_a_session_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
+@OPENINGS
+def test_marginals_are_due_until_they_are_measured_and_not_once_a_session_is_closed(
+    opening: pmw.Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = state_of()
-    assert due_pairs(state) == []
+    state = state_of(opening=opening)
+    assert due_scopes(state) == []
     before = replace(state, measured=state.measured[1:])
-    assert due_pairs(before) == PAIRS[:1]
-    assert due_pairs(replace(before, closed=True)) == []
+    assert due_scopes(before) == PAIRS[:1]
+    assert due_scopes(replace(before, closed=True)) == []
     nothing = replace(state, measured=())
-    assert due_pairs(nothing) == PAIRS
-    monkeypatch.setattr("pmw.public.foundations.MOST_PAIR_CELLS", 60)
-    assert due_pairs(nothing) == [pair for pair in PAIRS if state.grid(pair).scope_size(pair) <= 60]
+    assert due_scopes(nothing) == ALL[opening]
+    monkeypatch.setattr("pmw.public.foundations.MOST_RESIDUAL_CELLS", 60)
+    assert due_scopes(nothing) == [one for one in ALL[opening] if state.grid(one).scope_size(one) <= 60]

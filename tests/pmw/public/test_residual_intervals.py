@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from statistics import NormalDist
@@ -19,9 +20,9 @@ from pmw.public.half_widths import AxisNoise, ResidualNoise, run_noise
 from pmw.public.state import Total
 from queries import UNITS
 from tests.draws import require_scale
-from tests.residuals import PAIRS, SHORT, Pair, Side, ordered_rows
+from tests.residuals import JOINT, SHORT, Several, Side, ordered_rows
 
-NAMES = ["short", "public number", "tree and bins", "twice"]
+NAMES = ["short", "public number", "tree and bins", "twice", "three short", "three, tree and bins"]
 RUNS = 500
 
 
@@ -37,17 +38,17 @@ def drawn(numbers: list[NDArray[np.int64]], deviations: list[float]) -> list[lis
     return [list(run) for run in zip(*found, strict=True)]
 
 
-def table_of(pair: Pair) -> NDArray[np.int64]:
-    return np.random.default_rng(2).integers(0, 300, [side.cells for side in pair.sides])
+def table_of(joint: Several) -> NDArray[np.int64]:
+    return np.random.default_rng(2).integers(0, 300, [side.cells for side in joint.sides])
 
 
 @cache
 def runs_of(name: str) -> tuple[ResidualCounts, NDArray[np.float64]]:
-    """Return the counts of one run, and the errors of all: float64, shape (runs, *pair)."""
-    pair = PAIRS[name]
-    table = table_of(pair)
-    numbers, deviations, truth = pair.numbers(table), pair.deviations(), pair.truth(table)
-    counts = [pair.counts(run) for run in drawn(numbers, deviations)]
+    """Return the counts of one run, and the errors of all: float64, shape (runs, *cells)."""
+    joint = JOINT[name]
+    table = table_of(joint)
+    numbers, deviations, truth = joint.numbers(table), joint.deviations(), joint.truth(table)
+    counts = [joint.counts(run) for run in drawn(numbers, deviations)]
     return counts[0], np.array([one.values - truth for one in counts])
 
 
@@ -61,15 +62,19 @@ def require_coverage(errors: NDArray[np.float64], widths: dict[float, float]) ->
 
 
 def boxes_of(shape: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
-    """Return some boxes: two cells, ranges along one attribute and along both, and everybody."""
-    rows, columns = shape[0] - 1, shape[1] - 1
+    """Return some boxes: two cells, and ranges along one attribute, or along all."""
+    last = [size - 1 for size in shape]
+
+    def mixed(*ways: Callable[[int], tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple(way(one) for way, one in zip(itertools.cycle(ways), last, strict=False))
+
     return [
-        ((0, 0), (0, 0)),
-        ((rows, rows), (columns, columns)),
-        ((0, rows), (columns, columns)),
-        ((0, 0), (0, columns)),
-        ((0, rows - 1), (0, columns - 1)),
-        ((1, rows), (1, columns)),
+        mixed(lambda _: (0, 0)),
+        mixed(lambda end: (end, end)),
+        mixed(lambda end: (0, end), lambda end: (end, end)),
+        mixed(lambda _: (0, 0), lambda end: (0, end)),
+        mixed(lambda end: (0, end - 1)),
+        mixed(lambda end: (1, end)),
     ]
 
 
@@ -77,14 +82,14 @@ def boxes_of(shape: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_and_ranges_are_within_their_bars_as_often_as_stated(name: str) -> None:
     counts, errors = runs_of(name)
-    for box in boxes_of(PAIRS[name].shape):
+    for box in boxes_of(JOINT[name].shape):
         sides = tuple(slice(low, high + 1) for low, high in box)
         first, last = (np.array([[side[end] for side in box]]) for end in (0, 1))
         widths = {
             confidence: ResidualNoise(counts, confidence).box_half_widths(first, last).item()
             for confidence in (0.5, 0.95)
         }
-        require_coverage(errors[(slice(None), *sides)].sum(axis=(1, 2)), widths)
+        require_coverage(errors[(slice(None), *sides)].sum(axis=tuple(range(1, errors.ndim))), widths)
 
 
 @pytest.mark.statistical
@@ -93,31 +98,32 @@ def test_sums_with_real_weights_are_within_their_bars_as_often_as_stated(name: s
     counts, errors = runs_of(name)
     generator = np.random.default_rng(11)
     for _ in range(4):
-        weights = generator.normal(generator.normal(0, 2), 1, PAIRS[name].shape)
+        weights = generator.normal(generator.normal(0, 2), 1, JOINT[name].shape)
         widths = {one: ResidualNoise(counts, one).half_width(weights) for one in (0.5, 0.95)}
-        require_coverage((errors * weights).sum(axis=(1, 2)), widths)
+        require_coverage((errors * weights).sum(axis=tuple(range(1, errors.ndim))), widths)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("name", NAMES)
-def test_sums_over_one_attribute_are_within_the_bars_of_the_other(name: str, axis: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "kept"), [(name, kept) for name in NAMES for kept in range(len(JOINT[name].shape))]
+)
+def test_sums_over_all_attributes_but_one_are_within_the_bars_of_that(name: str, kept: int) -> None:
     counts, errors = runs_of(name)
-    size = PAIRS[name].shape[1 - axis]
-    summed = errors.sum(axis=1 + axis)
+    size, axes = JOINT[name].shape[kept], tuple(axis for axis in JOINT[name].every if axis != kept)
+    summed = errors.sum(axis=tuple(1 + axis for axis in axes))
     for low, high in [(0, 0), (0, size - 2), (1, size - 1)]:
         first, last = np.array([low]), np.array([high])
         weights = np.zeros(size)
         weights[low : high + 1] = 1
         widths = {}
         for confidence in (0.5, 0.95):
-            noise = ResidualNoise(counts, confidence, (axis,))
+            noise = ResidualNoise(counts, confidence, axes)
             widths[confidence] = noise.box_half_widths(first[:, None], last[:, None]).item()
             assert noise.half_widths(first, last).item() == pytest.approx(widths[confidence])
             assert noise.half_width(weights) == pytest.approx(widths[confidence])
         require_coverage(summed @ weights, widths)
-    weights = np.random.default_rng(axis).normal(0, 1, size)
-    widths = {one: ResidualNoise(counts, one, (axis,)).half_width(weights) for one in (0.5, 0.95)}
+    weights = np.random.default_rng(kept).normal(0, 1, size)
+    widths = {one: ResidualNoise(counts, one, axes).half_width(weights) for one in (0.5, 0.95)}
     require_coverage(summed @ weights, widths)
 
 

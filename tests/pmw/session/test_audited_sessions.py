@@ -360,6 +360,7 @@ RECORDS = (0, 5, 7, 1234)
         *((one, pmw.Opening.ONE_WAY) for one in Composition),
         (Composition.ZCDP, pmw.Opening.PAIRS),
         (Composition.GDP, pmw.Opening.PAIRS),
+        (Composition.GDP, pmw.Opening.TRIPLES),
     ],
 )
 def test_a_session_tells_no_more_of_a_person_than_it_charged(

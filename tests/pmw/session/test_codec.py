@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
+from pmw.errors import BudgetError
+from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal, RequestedSum
 from pmw.loop.secret import SecretState
 from pmw.model import (
     AxisRows,
@@ -26,6 +27,8 @@ from pmw.model import (
     QueryMeasurement,
     ResidualMeasurement,
     Strategy,
+    SumMeasurement,
+    SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
@@ -40,6 +43,7 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
 from pmw.session.journal import Recorded, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
@@ -173,6 +177,16 @@ VALUES[ResidualMeasurement] = VALUES[Strategy].flatmap(
         foundation=st.none(),
     )
 )
+PAIR = PriorPair(("x", "y"), np.array([[0.25, 0.5], [0.0, 0.25]]))
+VALUES[PriorPair] = st.just(PAIR)
+VALUES[Prior] = st.just(
+    Prior(
+        "x and y",
+        {"x": np.array([0.5, 0.25, 0.25]), "y": np.array([0.25, 0.75])},
+        {"x": np.array([0, 0, 1]), "y": np.array([0, 1])},
+        (PAIR,),
+    )
+)
 VALUES[Options] = st.sampled_from(CHOICES)
 VALUES[Budget] = _built(
     Budget,
@@ -189,12 +203,18 @@ VALUES[HierarchicalMeasurement] = VALUES[HierarchicalHistogram].flatmap(
         HierarchicalMeasurement, scope=st.just(("age",)), tree=st.just(tree), units=_array((tree.nodes,))
     )
 )
+VALUES[SummedValues] = _built(SummedValues, scope=st.sampled_from([(), ("age",), ("sex", "age")]))
+VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
+    lambda summed: _built(
+        SumMeasurement, summed=st.just(summed), units=_array(PEOPLE.scope_shape(summed.scope))
+    )
+)
 VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
-    QueryRequest, Proposal, RequestedMarginal, QuantileRequest, OpeningDraws,
+    QueryRequest, Proposal, RequestedMarginal, RequestedSum, QuantileRequest, OpeningDraws,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
@@ -223,6 +243,8 @@ def same(one: Any, other: Any) -> bool:
         return bool(one.dtype == other.dtype and np.array_equal(one, other))
     if isinstance(one, LinearQuery):
         return bool(one.key() == other.key())
+    if isinstance(one, dict):
+        one, other = tuple(one.items()), tuple(other.items())
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if type(one) in VALUES:
@@ -291,8 +313,11 @@ def _may_be(key: Any, found: Any, other: Any) -> bool:
 @given(data=st.data())
 def test_a_form_that_was_changed_is_refused(kind: type, data: st.DataObject) -> None:
     form = written(data.draw(VALUES[kind]))
+    refusals = (
+        (FormError, BudgetError) if kind is Prior else FormError
+    )  # its own parts may contradict each other
     for changed in _changes(form):
-        with pytest.raises(FormError):
+        with pytest.raises(refusals):
             again(kind, changed)
     for other in (None, True, 3, "x", [], [form]):
         with pytest.raises(FormError):

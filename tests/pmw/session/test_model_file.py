@@ -43,12 +43,12 @@ KINDS = {
 }
 
 
-def written(form: dict[str, Any], version: int = 3) -> bytes:
+def written(form: dict[str, Any], version: int = 5) -> bytes:
     """Return a model file with a form of anybody's making, and the hash that it should have."""
     return sealed(json.dumps(form, separators=(",", ":")), version)
 
 
-def sealed(model: str, version: int = 3) -> bytes:
+def sealed(model: str, version: int = 5) -> bytes:
     digest = hashlib.sha256(f"{model}}}\n".encode()).hexdigest()
     head = f'{{"content":"online-pmw model","format_version":{version},"sha256":"{digest}",\n"model":'
     return f"{head}{model}}}\n".encode()

@@ -34,6 +34,8 @@ KINDS = {
     "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
     "beside": pmw.Options(opening=pmw.Opening.ONE_WAY, model=pmw.ModelKind.GRAPHICAL, max_cells=50),
     "pure": pmw.Options(composition=pmw.Composition.PURE),
+    "triples": pmw.Options(opening=pmw.Opening.TRIPLES),
+    "triples beside": pmw.Options(opening=pmw.Opening.TRIPLES, model=pmw.ModelKind.GRAPHICAL, max_cells=200),
 }
 
 

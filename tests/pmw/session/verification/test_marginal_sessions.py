@@ -238,10 +238,20 @@ def measure_pairs(path: Path) -> None:
             "relation of the rows of",
         ),
         (
-            "UPDATE meta SET value = replace(value, '\"opens_pairs\":true', '\"opens_pairs\":false') "
-            "WHERE key = 'opening_plan'",
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":1') WHERE key = 'opening_plan'",
             FIT,
             "rows are planned, but no residuals",
+        ),
+        (
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":3') WHERE key = 'opening_plan'",
+            FIT,
+            "marginals of 3 attributes, which the options do not ask for",
+        ),
+        (
+            'UPDATE meta SET value = replace(value, \'"prices":["1"]\', \'"prices":["1","1"]\') '
+            "WHERE key = 'test_plan'",
+            FIT,
+            "attributes of the widest residuals",
         ),
         (
             "UPDATE measurements SET what = replace(what, '\"replaced\":false', '\"replaced\":true') "

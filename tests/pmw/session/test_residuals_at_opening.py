@@ -1,4 +1,4 @@
-"""Pairs that are measured right after opening: what is recorded, drawn and charged, in which order."""
+"""What is measured right after opening, pairs or triples too: what is recorded, drawn and charged, when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
 from pmw.privacy.budget import Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event
-from pmw.public.foundations import due_pairs
+from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MarginalRelease
@@ -33,8 +33,13 @@ DOMAIN = Domain(
         IntegerAttribute("rooms", 1, 6, missing=True, other=True),
     )
 )
-PAIRS = list(itertools.combinations(DOMAIN.names, 2))
-SECOND = PAIRS[1]
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(DOMAIN.names, 2))
+TRIPLE = [DOMAIN.names]
+DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
+    pmw.Opening.PAIRS: PAIRS,
+    pmw.Opening.TRIPLES: [*PAIRS, *TRIPLE],
+}
+OPENINGS = pytest.mark.parametrize("opening", DUE)
 DRAWS = "pmw.session.releases.draw_requested"
 
 
@@ -99,7 +104,9 @@ def test_attributes_of_one_cell_and_long_ones_stand_in_no_way() -> None:
 
 @pytest.mark.parametrize(("records", "composition"), [(1, Composition.ZCDP), (3, Composition.GDP)])
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
+@OPENINGS
 def test_what_is_drawn_costs_no_more_than_is_charged(
+    opening: pmw.Opening,
     relation: NeighboringRelation,
     composition: Composition,
     records: int,
@@ -114,10 +121,11 @@ def test_what_is_drawn_costs_no_more_than_is_charged(
 
     monkeypatch.setattr(DiscreteGaussian, "sample_array", noted)
     choices: dict[str, Any] = {"neighboring_relation": relation, "composition": composition}
+    choices["opening"] = opening
     with open_people(epsilon=8 * records, records_per_person=records, **choices) as session:
         state, lines = session.state, session.ledger().lines
         assert session.verify().holds
-    assert [one.scope for one in state.marginals] == PAIRS
+    assert [one.scope for one in state.marginals] == DUE[opening]
     replaced = relation is NeighboringRelation.REPLACE_ONE
     measured = [*state.opening, *state.marginals]
     assert len(drawn) == len(measured)
@@ -140,8 +148,9 @@ def test_what_is_drawn_costs_no_more_than_is_charged(
     assert state.ledger.spent <= state.ledger.cap
 
 
-def test_every_pair_is_recorded_with_its_price_then_drawn_then_charged(
-    monkeypatch: pytest.MonkeyPatch,
+@OPENINGS
+def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
+    opening: pmw.Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[tuple[str, str]] = []
     begin, finish = SessionStore.begin, SessionStore.finish
@@ -161,35 +170,54 @@ def test_every_pair_is_recorded_with_its_price_then_drawn_then_charged(
     monkeypatch.setattr(SessionStore, "begin", begun)
     monkeypatch.setattr(SessionStore, "finish", finished)
     monkeypatch.setattr(DRAWS, drawing)
-    with open_people() as session:
+    with open_people(opening=opening) as session:
         lines = session.ledger().lines
-    opening = next(place for place, (what, _) in enumerate(events) if what == "charged")
+    opened_at = next(place for place, (what, _) in enumerate(events) if what == "charged")
     wanted = [
         event
-        for pair in map(", ".join, PAIRS)
+        for pair in map(", ".join, DUE[opening])
         for event in (("recorded", Event.REQUESTED), ("drawn", pair), ("charged", pair))
     ]
-    assert events[opening + 1 :] == wanted
-    pairs = [line for line in lines if line.label in map(", ".join, PAIRS)]
-    assert [line.label for line in pairs] == list(map(", ".join, PAIRS))
-    assert all(line.price > 0 for line in pairs)
+    assert events[opened_at + 1 :] == wanted
+    labels = list(map(", ".join, DUE[opening]))
+    measured = [line for line in lines if line.label in labels]
+    assert [line.label for line in measured] == labels
+    assert all(line.price > 0 for line in measured)
+
+
+@OPENINGS
+def test_an_attribute_is_measured_again_on_the_cells_that_opening_measured(opening: pmw.Opening) -> None:
+    # Rare values are pooled where others are measured with it: not where it is measured alone.
+    codes = CategoricalAttribute("code", tuple(range(40)), missing=True, other=True)
+    rare = np.minimum(np.random.default_rng(2).geometric(0.15, 3000) - 1, 39)
+    domain, frame = Domain((codes, *DOMAIN.attributes[1:])), FRAME.assign(code=rare)
+    with opened(frame, domain, epsilon=1, opening=opening, seed=4) as session:
+        assert session.state.coarsening.coarse["code"].size < 42
+        first = next(one for one in session.state.opening if one.scope == ("code",))
+        assert isinstance(first, ResidualMeasurement)
+        assert strategy_of(session.state, ("code",)) == first.strategy
+        assert session.state.grid(("code",)) is session.state.domain
+        assert session.measure("code", dry_run=True).cells == 42
 
 
 class Killed(BaseException):
     """The end of the process, at some point of the test."""
 
 
-def test_an_interrupted_session_goes_on_with_the_pair_that_was_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("opening", "last"), [(opening, scope) for opening, due in DUE.items() for scope in (due[1], due[-1])]
+)
+def test_an_interrupted_session_goes_on_with_the_marginal_that_was_drawn(
+    opening: pmw.Opening, last: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_people(tmp_path / "whole.pmw") as session:
+    with open_people(tmp_path / "whole.pmw", opening=opening) as session:
         wanted = [line.label for line in session.ledger().lines]
     seen: list[NDArray[np.int64]] = []
 
     def killed(requested: RequestedMarginal, *rest: Any) -> Any:
         found = draw_requested(requested, *rest)
         seen.append(found.units)
-        if requested.scope == SECOND:
+        if requested.scope == last:
             raise Killed
         return found
 
@@ -197,25 +225,28 @@ def test_an_interrupted_session_goes_on_with_the_pair_that_was_drawn(
     with monkeypatch.context() as patch:
         patch.setattr(DRAWS, killed)
         with pytest.raises(Killed):
-            open_people(path)
+            open_people(path, opening=opening)
     with pmw.resume_session(path, FRAME) as session:
         measured = session.state.marginals
         assert [line.label for line in session.ledger().lines] == wanted  # each is charged once
         assert session.verify().holds
-    assert [one.scope for one in measured] == PAIRS
+    assert [one.scope for one in measured] == DUE[opening]
     for one, before in zip(measured, seen, strict=False):
         assert one.units.tolist() == before.tolist()  # from the bytes that were recorded
 
 
-def test_no_question_is_tested_before_or_after_and_a_closed_session_measures_nothing() -> None:
-    with open_people() as session:
-        assert due_pairs(session.state) == []
+@OPENINGS
+def test_no_question_is_tested_before_or_after_and_a_closed_session_measures_nothing(
+    opening: pmw.Opening,
+) -> None:
+    with open_people(opening=opening) as session:
+        assert due_scopes(session.state) == []
         before = session.state.ledger.spent
         answers = session.ask_all(["sex = 'f' AND rooms = 3", "age < 70 AND sex = 'm'"], fresh=True)
         assert all(answer.interval is not None for answer in answers)
         assert session.state.ledger.spent == before
         session.finalize()
-        assert due_pairs(session.state) == []
+        assert due_scopes(session.state) == []
 
 
 # --- in the words of the ledger ----------------------------------------------------------------------------
@@ -230,7 +261,7 @@ def events(session: pmw.Session) -> list[tuple[str, str]]:
 def ask_again(session: pmw.Session) -> None:
     """Measure a pair on request, under noise that what is left pays for."""
     with session._engaged() as engine:
-        engine.measure(SECOND, DiscreteGaussian(Fraction(400 * UNITS)), SESSION)
+        engine.measure(PAIRS[1], DiscreteGaussian(Fraction(400 * UNITS)), SESSION)
 
 
 OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
@@ -242,7 +273,7 @@ def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_p
         assert events(session) == OPENED
     with pmw.resume_session(path, FRAME) as session:
         ask_again(session)
-        assert events(session) == [*OPENED, ("requested", ", ".join(SECOND))]
+        assert events(session) == [*OPENED, ("requested", ", ".join(PAIRS[1]))]
         assert session.verify().holds
 
 
