@@ -265,15 +265,16 @@ def require_countable(node: exp.Expr, scope: set[str], domain: Domain) -> None:
         domain: the declared attributes, and persons.
 
     Raises:
-        QueryError: several records of a person are kept, or an attribute may differ between them.
+        QueryError: how many records of a person are kept is not declared, or an attribute may differ between
+            them.
     """
     person = domain.person
     if person is None:
         return
     if person.records != 1:
         raise _refusal(
-            f"up to {person.records} records of each person are kept, so counts of records do not tell how "
-            "many people there are; a session with one record per person answers it",
+            "no number of records of each person is declared, so it is not known what is kept of them; give "
+            "the schema's [person] the key records",
             node,
         )
     changing = sorted(scope - set(person.constant))
