@@ -5,6 +5,7 @@ from __future__ import annotations
 from pmw.session.store.answers import Found
 from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
+from pmw.session.store.draft_file import read_charges, record_charge
 from pmw.session.store.rows import (
     FORMAT_VERSION,
     HEADS,
@@ -43,6 +44,8 @@ __all__ = [
     "OPENING_SUM",
     "Outcome",
     "QUANTILES",
+    "read_charges",
+    "record_charge",
     "REQUESTED",
     "SessionFiles",
     "SessionStore",

@@ -122,7 +122,7 @@ def test_the_price_follows_from_what_one_person_moves() -> None:
 
 def expected(frame: pd.DataFrame, domain: Domain, name: str) -> list[int]:
     """Return the persons by an attribute of the records that are kept: where all are, by pandas."""
-    values = domain[name].values if isinstance(domain[name], CategoricalAttribute) else range(10)
+    values = [domain[name].value(code) for code in range(domain[name].size)]
     return [frame.loc[frame[name] == value, "id"].nunique() for value in values]
 
 
