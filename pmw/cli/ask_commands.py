@@ -13,6 +13,7 @@ from pmw.cli.session_files import opened_model, resumed, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
+    from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking
@@ -333,6 +334,7 @@ Examples:
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
+  pmw measure study.pmw --heads --by region --dry-run
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -344,9 +346,18 @@ Examples:
     help="Measure the sums of an attribute's values instead; the schema gives it a resolution.",
 )
 @click.option(
-    "--by", metavar="ATTRIBUTE[,ATTRIBUTE…]", help="With --sum: by whose values; everybody unless told."
+    "--heads",
+    is_flag=True,
+    help="Measure how many persons there are instead, where several records of each are kept.",
 )
-@click.option("--share", metavar="P%", help="With --sum: the part of the budget that is paid.  [default: 2%]")
+@click.option(
+    "--by",
+    metavar="ATTRIBUTE[,ATTRIBUTE…]",
+    help="With --sum or --heads: by whose values; everybody unless told.",
+)
+@click.option(
+    "--share", metavar="P%", help="With --sum or --heads: the part of the budget that is paid.  [default: 2%]"
+)
 @click.option(
     "--within",
     metavar="N|P%",
@@ -372,6 +383,9 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
     With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
     that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows
     from the ends, not from where values lie: narrow ends give narrow bars.
+
+    With --heads, COUNT(DISTINCT …) of the schema's column of ids, by the attributes of --by, has a bar that
+    follows from the measured numbers of persons. A person counts where one of the kept records is.
     """
     from pmw.cli.texts import json_line
 
@@ -393,29 +407,34 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     """
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
-    if (attributes is None) == (given["summed"] is None):
-        raise click.UsageError("give attributes whose counts are measured, or --sum, one of the two")
-    if given["summed"] is None:
-        for name in ("by", "share", "within"):
-            if given[name] is not None:
-                raise click.UsageError(f"--{name} goes with --sum; leave it out, or give --sum")
+    if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
+        raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
+    for name in ("by", "share"):
+        if attributes is not None and given[name] is not None:
+            raise click.UsageError(f"--{name} goes with --sum or --heads; leave it out, or give one")
+    if given["summed"] is None and given["within"] is not None:
+        raise click.UsageError("--within goes with --sum; leave it out, or give --sum")
     if given["share"] is not None and given["within"] is not None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
 def _measured(
     session: Session, attributes: str | None, given: dict[str, Any], *, dry_run: bool
-) -> Quote | SumQuote:
+) -> Quote | SumQuote | HeadsQuote:
     """Measure what was asked for, or tell its price alone."""
     if attributes is not None:
         return session.measure(_names(attributes), dry_run=dry_run)
     from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
+    by = () if given["by"] is None else _names(given["by"])
+    part = None if share is None else Within.parse(share).amount
+    if given["heads"]:
+        return session.measure_heads(by, share=part, dry_run=dry_run)
     return session.measure_sum(
         given["summed"],
-        () if given["by"] is None else _names(given["by"]),
-        share=None if share is None else Within.parse(share).amount,
+        by,
+        share=part,
         within=None if within is None else Within.parse(within),
         dry_run=dry_run,
     )
@@ -425,18 +444,21 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _told(quote: Quote | SumQuote, session: Session, *, measured: bool) -> str:
+def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import quote_text, sum_quote_text
+    from pmw.cli.texts import heads_quote_text, quote_text, sum_quote_text
+    from pmw.planning.heads import HeadsQuote
     from pmw.public.quotes import Quote
 
     confidence = session.state.contract.options.confidence
     if isinstance(quote, Quote):
         return quote_text(quote, confidence, measured=measured)
+    if isinstance(quote, HeadsQuote):
+        return heads_quote_text(quote, confidence, measured=measured)
     return sum_quote_text(quote, session.domain, confidence, measured=measured)
 
 
-def _agree(quote: Quote | SumQuote, session: Session, *, yes: bool, as_json: bool) -> None:
+def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, yes: bool, as_json: bool) -> None:
     """Ask whether a price that is left is to be paid, unless that was said.
 
     Raises:

@@ -119,7 +119,7 @@ def bounder(domain: Domain, records: int) -> Stage:
         *words, first, second, own = _columns(batches, layout.words + len(OWNER_COLUMNS))
         hashes = np.stack([first, second]).view(np.uint64)
         found = PeopleRecords.of(CodedRecords(domain, tuple(layout.unpacked(words))), hashes, own != 0)
-        yield _batch(layout.packed(keep_bounded(found, records).columns))
+        yield _batch(layout.packed(keep_bounded(found, records)[0].columns))
 
     return bound
 

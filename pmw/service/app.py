@@ -93,12 +93,14 @@ class Asked(_Body):
 class Measured(_Body):
     """Attributes of a table of counts; or an attribute whose values are summed by these, ``sum``.
 
-    Of sums, ``share`` is the part of the budget that is paid, or ``within`` how far the mean of a group of
-    average size may be off: a number, or a text such as 2%.
+    With ``heads`` it is persons that are counted by these, not records. Of both, ``share`` is the part of the
+    budget that is paid. Of sums it may be ``within`` instead, how far the mean of a group of average size may
+    be off: a number, or a text such as 2%.
     """
 
     scope: Annotated[list[str], Field(max_length=100)]
     sum: str | None = None
+    heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     within: _Width | None = None
     dry_run: bool = False
@@ -106,7 +108,11 @@ class Measured(_Body):
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        if self.sum is None and (not self.scope or self.share is not None or self.within is not None):
+        if self.sum is None and self.within is not None:
+            raise ValueError
+        if self.sum is None and not self.heads and (not self.scope or self.share is not None):
+            raise ValueError
+        if self.sum is not None and self.heads:
             raise ValueError
         if self.share is not None and self.within is not None:
             raise ValueError
@@ -286,6 +292,8 @@ def measure(request: Request, user: CurrentUser, name: str, measured: Measured) 
         if user.role is Role.READER and not measured.dry_run:
             raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
         analyst, dry_run = hosted.asking(user), measured.dry_run
+        if measured.heads:
+            return analyst.measure_heads(measured.scope, share=measured.share, dry_run=dry_run).to_dict()
         if measured.sum is None:
             return analyst.measure(measured.scope, dry_run=dry_run).to_dict()
         within = None if measured.within is None else Within.parse(str(measured.within))
