@@ -318,8 +318,10 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "return l1_sensitivity(replace(options, records_per_person=1) if clipped else options)",
      "return l1_sensitivity(replace(options, records_per_person=1))", "pmw/model/test_value_sums"),
     ("sums-charge-nothing", "pmw/session/releases",
-     'they charge."""\n        return (self.batch.entry(options),)', 'they charge."""\n        return ()',
-     "pmw/session/test_value_sums"),
+     "kind: str = SUMS\n\n    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:\n"
+     '        """Return what they charge."""\n        return (self.batch.entry(options),)',
+     "kind: str = SUMS\n\n    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:\n"
+     '        """Return what they charge."""\n        return ()', "pmw/session/test_value_sums"),
     ("opening-sums-charge-nothing", "pmw/public/charges",
      "    entries += [sum_entry(one, noise, options) for one, noise in plan.sums]\n", "",
      "pmw/session/test_value_sums"),
