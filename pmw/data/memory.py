@@ -39,6 +39,7 @@ from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource, no_values
 from queries.domain import Domain
+from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,
     encode_columns,
@@ -386,11 +387,10 @@ class MemorySource(CountSource):
                 counts[0] = len(self._records)
         return counted
 
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
         stored = self._records.domain
-        grid = next((one for one in self._declared.grids if one.attribute == name), None)
-        if grid is None or grid.name not in stored:
-            raise no_values(name)
+        if grid.name not in stored:
+            raise no_values(grid.attribute)
         places = np.arange(grid.size)
         places[grid.base_size :] = 0  # an empty or undeclared value
         values: list[NDArray[np.int64] | None] = [None] * len(stored)

@@ -299,11 +299,11 @@ def clipped(records: CodedRecords, persons: Numbers) -> CodedRecords:
         at most ``ValueGrid.most`` steps, in L1 over all cells together.
     """
     domain, columns = records.domain, list(records.columns)
-    for grid in domain.grids:
-        if grid.clip is not None:
-            place = domain.index(grid.name)
-            columns[place] = _clipped(columns[place], persons, grid)
-    return CodedRecords(domain, tuple(columns))
+    grids = [grid for grid in domain.grids if grid.clip is not None]
+    for grid in grids:
+        place = domain.index(grid.name)
+        columns[place] = _clipped(columns[place], persons, grid)
+    return CodedRecords(domain, tuple(columns)) if grids else records
 
 
 def _clipped(

@@ -19,6 +19,7 @@ from pmw.errors import DataError
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.marginal import Marginal
+from queries.numbers import ValueGrid
 from queries.person import Person
 
 Bins: TypeAlias = Sequence[NDArray[np.int64] | None]  # per attribute, the bin of each cell; None keeps it
@@ -98,7 +99,7 @@ class CountSource(abc.ABC):
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
-        sums = self._sum(wanted, name)
+        sums = self._sum(wanted, self._grid(name))
         return Marginal(self.domain, wanted, sums.reshape(self.domain.scope_shape(wanted)))
 
     @property
@@ -167,8 +168,8 @@ class CountSource(abc.ABC):
         """Return the records per cell of each scope, of one reading: int64, shape (cells,) each."""
 
     @abc.abstractmethod
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
-        """Return the sums of an attribute's places per cell of a scope that names it: int64, (cells,)."""
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,)."""
 
     def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the persons per cell of a scope: int64, shape (cells,).
@@ -185,6 +186,13 @@ class CountSource(abc.ABC):
     @abc.abstractmethod
     def _over(self, coarse: Domain, bins: Bins) -> CountSource:
         """Return the source of the same records over bins that fit."""
+
+    def _grid(self, name: str) -> ValueGrid:
+        """Return the grid on which an attribute's values are summed; see ``place_sums``."""
+        for grid in self._declared.grids:
+            if grid.attribute == name:
+                return grid
+        raise no_values(name)
 
     def _strides(self, scope: Sequence[str]) -> Iterator[tuple[int, NDArray[np.int64] | None, int]]:
         """Yield how the cells of a scope are numbered: of each of its attributes, the last first, its place,

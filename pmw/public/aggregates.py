@@ -181,7 +181,7 @@ class Aggregates:
         return within(self._sums.joined(weights, measured), low, high)
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
-        divisor, measured = self._sums.model(below), self._sums.measured(above, events)
+        divisor, measured = self._sums.model(below), self._sums.measured(above, events, below)
         upper = self._sums.model(above) if measured is None else self._sums.joined(above, measured)
         value = upper / divisor if divisor else math.nan
         if not math.isfinite(value):

@@ -233,9 +233,12 @@ def _inside(places: _Array) -> _Array:
     return np.clip(places, 0.01, 0.99)
 
 
-def joined_by_width(one: float, width: float, other: float, other_width: float) -> float:
+def joined_by_width(values: tuple[float, float], widths: tuple[float, float]) -> float:
     """Return two estimates of a number joined, each by the square of its half-width."""
-    if not math.isfinite(width) or not math.isfinite(other_width) or width + other_width <= 0:
-        return one if width <= other_width else other
-    part = other_width**2 / (width**2 + other_width**2)
+    (one, other), (width, wider) = values, widths
+    if math.isinf(wider) or width == wider == 0:
+        return one
+    if math.isinf(width):
+        return other
+    part = wider**2 / (width**2 + wider**2)
     return part * one + (1 - part) * other
