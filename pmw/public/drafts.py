@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import NeighboringRelation
@@ -31,6 +32,17 @@ class DraftCharge:
     person_column: str | None
     epsilon: Fraction
     delta: Fraction = Fraction(0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "what": self.what,
+            "neighbors": self.neighboring_relation.value,
+            "records_per_person": self.records_per_person,
+            "person_column": self.person_column,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+        }
 
     def __post_init__(self) -> None:
         if self.epsilon <= 0 or not 0 <= self.delta < 1 or self.records_per_person < 1:

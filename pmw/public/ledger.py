@@ -11,6 +11,7 @@ from pmw.display.elements import table
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
+from pmw.public.drafts import DraftCharge, drafted
 from pmw.sparse_vector import SparseVectorKind
 
 
@@ -69,12 +70,14 @@ class Ledger:
         composition: how charges add up.
         cap: the most that may be charged, exactly, in the ledger's ``unit``.
         lines: the charges.
+        drafts: what drafts of the schema were charged, beside the budget.
     """
 
     budget: Budget
     composition: Composition
     cap: Fraction
     lines: tuple[LedgerLine, ...]
+    drafts: tuple[DraftCharge, ...] = ()
 
     @property
     def spent(self) -> Fraction:
@@ -93,7 +96,7 @@ class Ledger:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the totals, then ``entries``, one for each charge."""
-        return {
+        form: dict[str, Any] = {
             "epsilon_cap": float(self.budget.epsilon),
             "delta": float(self.budget.delta),
             "composition": self.composition.value,
@@ -103,14 +106,26 @@ class Ledger:
             "share": self.share,
             "entries": [line.to_dict() for line in self.lines],
         }
+        if self.drafts:
+            form["drafts"] = [one.to_dict() for one in self.drafts]
+        return form
 
     def sentence(self) -> str:
         """Return the total in words."""
         delta = f", delta {float(self.budget.delta):g}" if self.budget.delta else ""
         return (
             f"Charged: {float(self.spent):.3g} of {float(self.cap):.3g} {self.unit} ({self.share:.1%}); "
-            f"the cap is epsilon {float(self.budget.epsilon):g}{delta}."
+            f"the cap is epsilon {float(self.budget.epsilon):g}{delta}.{self._beside}"
         )
+
+    @property
+    def _beside(self) -> str:
+        """What was charged before the session, in words."""
+        if not self.drafts:
+            return ""
+        epsilon, delta = map(float, drafted(self.drafts))
+        more = f", delta {delta:g}" if delta else ""
+        return f" Drafts of the schema come on top: epsilon {epsilon:g}{more}."
 
     def _repr_html_(self) -> str:
         header, *rows = ledger_cells(self)

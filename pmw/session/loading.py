@@ -78,7 +78,8 @@ def load_ledger(store: SessionStore) -> Ledger:
     empty = empty_ledger(contract)
     with damage_is_one_error():
         kind = contract.options.chosen_sparse_vector(empty.composition)
-        return ledger_of(contract.budget, empty, read_entries(store.chained().ledger), kind)
+        found = ledger_of(contract.budget, empty, read_entries(store.chained().ledger), kind)
+        return replace(found, drafts=contract.options.drafts)
 
 
 def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
