@@ -1,6 +1,6 @@
 """Averages benchmark: averages by group from measured sums, beside one clipped noisy sum and count.
 
-    python -m benchmarks.averages --data-dir DIR [--table flights] [--seeds 3] [--share 0.05] [--opening one-way]
+    python -m benchmarks.averages --data-dir DIR [--table flights] [--seeds 3] [--share 0.05]
 
 prints one JSON line per table, seed, method, attribute and group-by. Methods:
 
@@ -42,8 +42,8 @@ import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, tell
 from benchmarks.tables import AVERAGED, Averaged, TableAbsentError
 from pmw.data import MemorySource
-from pmw.model import Places, SummedValues, sums_of
 from pmw.loop import RequestedSum, counted_sum, draw_sum, settle_sum
+from pmw.model import Places, SummedValues, sums_of
 from pmw.planning.sum_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
 from pmw.public.quotes import affordable_price
@@ -145,12 +145,16 @@ class _Work:
         self._source, self._state = self._opened(table.domain)
         _, self._today = self._opened(_without_sums(table.domain), today=True)
         self._drawn = 0
-        self._questions = [Question(one, by) for one in table.averaged for by in table.groups if one not in by]
+        self._questions = [
+            Question(one, by) for one in table.averaged for by in table.groups if one not in by
+        ]
 
     def _opened(self, domain: Domain, *, today: bool = False) -> tuple[MemorySource, PublicState]:
         arguments = self._arguments
         options = pmw.Options(
-            seed=self._seed, opening=pmw.Opening(arguments.opening), **self._table.options
+            seed=self._seed,
+            opening=pmw.Opening(arguments.opening),
+            records_per_person=self._table.records_per_person,
         )
         key = None if domain.person is None else person_key(self._seed)
         source = MemorySource.from_frame(self._table.frame, domain, key)
@@ -183,7 +187,11 @@ class _Work:
                 states["dialogue"] = later
             for method, state in states.items():
                 yield self._line(method, question, self._ours(state, question, truth))
-            for method, part in {"peer": share, "peer whole": Fraction(1), "peer split": Fraction(1, many)}.items():
+            for method, part in {
+                "peer": share,
+                "peer whole": Fraction(1),
+                "peer split": Fraction(1, many),
+            }.items():
                 yield self._line(method, question, self._peer(question, truth, float(part)))
 
     def _line(self, method: str, question: Question, scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,15 +202,15 @@ class _Work:
 
         What is not left of the budget is paid all the same: each question stands for a session of its own.
         """
-        summed = dataclasses.replace(
-            quote_sum(state, _summed(question, state.domain), share=share)
-        )
+        summed = dataclasses.replace(quote_sum(state, _summed(question, state.domain), share=share))
         if summed.summed is None or summed.noise is None:
             return state
         self._drawn += 1
         requested = RequestedSum(summed.summed, summed.noise)
         bits = BitSource(repeatable_seed(self._seed, 10_000 + self._drawn))
-        return settle_sum(state, draw_sum(requested, counted_sum(requested, self._source), bits), state.ledger)
+        return settle_sum(
+            state, draw_sum(requested, counted_sum(requested, self._source), bits), state.ledger
+        )
 
     def _ours(self, state: PublicState, question: Question, truth: Truth) -> dict[str, Any]:
         """Return the scores of a session's answers, from what it knows."""
@@ -283,7 +291,9 @@ class _Work:
         size = domain.scope_size(question.by)
         counts = np.bincount(cells[given], minlength=size)
         sums = np.bincount(cells[given], values[given], minlength=size)
-        return np.divide(sums, counts, out=np.full(size, math.nan), where=counts > 0)
+        none = np.full(size, math.nan)
+        means: _Array = np.divide(sums, counts, out=none, where=counts > 0)
+        return means
 
 
 def peer_scales(most: float, records: int, off: float, squared_mu: float) -> tuple[float, float]:
@@ -332,7 +342,7 @@ def _holds(cell: Estimate, truth: float) -> bool:
     return low - slack <= truth <= high + slack
 
 
-def _rounded(number: float) -> float | None:
+def _rounded(number: float | np.floating[Any]) -> float | None:
     return round(float(number), 6) if math.isfinite(number) else None
 
 

@@ -13,8 +13,8 @@ import gzip
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -472,14 +472,14 @@ class Averaged:
         domain: the declared attributes, with a resolution of those that are averaged.
         averaged: names of the attributes that are averaged.
         groups: the attributes that make groups, of each question; none for everybody.
-        options: of sessions over it.
+        records_per_person: that count, in sessions over it.
     """
 
     frame: pd.DataFrame
     domain: Domain
     averaged: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
-    options: Mapping[str, int] = field(default_factory=dict)
+    records_per_person: int = 1
 
 
 def with_sums(domain: Domain, averaged: Sequence[str]) -> Domain:
@@ -590,7 +590,7 @@ def costs(records: int) -> Averaged:
     )
     person = Person("who", records, ids="integer", clips=(("cost", _MOST_COST),))
     domain = Domain(attributes, name="costs", person=person)
-    return Averaged(frame, domain, ("cost",), ((), ("region",)), {"records_per_person": records})
+    return Averaged(frame, domain, ("cost",), ((), ("region",)), records)
 
 
 def _packaged(package: str, name: str) -> pd.DataFrame:
@@ -610,6 +610,6 @@ AVERAGED: dict[str, Callable[[Path | None], Averaged]] = {
     "fertility": averaged_fertility,
     "flights": flights,
     "flights-fine": flights_fine,
-    "costs-1": lambda folder: costs(1),  # noqa: ARG005 - made up
-    "costs-5": lambda folder: costs(5),  # noqa: ARG005 - made up
+    "costs-1": lambda folder: costs(1),
+    "costs-5": lambda folder: costs(5),
 }
