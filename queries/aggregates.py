@@ -13,6 +13,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Correlation,
+    Heads,
     Quantile,
     Spread,
     average,
@@ -22,7 +23,7 @@ from queries.expressions import (
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import error_at, position_of, refuse
-from queries.statement_grammar import GRAMMAR
+from queries.statement_grammar import GRAMMAR, is_of_people
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
@@ -56,6 +57,8 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = row_condition(node.expression.this, domain), node.this
+    if is_of_people(node):
+        return Heads(condition)
     if isinstance(node, exp.Count):
         return counted(_marked(node, domain), condition, domain)
     if isinstance(node, exp.CountIf):

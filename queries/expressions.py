@@ -428,6 +428,22 @@ class Correlation(Aggregate):
     condition: CellCondition | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Heads(Aggregate):
+    """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id).
+
+    Args:
+        condition: which records are meant beside the statement's; None for all.
+    """
+
+    condition: CellCondition | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a number of persons."""
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Expression):
     """Two expressions joined by ``+``, ``-``, ``*`` or ``/``."""
@@ -491,7 +507,7 @@ class Coalesced(Expression):
         return self.inner, self.other
 
 
-AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation
+AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Heads
 Node: TypeAlias = (
     Constant | KeyColumn | KeyMark | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
 )

@@ -15,7 +15,7 @@ decided by its type (``queries.plain_values``); no value makes the reading fail 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -28,7 +28,7 @@ from queries.domain import Attribute, Domain, require_domain
 from queries.errors import RecordsError
 from queries.numbers import ValueGrid
 from queries.plain_values import UNREADABLE, type_name
-from queries.values import DROPPED, Values, values_of
+from queries.values import DROPPED, Lean, Values, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,7 +158,9 @@ def require_frame(frame: object) -> None:
         )
 
 
-def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.DataFrame:
+def decode_records(
+    records: CodedRecords, generator: np.random.Generator, leans: Mapping[str, Lean] | None = None
+) -> pd.DataFrame:
     """Return a table with one value per cell number.
 
     A cell that holds several numbers gives one of them, evenly drawn; ``missing`` gives an empty value
@@ -167,17 +169,22 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
     Args:
         records: cells per record.
         generator: draws the place inside a cell; nothing private depends on it.
+        leans: of some attributes of numbers, the mean place of each record's number in its cell: float64,
+            shape (records,), in (0, 1); others are drawn evenly.
 
     Raises:
         RecordsError: they are no coded records.
     """
     if not issubclass(type(records), CodedRecords):
         raise RecordsError(f"expected coded records, got a {type_name(records)}; encode_records makes them")
-    return next(decode_batches(records, generator, max(1, len(records))))
+    return next(decode_batches(records, generator, max(1, len(records)), leans))
 
 
 def decode_batches(
-    records: CodedRecords, generator: np.random.Generator, size: int
+    records: CodedRecords,
+    generator: np.random.Generator,
+    size: int,
+    leans: Mapping[str, Lean] | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Yield the rows of ``decode_records``, so many at a time; one table without rows where there are none.
 
@@ -185,22 +192,33 @@ def decode_batches(
         records: cells per record.
         generator: draws the place inside a cell; nothing private depends on it.
         size: rows of each table but the last.
+        leans: as ``decode_records`` has them.
     """
     import pandas as pd  # late: only where tables are handled
 
     batches = [slice(start, start + size) for start in range(0, max(1, len(records)), size)]
-    generators = _column_generators(records, generator, batches)
+    leans = leans or {}
+    generators = _column_generators(records, generator, batches, leans)
     for batch in batches:
         yield pd.DataFrame(
             {
-                attribute.name: _decode_column(attribute, column[batch].astype(np.int64), own)
+                attribute.name: _decode_column(
+                    attribute, column[batch].astype(np.int64), own, _of_batch(leans, attribute, batch)
+                )
                 for attribute, column, own in zip(records.domain, records.columns, generators, strict=True)
             }
         )
 
 
+def _of_batch(leans: Mapping[str, Lean], attribute: Attribute, batch: slice) -> Lean | None:
+    return leans[attribute.name][batch] if attribute.name in leans else None
+
+
 def _column_generators(
-    records: CodedRecords, generator: np.random.Generator, batches: Sequence[slice]
+    records: CodedRecords,
+    generator: np.random.Generator,
+    batches: Sequence[slice],
+    leans: Mapping[str, Lean],
 ) -> list[np.random.Generator]:
     """Return a generator for each column, which stands where the columns before it have drawn all rows."""
     if len(batches) == 1:
@@ -209,7 +227,8 @@ def _column_generators(
     for attribute, column in zip(records.domain, records.columns, strict=True):
         found.append(copy.deepcopy(generator))
         for batch in batches:
-            values_of(attribute).draw(column[batch].astype(np.int64), generator)
+            cells = column[batch].astype(np.int64)
+            values_of(attribute).draw(cells, generator, _of_batch(leans, attribute, batch))
     return found
 
 
@@ -314,11 +333,11 @@ _SIMPLE = {id(int), id(float), id(bool), id(type(None))}
 
 
 def _decode_column(
-    attribute: Attribute, codes: NDArray[np.int64], generator: np.random.Generator
+    attribute: Attribute, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None
 ) -> pd.Series[Any]:
     import pandas as pd  # late: only where tables are handled
 
-    values = values_of(attribute).draw(codes, generator)
+    values = values_of(attribute).draw(codes, generator, lean)
     drawn = pd.Series(values)
     if values.dtype.kind == "O":  # empty and undeclared ones are among them
         return drawn if attribute.missing else drawn.infer_objects()

@@ -52,6 +52,7 @@ from queries.statement_grammar import (
     check_statement,
     counted_by,
     folded_source,
+    is_of_people,
     people_counts,
     require_countable,
 )
@@ -66,6 +67,7 @@ _ROUNDINGS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
+_KEPT_PEOPLE = "a person is counted where one of the kept records is"
 _OVER_ROWS = "windows are over the rows of this table, groups without records among them"
 
 
@@ -215,6 +217,8 @@ class _Reader:
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
         if self._tree.find(exp.Window):
             notes.append(_OVER_ROWS)
+        if any(map(is_of_people, self._tree.find_all(exp.Count))):
+            notes.append(_KEPT_PEOPLE)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
             notes.append(CLIPPED)
         if (where if where.readings is None else where.readings.most).constant == 0:
@@ -238,6 +242,8 @@ class _Reader:
             return node.name, node
         if isinstance(node, PART_NODES):
             return part_title(node, self._domain), node
+        if is_of_people(node):
+            return "people", node
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
             return "count", node
         title = node.sql().replace('"', "").lower()

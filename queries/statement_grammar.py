@@ -6,7 +6,8 @@ is folded into one condition.
 A session counts records, at most K of each person. Where K is one, everybody's records are as many as there
 are persons with a kept record, so ``COUNT(DISTINCT id)`` is a count of records. With a condition it is not: a
 person may have a record that satisfies it, but is not the one that was kept. Only of attributes that are the
-same in all records of a person does it not matter which one that is.
+same in all records of a person does it not matter which one that is. Where K is more, persons are numbers of
+their own (``Heads``), of those with a kept record that satisfies the condition.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ GRAMMAR = Grammar(
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
                 "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
-                "this big_int": (exp.Count,),
+                "this big_int people": (exp.Count,),
                 "this expression": (exp.Corr, exp.Filter, exp.WithinGroup),
                 "this quantile": (exp.Quantile, exp.ApproxQuantile),
                 "this partition_by order spec over": (exp.Window,),
@@ -218,19 +219,29 @@ def _spell(tree: exp.Select, domain: Domain, names: set[str]) -> None:
 # --- counts of people ---------------------------------------------------------------------------------------
 
 REFUSED = "COUNT(DISTINCT …) of people is not answered here"
+_PEOPLE = "people"  # marks a count of people
 
 
 def people_counts(tree: exp.Select, domain: Domain) -> list[exp.Count]:
     """Return the counts of people of a statement, which count records from here on.
 
-    Each stands around DISTINCT and the column of ids.
+    Each stands around DISTINCT and the column of ids. Where several records of a person are kept, they are
+    marked (``is_of_people``), and none is returned: they are no counts of records.
     """
     source = tree.args.get("from_")
     table = None if source is None else source.this.alias_or_name.casefold()
     found = [node for node in tree.find_all(exp.Count) if _is_of_people(node.this, domain, table)]
+    several = domain.person is not None and (domain.person.records or 1) > 1
     for node in found:
         node.set("this", exp.Star())
-    return found
+        if several:
+            node.set(_PEOPLE, True)
+    return [] if several else found
+
+
+def is_of_people(node: exp.Expr) -> bool:
+    """Tell whether a count is one of people, and not of the records that are kept of them."""
+    return isinstance(node, exp.Count) and bool(node.args.get(_PEOPLE))
 
 
 def _is_of_people(counted: object, domain: Domain, table: str | None) -> bool:
@@ -254,15 +265,16 @@ def require_countable(node: exp.Expr, scope: set[str], domain: Domain) -> None:
         domain: the declared attributes, and persons.
 
     Raises:
-        QueryError: several records of a person are kept, or an attribute may differ between them.
+        QueryError: how many records of a person are kept is not declared, or an attribute may differ between
+            them.
     """
     person = domain.person
     if person is None:
         return
     if person.records != 1:
         raise _refusal(
-            f"up to {person.records} records of each person are kept, so counts of records do not tell how "
-            "many people there are; a session with one record per person answers it",
+            "no number of records of each person is declared, so it is not known what is kept of them; give "
+            "the schema's [person] the key records",
             node,
         )
     changing = sorted(scope - set(person.constant))

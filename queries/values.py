@@ -25,6 +25,7 @@ DROPPED = -1  # the code of a value that drops its record
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
+Lean: TypeAlias = NDArray[np.float64]  # of each record, the mean place of its number in its cell, in (0, 1)
 _Plain: TypeAlias = str | int | float | bool
 _Kind = TypeVar("_Kind", bound=Cells)
 _Scale = TypeVar("_Scale", bound=OrderedCells)
@@ -83,12 +84,16 @@ class Values(ABC, Generic[_Kind]):
         return self._reading(None if plain is UNREADABLE else plain)
 
     @abstractmethod
-    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+    def draw(
+        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
+    ) -> NDArray[Any]:
         """Return a value for each cell number, evenly drawn among those that the cell may hold.
 
         Args:
             codes: int64, shape (records,).
             generator: draws the place inside a cell; nothing private depends on it.
+            lean: of each record, how far up in its cell a number is on average: float64, in (0, 1), one half
+                in the middle; None draws all evenly.
 
         Returns:
             Shape (records,): objects, with None for empty values and a label for undeclared ones; or int64,
@@ -146,9 +151,11 @@ class _Categories(Values[CategoricalAttribute]):
         declared = plain is not None and self._code(plain) is not None
         return Reading.DECLARED if declared else Reading.UNDECLARED
 
-    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+    def draw(
+        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
+    ) -> NDArray[Any]:
         """Return the value of each cell number: int64 where all are, with none undeclared, else objects."""
-        del generator
+        del generator, lean
         values, other = self.attribute.values, self.attribute.other
         if not other and all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
             return np.array([*values, 0], dtype=np.int64)[codes]
@@ -172,35 +179,49 @@ class _Ordered(Values[_Scale]):
         low, high = self.attribute.ends[0], self.attribute.last
         return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
 
-    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+    def draw(
+        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
+    ) -> NDArray[Any]:
         """Return a number of each cell: int64 where values are whole, else float64."""
         attribute = self.attribute
         cells, edges = np.minimum(codes, attribute.base_size - 1), np.array(attribute.boundaries)
         if attribute.is_whole:
-            values: NDArray[Any] = self._whole_numbers(cells, edges.astype(np.int64), generator)
+            values: NDArray[Any] = self._whole_numbers(cells, edges.astype(np.int64), generator, lean)
         else:
-            values = self._real_numbers(edges[cells], edges[cells + 1], generator)
+            values = self._real_numbers(edges[cells], edges[cells + 1], generator, lean)
         for place, atom in enumerate(attribute.atoms, attribute.base_size):
             values[codes == place] = atom
         return values
 
     def _whole_numbers(
-        self, cells: NDArray[np.int64], edges: NDArray[np.int64], generator: np.random.Generator
+        self,
+        cells: NDArray[np.int64],
+        edges: NDArray[np.int64],
+        generator: np.random.Generator,
+        lean: Lean | None,
     ) -> NDArray[np.int64]:
         """Draw among the whole numbers of each cell that have no cell of their own."""
         atoms, base_size = np.array(self.attribute.atoms, dtype=np.int64), self.attribute.base_size
         owners = np.minimum(edges.searchsorted(atoms, side="right") - 1, base_size - 1)
         left = np.diff(edges) - np.bincount(owners, minlength=base_size)
-        drawn: NDArray[np.int64] = edges[cells] + generator.integers(0, left[cells])
+        if lean is None:
+            drawn: NDArray[np.int64] = edges[cells] + generator.integers(0, left[cells])
+        else:
+            drawn = edges[cells] + (_leaning(lean, generator) * left[cells]).astype(np.int64)
         for atom, owner in zip(atoms, owners, strict=True):  # growing, so that each moves what is above it
             drawn += (cells == owner) & (drawn >= atom)
         return drawn
 
     def _real_numbers(
-        self, low: NDArray[np.float64], high: NDArray[np.float64], generator: np.random.Generator
+        self,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        generator: np.random.Generator,
+        lean: Lean | None,
     ) -> NDArray[np.float64]:
         """Draw real numbers, rounded where the rounded one is in the cell too and has no cell of its own."""
-        drawn = low + (high - low) * generator.random(len(low))
+        share = generator.random(len(low)) if lean is None else _leaning(lean, generator)
+        drawn = low + (high - low) * share
         rounded = _rounded(drawn, low, high)
         for values in (drawn, (low + high) / 2, low + (high - low) / 3):
             taken = np.isin(rounded, self.attribute.atoms)
@@ -208,6 +229,11 @@ class _Ordered(Values[_Scale]):
                 break
             rounded = np.where(taken & (values < high), values, rounded)
         return rounded
+
+
+def _leaning(lean: Lean, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return numbers in [0, 1) with these means: u^(1/m - 1), of which the mean is m, for even u."""
+    return np.asarray(generator.random(len(lean)) ** (1 / lean - 1), dtype=np.float64)
 
 
 def _rounded(
@@ -281,9 +307,11 @@ class _Places(Values[ValueGrid]):
         codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
         return codes
 
-    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+    def draw(
+        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
+    ) -> NDArray[Any]:
         """Return the least number of each place."""
-        del generator
+        del generator, lean
         return self.attribute.first + codes * self.attribute.step
 
     def _code(self, plain: _Plain) -> int | None:
@@ -309,9 +337,11 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
             return None
         return bisect_right(boundaries, min(max(number, boundaries[0]), boundaries[-1] - 1)) - 1
 
-    def draw(self, codes: NDArray[np.int64], generator: np.random.Generator) -> NDArray[Any]:
+    def draw(
+        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
+    ) -> NDArray[Any]:
         """Return a date (datetime64[D]) or a time (datetime64[s]) of each cell."""
-        seconds = super().draw(codes, generator) * (DAY // self.attribute.day) - EPOCH
+        seconds = super().draw(codes, generator, lean) * (DAY // self.attribute.day) - EPOCH
         return seconds.astype("datetime64[s]").astype(f"datetime64[{self.attribute.unit}]")
 
 

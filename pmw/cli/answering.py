@@ -153,7 +153,7 @@ def is_agreed(quote: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """
     what = f"to measure {', '.join(quote['scope'])} ({counted(cell_count(quote['cells']), 'cell')})"
     left = "." if quote["affordable"] else "; so much is not left."
-    price = f"A bar of ± {given['within']:g} records costs {quote['share']:.2%} of the budget, {what}{left}"
+    price = f"A bar of ± {given['within']} records costs {quote['share']:.2%} of the budget, {what}{left}"
     if quote["affordable"] and (given["yes"] or agrees(price)):
         return True
     say_unpaid(price, quote, as_json=given["as_json"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,21 +13,28 @@ from pmw.cli.session_files import opened_model, resumed, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
+    from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
-    from pmw.public.quotes import Quote
+    from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking
     from pmw.session.session import Session
 
 
-def _positive(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
     """Return a half-width that --within was given, for click.
 
     Raises:
-        BadParameter: it is not positive and finite.
+        BadParameter: it is no number above 0, and no percentage.
     """
-    if value is not None and not 0 < value < math.inf:
-        raise click.BadParameter(f"expected a number of records above 0, got {value:g}", param=parameter)
-    return value
+    from pmw.errors import BudgetError
+    from pmw.public.quotes import Within
+
+    if value is None:
+        return None
+    try:
+        return Within.parse(value)
+    except BudgetError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
 
 
 @click.command(
@@ -88,10 +94,10 @@ Workloads:
 )
 @click.option(
     "--within",
-    type=float,
-    metavar="N",
-    callback=_positive,
-    help="Answer within ± N records; where that costs something, say the price and ask first.",
+    metavar="N|P%",
+    callback=_width,
+    help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer; where "
+    "that costs something, say the price and ask first.",
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @click.option(
@@ -197,13 +203,25 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
     if given["format"] == "parquet" and sys.stdout.isatty():
         raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
-    if given["within"] is None and given["yes"]:
+    if given["within"] is not None:
+        _check_within(where, given)
+    elif given["yes"]:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
-    if given["within"] is not None and where is None:
-        raise click.UsageError("--within is for one condition; leave it out, or ask a condition")
     if given["explain"]:
         _check_explained(given)
-    if given["within"] is not None and given["fresh"]:
+
+
+def _check_within(where: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that do not go with --within.
+
+    Raises:
+        UsageError: one was given.
+    """
+    if where is None and given["sql"] is None:
+        raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
+    if given["within"].relative and given["sql"] is None:
+        raise click.UsageError("--within P% is for AVG and SUM; give a number of records")
+    if given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
 
 
@@ -230,7 +248,8 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
     if given["workload"] is not None:
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
-        return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
+        ask = _ask_within if given["sql"] is None else _ask_sums_within
+        return ask(cast("Session", session), where or "", options, given)  # a model is asked without
     if given["explain"]:
         return _explain(cast("Session", session), where or "", given)
     if given["sql"] is not None:
@@ -278,7 +297,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import is_agreed, read_condition, require_accepted, source_code, told
 
-    query, within = read_condition(where, session.domain), given["within"]
+    query, within = read_condition(where, session.domain), given["within"].amount
     require_accepted(query, options)
     quote = session.quote(query, within)
     if quote.needed and not is_agreed(quote.to_dict(), given):
@@ -286,6 +305,24 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     answer = session.ask_within(query, within)
     click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
+
+
+def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to a statement with one AVG or SUM within a bar, once its price is agreed to."""
+    from pmw.cli.answering import agrees, answered, exit_code_of, form_of, say_unpaid, text_of
+    from pmw.cli.texts import json_line
+    from queries.parsing import parse_sql
+
+    statement, within = parse_sql(given["sql"], session.domain), given["within"]
+    answered(session, statement, options)  # its counts are asked for as those of any statement
+    quote = session.quote_aggregate(statement, within)
+    price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
+    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
+        say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
+        return 4
+    result = session.sql_within(statement, within)
+    click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
+    return exit_code_of(result, strict=options.strict)
 
 
 @click.command(
@@ -297,6 +334,7 @@ Examples:
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
+  pmw measure study.pmw --heads --by region --dry-run
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -308,9 +346,18 @@ Examples:
     help="Measure the sums of an attribute's values instead; the schema gives it a resolution.",
 )
 @click.option(
-    "--by", metavar="ATTRIBUTE[,ATTRIBUTE…]", help="With --sum: by whose values; everybody unless told."
+    "--heads",
+    is_flag=True,
+    help="Measure how many persons there are instead, where several records of each are kept.",
 )
-@click.option("--share", metavar="P%", help="With --sum: the part of the budget that is paid.  [default: 2%]")
+@click.option(
+    "--by",
+    metavar="ATTRIBUTE[,ATTRIBUTE…]",
+    help="With --sum or --heads: by whose values; everybody unless told.",
+)
+@click.option(
+    "--share", metavar="P%", help="With --sum or --heads: the part of the budget that is paid.  [default: 2%]"
+)
 @click.option(
     "--within",
     metavar="N|P%",
@@ -336,6 +383,9 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
     With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
     that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows
     from the ends, not from where values lie: narrow ends give narrow bars.
+
+    With --heads, COUNT(DISTINCT …) of the schema's column of ids, by the attributes of --by, has a bar that
+    follows from the measured numbers of persons. A person counts where one of the kept records is.
     """
     from pmw.cli.texts import json_line
 
@@ -357,29 +407,34 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     """
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
-    if (attributes is None) == (given["summed"] is None):
-        raise click.UsageError("give attributes whose counts are measured, or --sum, one of the two")
-    if given["summed"] is None:
-        for name in ("by", "share", "within"):
-            if given[name] is not None:
-                raise click.UsageError(f"--{name} goes with --sum; leave it out, or give --sum")
+    if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
+        raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
+    for name in ("by", "share"):
+        if attributes is not None and given[name] is not None:
+            raise click.UsageError(f"--{name} goes with --sum or --heads; leave it out, or give one")
+    if given["summed"] is None and given["within"] is not None:
+        raise click.UsageError("--within goes with --sum; leave it out, or give --sum")
     if given["share"] is not None and given["within"] is not None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
 def _measured(
     session: Session, attributes: str | None, given: dict[str, Any], *, dry_run: bool
-) -> Quote | SumQuote:
+) -> Quote | SumQuote | HeadsQuote:
     """Measure what was asked for, or tell its price alone."""
     if attributes is not None:
         return session.measure(_names(attributes), dry_run=dry_run)
     from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
+    by = () if given["by"] is None else _names(given["by"])
+    part = None if share is None else Within.parse(share).amount
+    if given["heads"]:
+        return session.measure_heads(by, share=part, dry_run=dry_run)
     return session.measure_sum(
         given["summed"],
-        () if given["by"] is None else _names(given["by"]),
-        share=None if share is None else Within.parse(share).amount,
+        by,
+        share=part,
         within=None if within is None else Within.parse(within),
         dry_run=dry_run,
     )
@@ -389,18 +444,21 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _told(quote: Quote | SumQuote, session: Session, *, measured: bool) -> str:
+def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import quote_text, sum_quote_text
+    from pmw.cli.texts import heads_quote_text, quote_text, sum_quote_text
+    from pmw.planning.heads import HeadsQuote
     from pmw.public.quotes import Quote
 
     confidence = session.state.contract.options.confidence
     if isinstance(quote, Quote):
         return quote_text(quote, confidence, measured=measured)
+    if isinstance(quote, HeadsQuote):
+        return heads_quote_text(quote, confidence, measured=measured)
     return sum_quote_text(quote, session.domain, confidence, measured=measured)
 
 
-def _agree(quote: Quote | SumQuote, session: Session, *, yes: bool, as_json: bool) -> None:
+def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, yes: bool, as_json: bool) -> None:
     """Ask whether a price that is left is to be paid, unless that was said.
 
     Raises:

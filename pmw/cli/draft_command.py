@@ -28,6 +28,7 @@ Examples:
   pmw draft --data people.csv > people.toml
   pmw draft --data people.parquet > people.toml
   pmw draft --data people.csv --from-public census.csv > people.toml
+  pmw draft --data people.csv --bounds amount --epsilon .02 --draft people.draft
 """,
 )
 @table_options
@@ -37,6 +38,41 @@ Examples:
     help="A table that you declare to be public; its values fill the domains of the columns that both have.",
 )
 @public_option
+@click.option(
+    "--bounds",
+    metavar="ATTRIBUTE",
+    help="Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
+)
+@click.option(
+    "--epsilon", metavar="E", help="With --bounds: what the draft costs, beside the session's budget."
+)
+@click.option(
+    "--draft",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --bounds: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
+    "beside the table]",
+)
+@click.option(
+    "--neighbors",
+    type=click.Choice(["add-remove", "replace-one"]),
+    default="add-remove",
+    show_default=True,
+    help="With --bounds: which tables are neighbours, as for the session.",
+)
+@click.option(
+    "--records-per-person",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="With --bounds: the most records of one person, as for the session.",
+)
+@click.option(
+    "--person-column",
+    metavar="COLUMN",
+    help="With --bounds: the column of ids, by which no more records of each are counted.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --bounds: print the ends as JSON.")
 @dialect_options
 def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.
@@ -47,12 +83,21 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     With --from-public, domains are read off another table, which must be public: the schema shows its values,
     and so does every answer. The draft says which table that was. Where it is the table in --data itself, or
     has the same bytes, it is refused without a yes, here and by `pmw open`.
+
+    With --bounds, ends of an attribute's numbers are told by privacy: records are counted by powers of two,
+    with noise. About 1 % of the records beyond them is aimed at, not promised; how many there are at most is
+    told. The charge is written to --draft before anything is printed, and each run is a new one. `pmw open
+    --draft` takes all charges of the file into the contract, beside the session's own budget.
     """
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
 
     if from_public is None and given["data_is_public"]:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
+    if given["bounds"] is not None:
+        _print_bounds(data, from_public, given)
+        return
+    _refuse_terms(given)
     place: Place
     if isinstance(data, Path) and given["table"] is None:
         paths = [path for path in (data, from_public) if path is not None]
@@ -66,3 +111,43 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
         public = [] if from_public is None else [TableFile(from_public)]
     declared = [declared_public(file, place, given) for file in public]
     click.echo(draft_schema(place, *declared).removesuffix("\n"))
+
+
+def _print_bounds(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
+    """Tell ends of an attribute's numbers, once their charge is durable.
+
+    Raises:
+        UsageError: options are missing, or do not go together.
+    """
+    from pmw.cli.texts import drafted_ends_text, json_line
+    from pmw.privacy.budget import NeighboringRelation, as_fraction
+    from pmw.session.drafts import DraftTerms, draft_bounds
+
+    if from_public is not None:
+        raise click.UsageError("--bounds costs privacy, and --from-public reads a public table; give one")
+    if given["epsilon"] is None:
+        raise click.UsageError("--bounds needs --epsilon: what it may cost, beside the session's budget")
+    if given["draft"] is None and not isinstance(data, Path):
+        raise click.UsageError("--bounds needs --draft FILE, where the charge is written")
+    path = given["draft"] or Path(f"{data}.draft")
+    terms = DraftTerms(
+        as_fraction(given["epsilon"], "epsilon"),
+        NeighboringRelation(given["neighbors"].replace("-", "_")),
+        given["records_per_person"],
+        given["person_column"],
+    )
+    ends = draft_bounds(place_given(given, data), given["bounds"], terms, path)
+    click.echo(json_line(ends.to_dict()) if given["as_json"] else drafted_ends_text(ends, path))
+
+
+def _refuse_terms(given: dict[str, Any]) -> None:
+    """Refuse what goes with --bounds alone.
+
+    Raises:
+        UsageError: it is given.
+    """
+    for name in ("epsilon", "draft", "person_column"):
+        if given[name] is not None:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} goes with --bounds; leave it out, or give that"
+            )

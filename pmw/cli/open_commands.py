@@ -24,6 +24,7 @@ from pmw.cli.table_options import (
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
+    from pmw.public.drafts import DraftCharge
     from pmw.public.options import Options
     from pmw.public.prior import Prior
     from pmw.public.state import PublicState
@@ -65,6 +66,13 @@ Examples:
     help="Declare that the table in --prior is public: nobody in it is protected. It must not hold the "
     "records of --data.",
 )
+@click.option(
+    "--draft",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The file of the drafts by privacy of the schema, as pmw draft named it: their charges are part of "
+    "the contract.",
+)
 @click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def open_(
@@ -91,7 +99,7 @@ def open_(
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
     refuse_drafted(schema, place, given)
-    options = replace(options, prior=_prior_given(given, domain))
+    options = replace(options, prior=_prior_given(given, domain), drafts=_drafts_given(given))
     with open_session(
         place,
         domain,
@@ -108,6 +116,13 @@ def open_(
             click.echo(json_line(opened.status().to_dict()))
         else:
             click.echo(opening_text(state, session, verbose=verbose))
+
+
+def _drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
+    """Return what the drafts of --draft were charged; none where it is not given."""
+    from pmw.session.store import read_charges
+
+    return () if given["draft"] is None else read_charges(given["draft"])
 
 
 def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:

@@ -19,6 +19,7 @@ from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
+from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -71,6 +72,9 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(f"all {counted(plan.triples, 'triple')}")
     measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
+    if plan.sums:
+        kept = f"; {float(KEPT_FOR_SUMS):.0%} of the budget is kept for sums on request" if plan.pairs else ""
+        yield f"  Sums of values of {listed(plan.sums)} are measured, too{kept}."
     yield from bin_lines(plan)
 
 

@@ -46,7 +46,7 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
             return _stream(session, sys.stdin.buffer, options, strict=given["strict"])
         body = {"sql": given["sql"]} if where is None else {"where": condition_of(where)}
         if given["within"] is not None:
-            body, options = {**body, "within": given["within"]}, {"strict_cells": given["strict_cells"]}
+            body, options = {**body, "within": given["within"].form}, {"strict_cells": given["strict_cells"]}
             quote = session.send({**body, **options, "dry_run": True})
             if quote["needed"] and not is_agreed(quote, given):
                 return 4

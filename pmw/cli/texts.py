@@ -21,6 +21,7 @@ import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
+from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
@@ -32,6 +33,7 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, prior_words, status_rows
 from pmw.public.tables import AnswerTable
+from pmw.session.drafts import DraftedEnds
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
@@ -241,6 +243,33 @@ def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measur
         return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
+
+
+def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:
+    """Return the price of numbers of persons and their error bar, in words."""
+    by = ", ".join(quote.scope)
+    groups = f" by {by} ({counted(cell_count(quote.cells), 'cell')})"
+    what = f"the number of persons{groups if by else ''}"
+    bar = f"± {number(quote.half_width)} persons at {confidence:.0%} confidence"
+    each = f"each within {bar}" if by else f"within {bar}"
+    if measured:
+        return f"Measured {what} for {quote.share:.2%} of the budget: {each}."
+    room = "" if quote.affordable else "; so much is not left"
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: {each}{room}."
+
+
+def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
+    """Return drafted ends in words, and as lines for a schema."""
+    charge = ends.charge
+    told = (
+        f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {float(charge.epsilon):g}.",
+        f"# It aims at about 1 % of {max(ends.records, 0):,.0f} records beyond them, and promises nothing.",
+        f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
+        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
+        f"min = {ends.low:.16g}",
+        f"max = {ends.high:.16g}",
+    )
+    return "\n".join(told)
 
 
 def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:

@@ -40,9 +40,10 @@ from queries.schema import format_schema
 
 _WHOLE_TYPES = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
-_POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]])")
+_POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]\n])")
 _NOTES = {
     "atoms": "each in more than 5 % of the rows of the public table",
+    "resolution": "values are summed in steps of it, for part of the budget; leave it out to count alone",
     "width": "or another of hour (of times), day, week, month, quarter, year",
 }
 
@@ -72,6 +73,7 @@ _HEAD = """\
 #
 #   kind = "integer"        whole numbers: min = 0, max = 99; those outside are set to the nearer end
 #   kind = "numeric"        numbers in cells: edges = [0, 10000, 25000, 50000]
+#   resolution = 1          of numbers: values are summed in steps of 1, for totals and averages
 #   kind = "categorical"    values = ["north", "south"]
 #   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
 #   missing = true          one more cell, for empty values; without it their record is dropped
@@ -118,6 +120,7 @@ _MOST_CELLS = 200  # of whole numbers, one cell each; above that, numeric cells
 _NUMERIC_CELLS = 16
 _ATOM = Fraction(5, 100)  # of the rows; a number that more of them share has a cell of its own
 _MOST_PERIODS = 100  # of time: days of three months, months of eight years, quarters of 25 years; then years
+_LEAST_STEPS = 10_000  # between the ends of numbers that are summed
 _BLOCK = 2**20  # bytes read at a time
 _STEPS = (Fraction(5), Fraction(5, 2), Fraction(2), Fraction(1))  # times a power of ten, the coarsest first
 _LAST_DAY = datetime.date.max.toordinal()
@@ -244,11 +247,31 @@ def _number(value: Plain, decimal: str) -> float | None:
 
 
 def _numeric(name: str, counts: Mapping[float, int], rows: int, missing: bool) -> Attribute:
-    """Return numeric cells: frequent numbers as atoms, and round edges near the quantiles of the others."""
+    """Return numeric cells: frequent numbers as atoms, and round edges near the quantiles of the others.
+
+    The cells are wide, so values are summed.
+    """
     atoms = tuple(number for number, count in counts.items() if count > 1 and count > _ATOM * rows)
     others = {number: count for number, count in counts.items() if number not in atoms}
     edges = _round_edges(others or counts, min(counts), max(counts))
-    return NumericAttribute(name, edges, atoms=atoms, missing=missing)
+    resolution = _resolution(edges[0], edges[-1])
+    return NumericAttribute(name, edges, atoms=atoms, resolution=resolution, missing=missing)
+
+
+def _resolution(low: float, high: float) -> float | None:
+    """Return the coarsest round step of which at least 10,000 lie between two ends, or None.
+
+    Whole numbers have such a step too. Those of the other table may have fractions; and in steps of 1 a value
+    stands for the middle between it and the next. There is none where ends are too near for float64.
+    """
+    width = Fraction(high) - Fraction(low)
+    exponent = math.ceil(math.log10(float(width)))
+    while True:
+        for factor in _STEPS:
+            step = factor * Fraction(10) ** exponent
+            if step * _LEAST_STEPS <= width:
+                return float(step) or None
+        exponent -= 1
 
 
 def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[float, ...]:
@@ -396,7 +419,7 @@ def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
 def _shown(line: str) -> str:
     """Return a line of a filled section with whole numbers as such, and what there is to know of it."""
     key, _, value = line.partition(" = ")
-    if key in ("edges", "atoms"):
+    if key in ("edges", "atoms", "resolution"):
         value = _POINT_ZERO.sub("", value)
     note = _NOTES.get(key)
     if not value:

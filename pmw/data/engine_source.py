@@ -12,8 +12,9 @@ are comparisons with constants, casts that every value of the type has, and whol
 that were clipped before. A column of any other type, or an attribute whose values may be written in several
 ways in it, is refused: reading the table encodes it.
 
-Privacy: what leaves the database is counts over declared cells, or bins of them, and the sums of products of
-    cell numbers that the fingerprint is made of. The statements hold declarations alone, and no secret.
+Privacy: what leaves the database is counts, and sums of values on their grids, over declared cells or bins of
+    them, and the sums of products of cell numbers, and of places on grids, that the fingerprint is made of.
+    The statements hold declarations alone, and no secret.
 
 Source: ``queries.values`` has the rules; the documentation of DuckDB and of PostgreSQL, chapters 8 and 9.
 """
@@ -36,11 +37,11 @@ from numpy.typing import NDArray
 
 from pmw.data.engine_columns import quoted_column, require_ids
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
-from pmw.data.source import Bins, CountSource, no_values
+from pmw.data.source import Bins, CountSource
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
-from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
 from queries.schema import format_schema
 from queries.values import values_of
 
@@ -271,13 +272,21 @@ def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, word
         cell = _numeric_cell(attribute, number)
     if cell is None:
         return None
-    undeclared = f"{number} IN ({_text_double('Infinity')}, {_text_double('-Infinity')})"
-    if attribute.is_whole:
-        undeclared += f" OR {number} <> floor({number})"
+    own = values_of(attribute)
     return (
-        f"CASE WHEN {column} IS NULL OR {number} = {_text_double('NaN')} THEN {values_of(attribute).empty} "
-        f"WHEN {undeclared} THEN {values_of(attribute).undeclared} ELSE {cell} END"
+        f"CASE WHEN {_is_empty(column, number)} THEN {own.empty} "
+        f"WHEN {_is_undeclared(number, attribute.is_whole)} THEN {own.undeclared} ELSE {cell} END"
     )
+
+
+def _is_empty(column: str, number: str) -> str:
+    return f"{column} IS NULL OR {number} = {_text_double('NaN')}"
+
+
+def _is_undeclared(number: str, whole: bool) -> str:
+    """Return the condition that a float is undeclared, which empty ones were left out of."""
+    infinite = f"{number} IN ({_text_double('Infinity')}, {_text_double('-Infinity')})"
+    return f"{infinite} OR {number} <> floor({number})" if whole else infinite
 
 
 def _integer_cell(attribute: IntegerAttribute, number: str, words: SqlWords) -> str:
@@ -299,6 +308,32 @@ def _numeric_cell(attribute: NumericAttribute, number: str) -> str | None:
     inner = list(enumerate(attribute.edges))[1:-1]
     cases += [f"WHEN {clipped} >= {_double(edge)} THEN {place}" for place, edge in reversed(inner)]
     return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
+
+
+def place_expressions(domain: Domain, kinds: Mapping[str, str]) -> list[str]:
+    """Return an expression per grid: the place of a record's value, 0 where it is empty or undeclared.
+
+    Args:
+        domain: the declared attributes, whose cells can be made in the engine.
+        kinds: the type of each column, in the engine's words.
+    """
+    return [_place(grid, kinds[grid.attribute]) for grid in domain.grids]
+
+
+def _place(grid: ValueGrid, kind: str) -> str:
+    """Return the place of a number, by the double precision of ``ValueGrid.place``; see there."""
+    if kind.lower() == "boolean":
+        return "0"  # true and false are no numbers
+    column = quoted_column(grid.attribute)
+    number = f"CAST({column} AS double precision)"
+    low, high, step = (_double(one) for one in (grid.minimum, grid.maximum, grid.step))
+    above = f"(LEAST(GREATEST({number}, {low}), {high}) - {_double(grid.first)})"
+    # A tiny number is never divided: Postgres fails where a quotient is too small for a double. What is less
+    # than a step has a quotient below 1 after rounding, too.
+    return (
+        f"CASE WHEN {_is_empty(column, number)} OR {_is_undeclared(number, grid.whole)} OR {above} < {step} "
+        f"THEN 0 ELSE floor({above} / {step}) END"
+    )
 
 
 def _cases(attribute: CategoricalAttribute, values: Sequence[tuple[str, int]], empty: str) -> str | None:
@@ -343,7 +378,8 @@ class EngineSource(CountSource):
 
     Args:
         snapshot: what is counted.
-        cells: an expression per attribute, of a record's cell, -1 where its value drops the record.
+        cells: an expression per attribute, of a record's cell, -1 where its value drops the record; behind
+            these one per grid, of the place of its value.
         domain: the declared attributes.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
@@ -381,6 +417,7 @@ class EngineSource(CountSource):
         snapshot = Snapshot(table)
         try:
             cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
+            cells += place_expressions(domain, snapshot.kinds)
         except DataError:
             snapshot.close()
             raise
@@ -390,8 +427,10 @@ class EngineSource(CountSource):
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
 
         HMAC-SHA-256 of the declared domain, the counts over each attribute, and for each two attributes the
-        sum of the products of their cells' numbers. Tables that agree in all of these are not told apart. It
-        is another than a table that was read has.
+        sum of the products of their cells' numbers. Where values are summed, the sums of their places by the
+        attribute's cells too, and the sums of the products of places with these numbers, with other places
+        and with themselves. Tables that agree in all of these are not told apart. It is another than a table
+        that was read has.
 
         Raises:
             DataError: the engine fails.
@@ -401,7 +440,10 @@ class EngineSource(CountSource):
         self.prepare([(name,) for name in names])
         for name in names:
             digest.update(self._marginal((name,)).counts.astype("<i8").tobytes())
-        pairs = list(combinations(range(len(names)), 2))
+        for grid in self._declared.grids:
+            digest.update(self._sum((grid.attribute,), grid).astype("<i8").tobytes())
+        columns = range(len(self._cells))
+        pairs = [*combinations(columns, 2), *((place, place) for place in columns[len(names) :])]
         sums = [f"CAST(sum(c{one} * c{other}) AS text)" for one, other in pairs]
         if sums:
             (found,) = self._snapshot.rows(f"SELECT {', '.join(sums)} FROM {self._kept()} AS kept")  # noqa: S608
@@ -409,9 +451,9 @@ class EngineSource(CountSource):
         return digest.digest()
 
     def _kept(self) -> str:
-        """Return the records that are not dropped, as a table of cells c0, c1, ..."""
+        """Return the records that are not dropped, as a table of cells, and places, c0, c1, ..."""
         made = ", ".join(f"CAST({cell} AS bigint) AS c{place}" for place, cell in enumerate(self._cells))
-        kept = " AND ".join(f"c{place} >= 0" for place in range(len(self._cells)))
+        kept = " AND ".join(f"c{place} >= 0" for place in range(len(self._declared)))
         return f"(SELECT * FROM (SELECT {made} FROM {self._snapshot.table.quoted}) AS made WHERE {kept})"  # noqa: S608
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
@@ -438,8 +480,18 @@ class EngineSource(CountSource):
             terms.append(f"{cell} * {stride}")
         return " + ".join(terms)
 
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
-        raise no_values(name)
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+        # The sum of a bigint is wider in both engines, so it neither wraps nor fails; int64 holds the places,
+        # below 2^20, of 2^43 records.
+        place = self._declared.stored.index(grid.name)
+        rows = self._snapshot.rows(
+            f"SELECT cell, CAST(sum(place) AS text) FROM (SELECT {self._number(scope)} AS cell, "  # noqa: S608
+            f"c{place} AS place FROM {self._kept()} AS kept) AS numbered GROUP BY cell"
+        )
+        sums = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
+        for cell, total in rows:
+            sums[cell] = int(total)
+        return sums
 
     def _over(self, coarse: Domain, bins: Bins) -> EngineSource:
         return EngineSource(self._snapshot, self._cells, self._declared, (coarse, bins))

@@ -27,6 +27,7 @@ from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_dige
 from pmw.data.people import (
     OWN,
     Bound,
+    Numbers,
     PeopleRecords,
     Roster,
     chosen_records,
@@ -38,6 +39,7 @@ from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource, no_values
 from queries.domain import Domain
+from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,
     encode_columns,
@@ -83,6 +85,9 @@ class PeopleIntake:
         self._blocks: list[tuple[Codes, ...]] = []
         self._records = 0
         self._kept = BlockKeeper(domain, limit)
+        self._persons = 0  # whose records are kept
+        # Where one record of each is kept, records are persons.
+        self._numbers_persons = bound.records > 1
         self._everyone: SortedRows | None = None
         self._buckets: _Buckets | None = None
 
@@ -113,7 +118,8 @@ class PeopleIntake:
             self._everyone = None  # its file is gone
             for rows in self._buckets.each(self._limit.records_with_persons):
                 self._keep(_people(self._domain, rows))
-        return self._kept.finish(), self._bound, identity
+        persons = self._persons if self._numbers_persons else None
+        return self._kept.finish(persons), self._bound, identity
 
     def _found(self) -> PeopleRecords:
         """Return the records that are held, which are held no more."""
@@ -123,7 +129,23 @@ class PeopleIntake:
         return PeopleRecords(PackedRecords(self._domain, blocks).unpacked(), *roster.finish())
 
     def _keep(self, found: PeopleRecords) -> None:
-        self._kept.add(pack(self._domain, keep_bounded(found, self._bound.records).columns))
+        self._add(*keep_bounded(found, self._bound.records), found.keys.shape[1])
+
+    def _add(self, kept: CodedRecords, persons: Numbers, known: int) -> None:
+        """Take in what is kept of some persons whose other records were all taken in with these.
+
+        Args:
+            kept: the records.
+            persons: as ``PeopleRecords`` has them.
+            known: how many persons there are but for those of their own.
+        """
+        block = pack(self._domain, kept.columns)
+        if self._numbers_persons:
+            own = persons == OWN
+            numbers = np.where(own, known - 1 + np.cumsum(own), persons) + self._persons
+            self._persons += known + int(own.sum())
+            block = (*block, numbers.astype(np.min_scalar_type(self._persons)))
+        self._kept.add(block)
 
     def _set_aside(self) -> None:
         """Write the records that are held to a file, those left out that no bounding of all would keep."""
@@ -135,7 +157,7 @@ class PeopleIntake:
         self._everyone.add(words)
         own = found.persons == OWN
         alone = CodedRecords(self._domain, tuple(column[own] for column in found.records.columns))
-        self._kept.add(pack(self._domain, clipped(alone, found.persons[own]).columns))
+        self._add(clipped(alone, found.persons[own]), found.persons[own], 0)
         named = chosen_records(found, self._bound.records) & ~own
         self._buckets.add([word[named] for word in words])
 
@@ -365,11 +387,10 @@ class MemorySource(CountSource):
                 counts[0] = len(self._records)
         return counted
 
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
         stored = self._records.domain
-        grid = next((one for one in self._declared.grids if one.attribute == name), None)
-        if grid is None or grid.name not in stored:
-            raise no_values(name)
+        if grid.name not in stored:
+            raise no_values(grid.attribute)
         places = np.arange(grid.size)
         places[grid.base_size :] = 0  # an empty or undeclared value
         values: list[NDArray[np.int64] | None] = [None] * len(stored)
@@ -378,6 +399,18 @@ class MemorySource(CountSource):
         for cells, weights in self._records.several_sums([self._summands(scope), values]):
             np.add.at(summed, cells, weights)
         return summed
+
+    @property
+    def counts_heads(self) -> bool:
+        """Whether it is kept whose the records are."""
+        return self._records.heads is not None
+
+    def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        if self.counts_heads and not scope:
+            return np.array([self._records.persons], dtype=np.int64)
+        if not self.counts_heads:
+            return super()._heads(scope)
+        return self._records.heads_of(self._summands(scope), self.domain.scope_size(scope))
 
     def _summands(self, scope: tuple[str, ...]) -> list[NDArray[np.int64] | None]:
         """Return what each cell of an attribute adds to the number of a cell of the scope."""

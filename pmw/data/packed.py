@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
+from pmw.errors import DataError
 from queries.domain import Domain
 from queries.records import CodedRecords
 
@@ -42,11 +43,15 @@ class PackedRecords:
         domain: the declared attributes.
         blocks: of some records each, as ``pack`` has them.
         limit: the memory that they were to take, where they are in a file; None where they are in memory.
+        heads: of each block the numbers of its records' persons; None where these are not kept.
+        persons: how many persons there are: each of the numbers below has a record.
     """
 
     domain: Domain
     blocks: tuple[Block, ...]
     limit: MemoryLimit | None = None
+    heads: Block | None = None
+    persons: int = 0
 
     def __len__(self) -> int:
         return sum(len(block[0]) for block in self.blocks)
@@ -94,6 +99,30 @@ class PackedRecords:
                 for tables in joined
             ]
 
+    def heads_of(self, tables: Sequence[NDArray[np.int64] | None], cells: int) -> NDArray[np.int64]:
+        """Return how many persons have a record in each cell: int64, shape (cells,).
+
+        Persons are looked at in parts, so that about as many records are put into order as at once.
+
+        Args:
+            tables: as ``sums`` has them: what makes the number of a record's cell.
+            cells: how many there are.
+
+        Raises:
+            DataError: the file that they are in cannot be read, or whose the records are is not kept.
+        """
+        if self.heads is None:
+            raise DataError("expected records whose persons are known, got others")
+        counts, parts = np.zeros(cells, dtype=np.int64), max(1, -(-len(self) // _SORTED_AT_ONCE))
+        for part in range(parts):
+            pairs = [np.zeros(0, dtype=np.int64)]
+            for found, block in zip(self.sums(tables), self.heads, strict=True):
+                persons = _loaded(block).astype(np.int64)
+                chosen = persons % parts == part
+                pairs.append(persons[chosen] * cells + found[chosen])
+            np.add.at(counts, np.unique(np.concatenate(pairs)) % cells, 1)
+        return counts
+
     def unpacked(self) -> CodedRecords:
         """Return the cells of each attribute in an array of its own."""
         columns = []
@@ -133,16 +162,23 @@ class BlockKeeper:
         if self._bytes > self._most if self._file is None else self._records >= _STORED_RECORDS:
             self._store()
 
-    def finish(self) -> PackedRecords:
+    def finish(self, persons: int | None = None) -> PackedRecords:
         """Return all records.
+
+        Args:
+            persons: how many there are, where each block ends with the numbers of its records' persons.
 
         Raises:
             DataError: the disk is full.
         """
-        if self._file is None:
-            return PackedRecords(self._domain, tuple(self._held))
-        self._store()
-        return PackedRecords(self._domain, tuple(self._stored), self._limit)
+        if self._file is not None:
+            self._store()
+        blocks: Sequence[Block] = self._held if self._file is None else self._stored
+        limit = None if self._file is None else self._limit
+        if persons is None:
+            return PackedRecords(self._domain, tuple(blocks), limit)
+        heads = tuple(block[-1] for block in blocks)
+        return PackedRecords(self._domain, tuple(block[:-1] for block in blocks), limit, heads, persons)
 
     def _store(self) -> None:
         if self._file is None:

@@ -269,18 +269,20 @@ def kept_by_limit(persons: Numbers, limits: Sequence[int]) -> dict[int, int]:
     return {limit: int(own) + int(np.minimum(counts, limit).sum()) for limit in limits}
 
 
-def keep_bounded(found: PeopleRecords, limit: int) -> CodedRecords:
-    """Return at most so many records of each person, in the table's order.
+def keep_bounded(found: PeopleRecords, limit: int) -> tuple[CodedRecords, Numbers]:
+    """Return at most so many records of each person, in the table's order, and whose they are.
 
     Records of one person with the same cells are the same to every count: which of them is kept is no matter.
 
-    Privacy: exact and secret. What is kept of a person depends on this person's records alone.
+    Privacy: exact and secret. What is kept of a person depends on this person's records alone; of each
+        person a record is kept.
     """
     chosen = chosen_records(found, limit)
-    kept = found.records
+    kept, persons = found.records, found.persons
     if not chosen.all():
         kept = CodedRecords(kept.domain, tuple(column[chosen] for column in kept.columns))
-    return clipped(kept, found.persons[chosen])
+        persons = persons[chosen]
+    return clipped(kept, persons), persons
 
 
 def clipped(records: CodedRecords, persons: Numbers) -> CodedRecords:
@@ -297,11 +299,11 @@ def clipped(records: CodedRecords, persons: Numbers) -> CodedRecords:
         at most ``ValueGrid.most`` steps, in L1 over all cells together.
     """
     domain, columns = records.domain, list(records.columns)
-    for grid in domain.grids:
-        if grid.clip is not None:
-            place = domain.index(grid.name)
-            columns[place] = _clipped(columns[place], persons, grid)
-    return CodedRecords(domain, tuple(columns))
+    grids = [grid for grid in domain.grids if grid.clip is not None]
+    for grid in grids:
+        place = domain.index(grid.name)
+        columns[place] = _clipped(columns[place], persons, grid)
+    return CodedRecords(domain, tuple(columns)) if grids else records
 
 
 def _clipped(

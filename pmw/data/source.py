@@ -1,4 +1,4 @@
-"""The count source: the only holder of true counts and sums, and the two methods by which they leave it.
+"""The count source: the only holder of true counts and sums, and the methods by which they leave it.
 
 Tables in memory, in a database and in Spark differ in how they count. What was counted is kept here for all
 of them, and so is how cells lie in bins.
@@ -19,6 +19,7 @@ from pmw.errors import DataError
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.marginal import Marginal
+from queries.numbers import ValueGrid
 from queries.person import Person
 
 Bins: TypeAlias = Sequence[NDArray[np.int64] | None]  # per attribute, the bin of each cell; None keeps it
@@ -27,7 +28,7 @@ _MOST_CACHED_CELLS = 2**24
 
 
 class CountSource(abc.ABC):
-    """A sensitive table. A search for ``.counts(`` and ``.place_sums(`` shows every place that costs privacy.
+    """A sensitive table. A search for ``.counts(``, ``.place_sums(`` or ``.heads(`` shows what costs privacy.
 
     Marginals that were counted are kept, so that asking again about a scope, or about a part of it, reads no
     record.
@@ -98,8 +99,28 @@ class CountSource(abc.ABC):
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
-        sums = self._sum(wanted, name)
+        sums = self._sum(wanted, self._grid(name))
         return Marginal(self.domain, wanted, sums.reshape(self.domain.scope_shape(wanted)))
+
+    @property
+    def counts_heads(self) -> bool:
+        """Whether it tells persons apart; so much is public."""
+        return False
+
+    def heads(self, scope: Sequence[str]) -> Marginal:
+        """Return the exact number of persons with a kept record in each cell of a scope, in declared order.
+
+        Privacy: exact and secret. One person is in at most ``records_per_person`` cells, and in one of a
+            scope without attributes; so many numbers change by 1 under add/remove, and no more than twice as
+            many under replace-one.
+
+        Raises:
+            DataError: persons are not told apart, the scope has more cells than are counted, or the table
+                cannot be read.
+        """
+        wanted = self.domain.scope(scope)
+        self._require_few_cells(wanted)
+        return Marginal(self.domain, wanted, self._heads(wanted).reshape(self.domain.scope_shape(wanted)))
 
     def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
         """Make ready to count these scopes, which are then counted in one reading.
@@ -147,12 +168,31 @@ class CountSource(abc.ABC):
         """Return the records per cell of each scope, of one reading: int64, shape (cells,) each."""
 
     @abc.abstractmethod
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
-        """Return the sums of an attribute's places per cell of a scope that names it: int64, (cells,)."""
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,)."""
+
+    def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return the persons per cell of a scope: int64, shape (cells,).
+
+        Raises:
+            DataError: persons are not told apart.
+        """
+        del scope
+        raise DataError(
+            "persons are counted only in tables that are read into this program, of which several records of "
+            "each are kept; open the session on a file of the table"
+        )
 
     @abc.abstractmethod
     def _over(self, coarse: Domain, bins: Bins) -> CountSource:
         """Return the source of the same records over bins that fit."""
+
+    def _grid(self, name: str) -> ValueGrid:
+        """Return the grid on which an attribute's values are summed; see ``place_sums``."""
+        for grid in self._declared.grids:
+            if grid.attribute == name:
+                return grid
+        raise no_values(name)
 
     def _strides(self, scope: Sequence[str]) -> Iterator[tuple[int, NDArray[np.int64] | None, int]]:
         """Yield how the cells of a scope are numbered: of each of its attributes, the last first, its place,

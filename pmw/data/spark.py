@@ -8,8 +8,8 @@ changed.
 A session of Spark is made for one process, with a web page, a console and a log for nobody: these would quote
 values. Nothing is downloaded. What its library raises is never passed on, for it may quote a record too.
 
-Privacy: what leaves Spark is grouped counts over declared cells, or bins of them, and the sums of keyed
-    hashes that the fingerprint is made of.
+Privacy: what leaves Spark is counts, and sums of values on their grids, over declared cells or bins of them,
+    and the sums of keyed hashes that the fingerprint is made of.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from numpy.typing import NDArray
 from pmw.data.engine_columns import require_ids
 from pmw.data.people import Bound, required_bound
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, quietly, require_one_column
-from pmw.data.source import Bins, CountSource, no_values
+from pmw.data.source import Bins, CountSource
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.numbers import ValueGrid
 from queries.plain_values import type_name
 from queries.schema import format_schema
 
@@ -232,7 +233,8 @@ class SparkSource(CountSource):
     """A table whose records stay in Spark.
 
     Args:
-        words: a DataFrame of the cells of each kept record, as ``Layout`` puts them.
+        words: a DataFrame of the cells of each kept record, and of the places of its values on grids, as
+            ``Layout`` puts them.
         everyone: the same of all records before any person's were bounded, and whose they are.
         domain: the declared attributes, and persons.
         bound: how the records of persons were bounded; None without.
@@ -284,7 +286,7 @@ class SparkSource(CountSource):
 
     @classmethod
     def _encoded(cls, chosen: Any, domain: Domain, bound: Bound | None) -> SparkSource:
-        words = [f"w{place} bigint" for place in range(Layout.of(domain).words)]
+        words = [f"w{place} bigint" for place in range(Layout.of(domain.stored).words)]
         owners = [f"{name} bigint" for name in OWNER_COLUMNS] if bound else []
         key = None if bound is None else bound.key
         everyone = chosen.mapInArrow(encoder(domain, key), ", ".join(words + owners)).localCheckpoint()
@@ -293,7 +295,7 @@ class SparkSource(CountSource):
         # A fixed number of partitions: Spark never parts one of these again, so a person is in one alone.
         parts = int(chosen.sparkSession.conf.get("spark.sql.shuffle.partitions"))
         by_person = everyone.repartition(parts, *OWNER_COLUMNS[:2])
-        stage = bounder(domain, bound.records)
+        stage = bounder(domain.stored, bound.records)
         bounded = by_person.mapInArrow(stage, ", ".join(words)).localCheckpoint()
         return cls(bounded, everyone, domain, bound)
 
@@ -348,18 +350,40 @@ class SparkSource(CountSource):
 
     def _cell(self, scope: Sequence[str]) -> str:
         """Return the expression for the number of a record's cell; it is made of whole numbers of ours."""
-        layout, terms = Layout.of(self._declared), ["0L"]
+        terms = ["0L"]
         for place, bin_, stride in self._strides(scope):
-            word, low, bits = layout.places[place]
-            code = f"(shiftrightunsigned(w{word}, {low}) & {2**bits - 1}L)"
+            code = self._code(place)
             if bin_ is not None:
                 listed = ", ".join(f"{number}L" for number in bin_.tolist())
                 code = f"get(array({listed}), CAST({code} AS INT))"
             terms.append(f"{code} * {stride}L")
         return " + ".join(terms)
 
-    def _sum(self, scope: tuple[str, ...], name: str) -> NDArray[np.int64]:
-        raise no_values(name)
+    def _code(self, place: int) -> str:
+        """Return the expression for a record's cell of an attribute of ``domain.stored``, by its place."""
+        word, low, bits = Layout.of(self._declared.stored).places[place]
+        return f"(shiftrightunsigned(w{word}, {low}) & {2**bits - 1}L)"
+
+    def summed(self, scope: tuple[str, ...], grid: ValueGrid) -> Any:
+        """Return the DataFrame that is collected: the numbers of the cells that hold records, and sums.
+
+        A place is below 2^21, of values of persons that are clipped, else below 2^20 (``MOST_STEPS`` of
+        ``queries.numbers``). So the sums of 2^42 records are below 2^63, where a long would wrap, or fail.
+
+        Args:
+            scope: attributes in declared order.
+            grid: on which the values lie that are summed.
+        """
+        code = self._code(self._declared.stored.index(grid.name))
+        place = f"IF({code} < {grid.base_size}L, {code}, 0L)"  # an empty or undeclared value adds nothing
+        cells = self._words.selectExpr(f"{self._cell(scope)} AS cell", f"{place} AS place")
+        return cells.groupBy("cell").sum("place")
+
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+        found = quietly("Spark could not sum the table", lambda: self.summed(scope, grid).toArrow())
+        sums = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
+        sums[found.column(0).to_numpy()] = found.column(1).to_numpy()
+        return sums
 
     def _over(self, coarse: Domain, bins: Bins) -> SparkSource:
         return SparkSource(self._words, self._everyone, self._declared, None, (coarse, bins))

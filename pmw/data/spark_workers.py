@@ -1,6 +1,7 @@
 """What Spark's workers run: the encoder of every other source, over the Arrow batches of a partition.
 
-A worker turns records into words, whole numbers of 64 bits that hold the cells of several attributes each.
+A worker turns records into words, whole numbers of 64 bits that hold the cells of several attributes each,
+and behind them the places of values on grids (``domain.stored``).
 It calls the code that every source calls: ``arrow_parts`` reads values, ``kept_codes`` encodes and drops,
 ``keep_bounded`` chooses the records of a person. So a record has the same cells here as elsewhere.
 
@@ -104,7 +105,11 @@ def encoder(domain: Domain, key: bytes | None) -> Stage:
 
 
 def bounder(domain: Domain, records: int) -> Stage:
-    """Return the stage that keeps at most so many records of each person.
+    """Return the stage that keeps at most so many records of each person, and clips their values.
+
+    Args:
+        domain: what is kept of a record, and persons.
+        records: the most of each person.
 
     A partition holds all records of each of its persons; what is kept of a person depends on these alone.
     """
@@ -114,7 +119,7 @@ def bounder(domain: Domain, records: int) -> Stage:
         *words, first, second, own = _columns(batches, layout.words + len(OWNER_COLUMNS))
         hashes = np.stack([first, second]).view(np.uint64)
         found = PeopleRecords.of(CodedRecords(domain, tuple(layout.unpacked(words))), hashes, own != 0)
-        yield _batch(layout.packed(keep_bounded(found, records).columns))
+        yield _batch(layout.packed(keep_bounded(found, records)[0].columns))
 
     return bound
 
@@ -163,13 +168,14 @@ def _placed(domain: Domain) -> Domain:
             person,
             column=names[person.column],
             constant=tuple(names[name] for name in person.constant),
+            clips=tuple((names[name], most) for name, most in person.clips),
         ),
     )
 
 
 def _encoded(frame: pd.DataFrame, domain: Domain, key: bytes | None) -> list[_Numbers]:
     roster = None if domain.person is None or key is None else Roster(domain.person, key)
-    words = Layout.of(domain).packed(kept_codes(frame, domain, roster))
+    words = Layout.of(domain.stored).packed(kept_codes(frame, domain, roster))
     if roster is None:
         return words
     persons, keys = roster.finish()

@@ -22,6 +22,7 @@ from pmw.model import (
     FIRST_STEP_SIZE,
     Coarsening,
     DenseDistribution,
+    HeadMeasurement,
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -39,7 +40,7 @@ from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry, requested_entry, sum_entry
+from pmw.public.charges import LedgerEntry, heads_entry, requested_entry, sum_entry
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import everybody
@@ -302,6 +303,69 @@ def settle_sum(state: PublicState, measured: SumMeasurement, ledger: PrivacyFilt
         ledger: the filter after its charge.
     """
     return replace(state, ledger=ledger, sums=(*state.sums, measured))
+
+
+# --- numbers of persons -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedHeads:
+    """Numbers of persons that will be measured. A function of public state and the request.
+
+    Args:
+        scope: attribute names in declared order; none for one number of all persons.
+        cells: how many it has.
+        noise: on each number, in units.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    noise: NoiseDistribution
+
+    def entry(self, options: Options) -> LedgerEntry:
+        """Return what they charge, all of which is reserved for them."""
+        return heads_entry(self.scope, self.cells, self.noise, options)
+
+
+def counted_heads(requested: RequestedHeads, source: CountSource) -> NDArray[np.int64]:
+    """Return the true numbers of persons: int64, one axis per attribute of the scope.
+
+    Args:
+        requested: what will be measured.
+        source: the table, over the declared cells.
+
+    Privacy: exact and secret; for ``draw_heads`` alone.
+
+    Raises:
+        DataError: the table cannot be counted, or does not tell persons apart.
+    """
+    return source.heads(requested.scope).counts
+
+
+def draw_heads(requested: RequestedHeads, counts: NDArray[np.int64], bits: BitSource) -> HeadMeasurement:
+    """Return the numbers of persons, each with fresh noise.
+
+    Args:
+        requested: what is measured.
+        counts: int64, from ``counted_heads``.
+        bits: source of the noise.
+
+    Privacy: independent noise on each number; a person moves them by ``heads_sensitivity`` together, in L1
+        and in the square of L2. Costs what ``RequestedHeads.entry`` says.
+    """
+    drawn = requested.noise.sample_array(bits, counts.size).reshape(counts.shape)
+    return HeadMeasurement(requested.scope, counts * UNITS + drawn, requested.noise)
+
+
+def settle_heads(state: PublicState, measured: HeadMeasurement, ledger: PrivacyFilter) -> PublicState:
+    """Return the public state after numbers of persons: answers about persons take them in.
+
+    Args:
+        state: the state that they were requested in.
+        measured: what was drawn.
+        ledger: the filter after their charge.
+    """
+    return replace(state, ledger=ledger, heads=(*state.heads, measured))
 
 
 # --- error quantiles ----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from pmw.model.distribution import (
 )
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
+from pmw.model.heads import HeadMeasurement
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
     leaf_variances,
@@ -94,6 +95,7 @@ __all__ = [
     "free_numbers",
     "GraphicalDistribution",
     "half_width",
+    "HeadMeasurement",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
     "is_long",

@@ -201,11 +201,28 @@ def calibrated_noise(
     Raises:
         NoiseError: the price is not positive.
     """
+    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
+    return noise_of_price(composition, price, l1, squared)
+
+
+def noise_of_price(
+    composition: Composition, price: Fraction, l1: int, squared: Fraction
+) -> NoiseDistribution:
+    """Return the narrowest noise, in whole units, that costs at most the price.
+
+    Args:
+        composition: whether epsilons, rhos or squares of mu are added.
+        price: of the event; under GDP a multiple of 1/RHO_GRID.
+        l1: the L1 sensitivity, in units.
+        squared: the square of the L2 sensitivity.
+
+    Raises:
+        NoiseError: the price is not positive.
+    """
     if price <= 0:
         raise NoiseError("expected a positive price, got 0")
     if composition is Composition.PURE:
         return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
-    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
     if composition is Composition.ZCDP:
         return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
     sigma = Fraction(max(_sqrt_up(squared / price), LEAST_SIGMA))

@@ -28,6 +28,7 @@ from pmw.model import (
 )
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
+from pmw.planning.heads import KEPT_FOR_HEADS, opening_heads, share_of_heads
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.planning.value_sums import KEPT_FOR_SUMS, planned, planned_sums, share_of_sums, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
@@ -36,6 +37,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
 from pmw.public.charges import (
     LedgerEntry,
+    heads_entry,
     l1_sensitivity,
     opening_entries,
     query_sensitivity,
@@ -233,7 +235,7 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
     sums = planned_sums(domain, budget_filter, options)
     share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
     if marginal and len(domain) == 1:  # there will be nothing else to measure
-        share = 1 - TOTAL_SHARE - share_of_sums(domain, options)
+        share = 1 - TOTAL_SHARE - _kept_share(domain, options)
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     table = table or table_keeps(domain, budget_filter, options)
@@ -245,7 +247,7 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         share = 1 - total_share
     total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
-        noise = _noise(budget_filter, 1 - total_share - share_of_sums(domain, options), options)
+        noise = _noise(budget_filter, 1 - total_share - _kept_share(domain, options), options)
         return OpeningPlan(total_noise, {}, {}, noise, sums=sums)
     if options.opening is Opening.NONE:
         return OpeningPlan(total_noise, {})
@@ -391,7 +393,20 @@ def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options, order:
     parts = prices.everybody * (not options.public_count) + sum(prices.single)
     for wide, price in enumerate(prices.wider, start=2):
         parts += math.comb(len(domain), wide) * price
-    return (1 - schedule.queries - SHARE - share_of_sums(domain, options)) / Fraction(parts)
+    return (1 - schedule.queries - SHARE - _kept_share(domain, options)) / Fraction(parts)
+
+
+def _kept_for_later(contract: Contract, plan: OpeningPlan) -> Fraction:
+    """Return what stays of the budget for what is asked for later, where all pairs are measured."""
+    if plan.order < 2:
+        return Fraction(0)
+    heads = KEPT_FOR_HEADS if share_of_heads(contract.domain, contract.options) else Fraction(0)
+    return heads + (KEPT_FOR_SUMS if plan.sums else Fraction(0))
+
+
+def _kept_share(domain: Domain, options: Options) -> Fraction:
+    """Return what is kept of the budget for sums of values and the number of persons."""
+    return share_of_sums(domain, options) + share_of_heads(domain, options)
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
@@ -590,14 +605,16 @@ class Opened:
         entries: what opening charges.
         ledger: the filter after these charges.
         test: the tiers of tests; none where nothing is left for any.
+        heads: the noise of the number of persons, where that is measured.
     """
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter
     test: TestPlan
+    heads: NoiseDistribution | None = None
 
 
-def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: bool = True) -> Opened:
     """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
 
     Nothing here depends on a released count but the number of records, so that a session differs from its
@@ -607,12 +624,16 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
         contract: what is fixed at opening.
         plan: what is measured at opening.
         total: the number of records, as released or as stated.
+        heads: the table tells persons apart.
     """
-    entries = opening_entries(plan, contract.options)
-    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    options, entries = contract.options, opening_entries(plan, contract.options)
+    ledger = choose_filter(contract.domain, contract.budget, options)
+    persons = opening_heads(contract.domain, ledger, options, total) if heads else None
+    if persons is not None:
+        entries = (*entries, heads_entry((), 1, persons, options))
     for entry in entries:
         ledger = ledger.charge(entry.charge)
-    kept = ledger.cap * KEPT_FOR_SUMS if plan.sums and plan.order > 1 else 0
+    kept = _kept_for_later(contract, plan) * ledger.cap
     return Opened(
-        entries, ledger, plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total)
+        entries, ledger, plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total), persons
     )

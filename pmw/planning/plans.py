@@ -149,6 +149,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     if tested is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
         plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
+    plan = replace(plan, sums=tuple(summed.attribute for summed, _ in opening.sums))
     if compared:
         vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
         vectors = () if opening.order > 1 else vectors  # they would be of tests that are not made

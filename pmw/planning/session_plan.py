@@ -75,6 +75,7 @@ class SessionPlan:
             tested.
         pairs: how many pairs of attributes are measured before any question.
         triples: how many triples are.
+        sums: the attributes of which opening measures where values lie, or what they come to.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
@@ -97,6 +98,7 @@ class SessionPlan:
     marginals: MarginalForecast | None = None
     pairs: int = 0
     triples: int = 0
+    sums: tuple[str, ...] = ()
     choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
@@ -225,6 +227,7 @@ class SessionPlan:
             "whole_table": self.table_measured,
             "pairs": self.pairs,
             "triples": self.triples,
+            "sums": list(self.sums),
             "choice": None if self.choice is None else asdict(self.choice),
             "marginals": [asdict(attribute) for attribute in self.attributes],
         }

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.bars import SumBounds
+from pmw.public.heads import estimated_heads
 from pmw.public.state import PublicState
 from pmw.public.sums import (
     Estimate,
@@ -39,8 +40,15 @@ from pmw.public.sums import (
     summed_values,
     within,
 )
-from queries.cell_values import CellCondition, CellValues, counted_where, on_scope, union_scope
-from queries.expressions import AggregateNode, Correlation, Linear, Quantile, Ratio, Spread
+from queries.cell_values import (
+    CellCondition,
+    CellValues,
+    constant_value,
+    counted_where,
+    on_scope,
+    union_scope,
+)
+from queries.expressions import AggregateNode, Correlation, Heads, Linear, Quantile, Ratio, Spread
 from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
@@ -73,14 +81,14 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
-        if isinstance(node, Linear):
-            return self._sum(self._sums.weights(node, group), events)
-        if isinstance(node, Ratio):
-            return self._ratio(*self._sums.pair(node, group), events)
+        if isinstance(node, Linear | Ratio):
+            return self._of_sums(node, group, events)
         if node.condition is not None:
             return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Quantile):
             return self._quantile(node, group, events)
+        if isinstance(node, Heads):
+            return estimated_heads(self._state, self._sums, self._sums.weights(_everybody(), group), events)
         if isinstance(node, Spread):
             return spread(self._sums, node, group, events)
         return Estimate(correlation(self._sums, node, group))
@@ -96,7 +104,7 @@ class Aggregates:
         if isinstance(node, Linear) and node.is_count:
             return self._statement.counted(group)
         parts = self._parts(node, group)
-        if isinstance(node, Linear) and node.counting:
+        if isinstance(node, Heads) or (isinstance(node, Linear) and node.counting):
             (weights,) = parts
             condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
             return counted_where([condition], self._domain)
@@ -117,6 +125,8 @@ class Aggregates:
         if isinstance(node, Ratio):
             below = self._sums.pair(node, group)[1]
             return bool(np.any(below.low) or np.any(below.high))
+        if isinstance(node, Heads):
+            return True
         values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
         return all(bool(np.any(self._sums.weights(counted_values(one), group).high)) for one in values)
 
@@ -144,6 +154,8 @@ class Aggregates:
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
             return list(self._sums.pair(node, group))
+        if isinstance(node, Heads):
+            return [self._sums.weights(_everybody(), group)]
         values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
         return [self._sums.weights(summed_values(one), group) for one in values]
 
@@ -155,6 +167,11 @@ class Aggregates:
 
     # --- sums and ratios ------------------------------------------------------------------------------------
 
+    def _of_sums(self, node: Linear | Ratio, group: Group, events: int) -> Estimate:
+        if isinstance(node, Linear):
+            return self._sum(self._sums.weights(node, group), events)
+        return self._ratio(*self._sums.pair(node, group), events)
+
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
         if measured is None:
@@ -164,7 +181,7 @@ class Aggregates:
         return within(self._sums.joined(weights, measured), low, high)
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
-        divisor, measured = self._sums.model(below), self._sums.measured(above, events)
+        divisor, measured = self._sums.model(below), self._sums.measured(above, events, below)
         upper = self._sums.model(above) if measured is None else self._sums.joined(above, measured)
         value = upper / divisor if divisor else math.nan
         if not math.isfinite(value):
@@ -228,6 +245,11 @@ class Aggregates:
         place = min(int(np.searchsorted(reached, part * whole)), len(reached) - 1)
         inside = (part * whole - (reached[place] - mass[place])) / mass[place]
         return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
+
+
+def _everybody() -> Linear:
+    """Return the number of records of a group."""
+    return counted_values(constant_value(1))
 
 
 def _extreme_ends(

@@ -36,6 +36,7 @@ class Event(enum.StrEnum):
     REQUESTED = "requested"
     QUANTILE = "error quantile"
     SUM = "sum of values"
+    HEADS = "number of persons"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
 
@@ -149,6 +150,47 @@ def sum_label(summed: SummedValues) -> str:
     """Return what the ledger calls sums of values."""
     scope = ", ".join(summed.scope)
     return f"{summed.attribute} by {scope}" if scope else summed.attribute
+
+
+def heads_sensitivity(groups: int, options: Options) -> int:
+    """Return how much one person changes numbers of persons by groups, in L1, in persons.
+
+    A person is in at most m = min(K, groups) of them, and counts once in each. So m numbers change by 1 where
+    a person comes or goes. Where one takes the place of another, only the groups that one of them is in and
+    the other is not change, by 1 each: 2m at most, and no more than there are. Each changes by 1, so this is
+    the square of the L2 sensitivity, too.
+
+    Args:
+        groups: how many numbers; one for all persons.
+        options: the custodian's choices.
+    """
+    most = min(options.records_per_person, groups)
+    return min(2 * most, groups) if options.replaces else most
+
+
+def heads_charge(noise: NoiseDistribution, groups: int, options: Options) -> Charge:
+    """Return the price of numbers of persons by so many groups."""
+    moved = heads_sensitivity(groups, options)
+    if isinstance(noise, DiscreteLaplace):
+        return pure_charge(moved * UNITS / noise.scale)
+    return gaussian_charge(Fraction(moved * UNITS**2), noise.sigma)
+
+
+def heads_entry(scope: Sequence[str], groups: int, noise: NoiseDistribution, options: Options) -> LedgerEntry:
+    """Return what numbers of persons charge.
+
+    Args:
+        scope: attribute names; none for one number of all persons.
+        groups: how many cells it has.
+        noise: on each of them, in units.
+        options: the custodian's choices.
+    """
+    return LedgerEntry(Event.HEADS, heads_label(scope), heads_charge(noise, groups, options))
+
+
+def heads_label(scope: Sequence[str]) -> str:
+    """Return what the ledger calls numbers of persons."""
+    return f"by {', '.join(scope)}" if scope else "everybody"
 
 
 def number_charge(noise: NoiseDistribution, options: Options) -> Charge:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
+    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -45,6 +46,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract
+from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan
@@ -91,6 +93,8 @@ _TAGS: dict[type, Mapping[str, str]] = {
     AxisRows: {},
     SummedValues: {},
     SumMeasurement: {},
+    HeadMeasurement: {},
+    DraftCharge: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
     ErrorQuantile: {},

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
+from pmw.display.texts import counted
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, NeighboringRelation
+from pmw.public.drafts import drafted
 from pmw.public.options import Options
 from queries.domain import Domain, require_domain
 from queries.person import Person
@@ -59,6 +62,14 @@ class Contract:
         declared = (None, options.records_per_person) if person is None else (person.column, person.records)
         if declared != (options.person_column, options.records_per_person):
             raise BudgetError("expected the same persons in the domain and in the options; see agreed()")
+        wanted = options.person_column, options.records_per_person
+        if any((one.person_column, one.records_per_person) != wanted for one in options.drafts):
+            raise BudgetError(
+                "the drafts of the schema are for other persons than the session, or for another number of "
+                "records of each; open it with those that they were made with"
+            )
+        if drafted(options.drafts)[1] + self.budget.delta >= 1:
+            raise BudgetError("the deltas of the drafts and of the session come to 1; choose a smaller one")
 
     @property
     def seeded(self) -> bool:
@@ -111,9 +122,19 @@ def guarantee(contract: Contract) -> str:
 
 def guarantee_terms(contract: Contract) -> str:
     """Return the numbers of a guarantee and whom it is for, for those who have read it in words."""
-    budget = contract.budget
-    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
-    return f"epsilon = {float(budget.epsilon):g}{delta}, for {_replacement(contract)}"
+    budget, drafts = contract.budget, contract.options.drafts
+    terms = _terms(budget.epsilon, budget.delta)
+    if drafts:
+        more = drafted(drafts)
+        parts = f"{terms} in the session and {_terms(*more)} in {counted(len(drafts), 'draft')} of its schema"
+        terms = f"{_terms(budget.epsilon + more[0], budget.delta + more[1], 12)} ({parts})"
+    return f"{terms}, for {_replacement(contract)}"
+
+
+def _terms(epsilon: Fraction, delta: Fraction, digits: int = 6) -> str:
+    """Return the numbers of a guarantee."""
+    told = (("epsilon", epsilon), ("delta", delta))
+    return ", ".join(f"{name} = {float(value):.{digits}g}" for name, value in told if value)
 
 
 def _replacement(contract: Contract) -> str:

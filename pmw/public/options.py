@@ -9,6 +9,7 @@ from typing import cast
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.public.drafts import DraftCharge
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
@@ -75,6 +76,7 @@ class Options:
             such contract. Where marginals are tested.
         records: the stated number of records that ``accuracy`` is a part of: a public number.
         prior: what is public about a table like this one, for the model to begin with; see ``public_prior``.
+        drafts: what drafts of the schema were charged, beside the session's budget.
             For sessions that measure all pairs before any question; these drop it where it is far from what
             they measure.
         update: what a measurement does to the model.
@@ -121,6 +123,7 @@ class Options:
     accuracy: float | None = None
     records: int | None = None
     prior: Prior | None = None
+    drafts: tuple[DraftCharge, ...] = ()
 
     @classmethod
     def textbook(
@@ -227,12 +230,26 @@ class Options:
         """Refuse choices that the test of this session has no use for."""
         if self.opening is Opening.TRIPLES:
             self._check_triples()
+        self._check_drafts()
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise BudgetError("expected a prior that public_prior made, or None")
         if self.tests_marginals:
             self._check_marginals()
         else:
             self._check_questions()
+
+    def _check_drafts(self) -> None:
+        """Refuse drafts that protect others than this session does: their charges do not add up with its own.
+
+        Which persons a schema declares is compared where the contract is made.
+        """
+        if not all(isinstance(one, DraftCharge) for one in self.drafts):
+            raise BudgetError("expected charges of drafts, as read_charges gives them")
+        if any(one.neighboring_relation is not self.neighboring_relation for one in self.drafts):
+            raise BudgetError(
+                "the drafts of the schema are for other neighbouring tables than the session; open it with "
+                "the same --neighbors as they were made with"
+            )
 
     def _check_triples(self) -> None:
         """Refuse what all triples cannot be measured with before any question.

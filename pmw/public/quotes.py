@@ -68,6 +68,11 @@ class Within(NamedTuple):
             raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
         return cls(amount, relative)
 
+    @property
+    def form(self) -> float | str:
+        """The number, or a text that ``parse`` reads, for JSON."""
+        return str(self) if self.relative else self.amount
+
     def __str__(self) -> str:
         return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
 

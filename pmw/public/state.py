@@ -15,6 +15,7 @@ from pmw.model import (
     FIRST_STEP_SIZE,
     CoarsenedDistribution,
     Coarsening,
+    HeadMeasurement,
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
@@ -150,6 +151,7 @@ class PublicState:
         elects_prior: whether the model begins with the contract's prior; None where there is none, or pairs
             that decide it are not measured yet.
         sums: the sums of values that were measured, in order, those of opening first.
+        heads: the numbers of persons that were measured, in order.
     """
 
     contract: Contract
@@ -170,6 +172,7 @@ class PublicState:
     quantiles: tuple[ErrorQuantile, ...] = ()
     elects_prior: bool | None = None
     sums: tuple[SumMeasurement, ...] = ()
+    heads: tuple[HeadMeasurement, ...] = ()
 
     @property
     def domain(self) -> Domain:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pmw.display.elements import table
 from pmw.display.texts import counted
 from pmw.public.contract import contract_words, guarantee
+from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
 from queries.cells import cell_count
@@ -38,6 +39,7 @@ class Status:
             questions are tested.
         typical_errors: of each kind of questions whose errors were looked at, within how many records a part
             of them were; see ``pmw.public.error_quantiles``.
+        drafts: epsilon and delta of the drafts of the schema, beside the budget; None where there are none.
         prior: SHA-256 of the public prior that the contract names; None where it names none.
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
     """
@@ -57,6 +59,7 @@ class Status:
     closed: bool = False
     certified_marginals: int | None = None
     typical_errors: tuple[dict[str, Any], ...] = ()
+    drafts: dict[str, float] | None = None
     prior: str | None = None
     prior_used: bool | None = None
 
@@ -67,6 +70,8 @@ class Status:
             del form["seeded"]
         if self.certified_marginals is None:
             del form["certified_marginals"]
+        if self.drafts is None:
+            del form["drafts"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
         form["typical_errors"] = list(self.typical_errors)
@@ -125,9 +130,16 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
         typical_errors=tuple(typical_errors(state.quantiles, confidence, state.total.value)),
+        drafts=_drafts(state),
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
     )
+
+
+def _drafts(state: PublicState) -> dict[str, float] | None:
+    drafts = state.contract.options.drafts
+    epsilon, delta = drafted(drafts)
+    return {"epsilon": float(epsilon), "delta": float(delta)} if drafts else None
 
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:

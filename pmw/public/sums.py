@@ -28,6 +28,7 @@ from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
 _STEPS = 32  # of a bisection
+_TYPICAL = 0.1  # of half the width of a cell: how far the mean of its values is taken to be from its middle
 
 
 def _short(number: float | None, digits: int) -> float | None:
@@ -177,14 +178,14 @@ class MeasuredSum(NamedTuple):
         value: the measured number.
         half_width: how far the truth may be from it.
         events: how many intervals its count has to hold together with, counted as aggregates are.
-        is_clipped: the values of each person were clipped, which the model knows nothing of.
+        widths: how far this way, and the model's, may be off; the model knows nothing of clipped values.
     """
 
     counted: GroupWeights
     value: float
     half_width: float
     events: int
-    is_clipped: bool = False
+    widths: tuple[float, float]
 
 
 class Sums:
@@ -277,16 +278,19 @@ class Sums:
         """
         return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
 
-    def measured(self, weights: GroupWeights, events: int) -> MeasuredSum | None:
+    def measured(
+        self, weights: GroupWeights, events: int, below: GroupWeights | None = None
+    ) -> MeasuredSum | None:
         """Return a sum by what was measured of its values, where that bounds it better than its cells do.
 
         The count that goes with the measured number, and that number, have half each of what may fail. Which
-        way is taken depends on the scale of the noise, and on how far values may lie apart in the cells of
-        the model's records; not on what was drawn for the sum.
+        way is taken depends on the scales of noise, and on how far values may lie apart in the cells of the
+        model's records; not on what was drawn for the sum.
 
         Args:
             weights: of the sum.
             events: how many aggregates' intervals have to hold together.
+            below: what it is divided by; None for the sum alone.
         """
         if weights.summed is None:
             return None
@@ -294,14 +298,39 @@ class Sums:
         if part is None:
             return None
         mass = np.maximum(self.marginal(weights.scope), 0.0)
-        apart = float(np.sum((weights.high - weights.low) * mass)) / 2
-        is_clipped = self._values.is_clipped(weights.summed.summed)
-        if part.half_width + float(np.sum(part.reach * mass)) >= apart and not is_clipped:
-            return None
         ends = part.counted - part.reach, part.counted, part.counted + part.reach
         everywhere = np.ones(part.counted.shape, dtype=bool)
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
-        return MeasuredSum(counted, part.value, part.half_width, 2 * events, is_clipped)
+        is_clipped = self._values.is_clipped(weights.summed.summed)
+        ratio = self._ratio_of(weights, below)
+        apart = float(np.sum((weights.high - weights.low) * mass)) / 2
+        noise = self._reach(weights.scope, weights.middle, below, ratio, events)
+        reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
+        width = part.half_width + float(np.sum(part.reach * mass)) + reach
+        if width >= noise + apart and not is_clipped:
+            return None
+        other = math.inf if is_clipped else math.hypot(noise, _TYPICAL * apart)
+        return MeasuredSum(counted, part.value, part.half_width, 2 * events, (width, other))
+
+    def _ratio_of(self, above: GroupWeights, below: GroupWeights | None) -> float:
+        divisor = 0.0 if below is None else self.model(below)
+        return self.model(above) / divisor if divisor else 0.0
+
+    def _reach(
+        self, scope: tuple[str, ...], middle: _Array, below: GroupWeights | None, ratio: float, events: int
+    ) -> float:
+        """Return how far counts may move a sum, less a part of what it is divided by; by scales of noise.
+
+        Attributes along which these weights do not vary are left out; without anything that is known of the
+        others it is infinite.
+        """
+        weights = middle if below is None else middle - ratio * below.middle
+        whole = np.broadcast_to(weights, [self.domain[name].size for name in scope])
+        alike = [place for place in range(whole.ndim) if np.all(whole == np.take(whole, [0], axis=place))]
+        names = tuple(name for place, name in enumerate(scope) if place not in alike)
+        whole = whole[tuple(0 if place in alike else slice(None) for place in range(whole.ndim))]
+        bounds = self._shared(events).of_family(names, whole)
+        return math.inf if bounds is None else bounds.half_width(whole)
 
     def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
         """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
@@ -317,13 +346,11 @@ class Sums:
     def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
         """Return a sum as the model has it and as it was measured, each by its scale.
 
-        The model's is taken to be off by a tenth of what values may lie apart in their cells.
+        The model's is taken to be off by what counts may move it, and by a tenth of what values may lie apart
+        in their cells.
         """
-        apart = float(np.sum((weights.high - weights.low) * np.maximum(self.marginal(weights.scope), 0.0)))
         found = measured.value + self.model(measured.counted)
-        if measured.is_clipped:
-            return found
-        return joined_by_width(found, measured.half_width, self.model(weights), apart / 10)
+        return joined_by_width((found, self.model(weights)), measured.widths)
 
     def is_sure(
         self, counted: GroupWeights, bounds: SumBounds | None, events: int, *, least: int = 1

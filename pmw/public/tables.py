@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,6 +35,7 @@ from queries.expressions import (
     KeyMark,
     Linear,
     Node,
+    Ratio,
     Rounding,
     Share,
     Sorting,
@@ -505,7 +507,8 @@ class _Rows:
             has_bars = not isinstance(leaf, Correlation)
             is_known = holding_of(self._state, scope) not in NOT_HELD
             way = () if is_known and not has_bars else (way_to_bars(self._state, scope),)
-            self._told[key] = way if has_bars else (_NO_BAR, *way)
+            ways = (*way, *_way_to_sums(self._state, leaf, scope))
+            self._told[key] = ways if has_bars else (_NO_BAR, *ways)
         return self._told[key]
 
     def holds(self, test: Test, group: Group) -> bool:
@@ -564,6 +567,20 @@ class _Rows:
                     found, source=self._source(found, (node,), [group]), aligned=aligned
                 )
         return self._known[key]
+
+
+def _way_to_sums(state: PublicState, leaf: AggregateNode, scope: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how a mean, or a sum, gets a bar that no cell widens, where its values are summed."""
+    form = leaf.numerator if isinstance(leaf, Ratio) else leaf
+    summed = form.summed if isinstance(form, Linear) else None
+    if summed is None or not any(grid.attribute == summed.line.attribute for grid in state.domain.grids):
+        return ()
+    name, by = summed.line.attribute, [one for one in scope if one != summed.line.attribute]
+    given = f" --by {shlex.quote(','.join(by))}" if by else ""
+    return (
+        f"sums of {name} by these groups bound it, too: pmw measure \N{HORIZONTAL ELLIPSIS} --sum "
+        f"{shlex.quote(name)}{given} --dry-run tells their price",
+    )
 
 
 def _exactly(value: Any) -> Estimate:

@@ -22,6 +22,7 @@ from queries.cell_values import on_scope
 from queries.domain import Domain
 from queries.expressions import Summed
 from queries.factors import UNITS
+from queries.records import CodedRecords
 
 _Array = NDArray[np.float64]
 _SPREAD = 1 / 12  # squared half-widths: how far the mean of a cell is taken to be from its middle, beforehand
@@ -116,6 +117,57 @@ class ValueSums:
         moved = np.clip(mean, -1.0, 1.0) * scales
         return np.where(scales > 0, moved + measured.middles(self.domain) - self._middles(attribute), 0.0)
 
+    def leans(self, records: CodedRecords) -> dict[str, _Array]:
+        """Return where in their cells numbers of synthetic rows lie on average, by what was measured of sums.
+
+        Of the newest sums by groups, those of each group add up to what was measured, as far as its cells
+        allow; where none were measured, those of each cell have the mean that opening tells.
+
+        Args:
+            records: rows over the declared cells.
+
+        Returns:
+            Of each attribute whose values are summed, float64, shape (rows,), in (0, 1).
+        """
+        names = dict.fromkeys(one.summed.attribute for one in self._state.sums if not one.summed.clipped)
+        return {name: self._leans(name, records) for name in names}
+
+    def _leans(self, name: str, records: CodedRecords) -> _Array:
+        own = (one for one in self._state.sums if one.summed.attribute == name and not one.summed.by_cells)
+        grouped = list(own)
+        codes = records.columns[self.domain.index(name)].astype(np.int64)
+        least, greatest = self._reached(name)
+        if not grouped:
+            wide = greatest - least
+            return _inside(0.5 + self.shift(name) / np.where(wide > 0, wide, 1.0))[codes]
+        measured = grouped[-1]
+        groups = np.zeros(len(records), dtype=np.int64)
+        for one in measured.summed.scope:
+            groups = groups * self.domain[one].size + records.columns[self.domain.index(one)]
+        held = Places.of(self.domain, name).present[codes]
+
+        def summed(numbers: _Array) -> _Array:
+            weights = np.where(held, numbers, 0.0)
+            return np.asarray(np.bincount(groups, weights, measured.units.size), dtype=np.float64)
+
+        row = len(records) / self._state.total.value
+        wanted = measured.values(self.domain).ravel() * row + summed(measured.middles(self.domain)[codes])
+        low, wide = summed(least[codes]), summed((greatest - least)[codes])
+        return _inside((wanted - low) / np.where(wide > 0, wide, 1.0))[groups]
+
+    def _reached(self, attribute: str) -> tuple[_Array, _Array]:
+        """Return the ends between which numbers of each cell are drawn: float64, shape (cells,) each.
+
+        A whole number is drawn as a real one is, half of 1 to either side of it, and then rounded.
+        """
+        declared = self.domain[attribute]
+        least, greatest = declared.number_ends() or ((), ())
+        ends = np.zeros((2, declared.size))
+        beyond = 0.5 if declared.is_whole else 0.0
+        ends[0, : len(least)] = np.array(least) - beyond
+        ends[1, : len(greatest)] = np.array(greatest) + beyond
+        return ends[0], ends[1]
+
     def _middles(self, attribute: str) -> _Array:
         """Return the middle of each cell, as sums without measurements have it."""
         least, greatest = self.domain[attribute].number_ends() or ((), ())
@@ -176,9 +228,17 @@ class ValueSums:
         return np.broadcast_to(inside, measured.units.shape)
 
 
-def joined_by_width(one: float, width: float, other: float, other_width: float) -> float:
+def _inside(places: _Array) -> _Array:
+    """Return mean places in a cell, kept so far from its ends that numbers still differ."""
+    return np.clip(places, 0.01, 0.99)
+
+
+def joined_by_width(values: tuple[float, float], widths: tuple[float, float]) -> float:
     """Return two estimates of a number joined, each by the square of its half-width."""
-    if not math.isfinite(width) or not math.isfinite(other_width) or width + other_width <= 0:
-        return one if width <= other_width else other
-    part = other_width**2 / (width**2 + other_width**2)
+    (one, other), (width, wider) = values, widths
+    if math.isinf(wider) or width == wider == 0:
+        return one
+    if math.isinf(width):
+        return other
+    part = wider**2 / (width**2 + wider**2)
     return part * one + (1 - part) * other

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
@@ -54,16 +54,20 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
+
+
 class Asked(_Body):
     """One question, as ``where`` or ``sql``, or several, as ``queries``.
 
-    One that counts may have a bar of so many records at most, ``within``; with ``dry_run`` its price is told.
+    One that counts may have a bar of so many records at most, ``within``; a statement with one AVG or SUM of
+    so much in its own unit, or of a part of the answer such as 2%. With ``dry_run`` the price is told.
     """
 
     where: str | dict[str, Any] | None = None
     sql: str | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
-    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    within: _Width | None = None
     dry_run: bool = False
     fresh: bool = False
     strict_cells: bool = False
@@ -89,22 +93,26 @@ class Asked(_Body):
 class Measured(_Body):
     """Attributes of a table of counts; or an attribute whose values are summed by these, ``sum``.
 
-    Of sums, ``share`` is the part of the budget that is paid, or ``within`` how far the mean of a group of
-    average size may be off: a number, or a text such as 2%.
+    With ``heads`` it is persons that are counted by these, not records. Of both, ``share`` is the part of the
+    budget that is paid. Of sums it may be ``within`` instead, how far the mean of a group of average size may
+    be off: a number, or a text such as 2%.
     """
 
     scope: Annotated[list[str], Field(max_length=100)]
     sum: str | None = None
+    heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
-    within: (
-        Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)] | None
-    ) = None
+    within: _Width | None = None
     dry_run: bool = False
 
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        if self.sum is None and (not self.scope or self.share is not None or self.within is not None):
+        if self.sum is None and self.within is not None:
+            raise ValueError
+        if self.sum is None and not self.heads and (not self.scope or self.share is not None):
+            raise ValueError
+        if self.sum is not None and self.heads:
             raise ValueError
         if self.share is not None and self.within is not None:
             raise ValueError
@@ -284,6 +292,8 @@ def measure(request: Request, user: CurrentUser, name: str, measured: Measured) 
         if user.role is Role.READER and not measured.dry_run:
             raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
         analyst, dry_run = hosted.asking(user), measured.dry_run
+        if measured.heads:
+            return analyst.measure_heads(measured.scope, share=measured.share, dry_run=dry_run).to_dict()
         if measured.sum is None:
             return analyst.measure(measured.scope, dry_run=dry_run).to_dict()
         within = None if measured.within is None else Within.parse(str(measured.within))

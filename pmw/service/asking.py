@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pmw.public.answer import Answer
+from pmw.public.quotes import Within
 from pmw.public.tables import Tabulation
 from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import cells_of, require_few_cells
@@ -124,7 +125,13 @@ def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) ->
 
 
 def answered_within(
-    analyst: Dialogue, form: Mapping[str, Any], within: float, *, dry_run: bool, pays: bool, aligned: bool
+    analyst: Dialogue,
+    form: Mapping[str, Any],
+    within: float | str,
+    *,
+    dry_run: bool,
+    pays: bool,
+    aligned: bool,
 ) -> dict[str, Any]:
     """Return the answer object of a question with a bar of so many records at most, or what it costs.
 
@@ -133,7 +140,7 @@ def answered_within(
     Args:
         analyst: who answers, and whose share pays.
         form: the question, as a line of a stream.
-        within: half-width of the bar, in records.
+        within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
         dry_run: tell the price alone.
         pays: may pay; else what is not free is refused.
         aligned: refuse a question that cuts cells.
@@ -143,25 +150,48 @@ def answered_within(
         ForbiddenError: it is not free, and nothing may be paid.
         QueryError: it is refused; nothing is spent.
     """
-    asked = _read(analyst, form, aligned=aligned).query
+    asked, width = _read(analyst, form, aligned=aligned).query, Within.parse(str(within))
     query = asked.single_count if isinstance(asked, Statement) else asked
-    if query is None:
+    if query is None and isinstance(asked, Statement):
+        return _sums_within(analyst, asked, width, dry_run=dry_run, pays=pays)
+    if query is None or width.relative:
         raise QueryError(
-            "a bar is for one count; leave within out, or ask for COUNT(*) alone",
+            "a bar of a count is a number of records; a part of the answer is for AVG and SUM",
             code="unsupported",
             position="within",
         )
-    quote = analyst.quote(query, within)
+    quote = analyst.quote(query, width.amount)
     if dry_run:
         return {**quote.to_dict(), "needed": quote.needed}
-    if quote.needed and not pays:
-        raise ForbiddenError(
-            "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
-        )
-    answer = analyst.ask_within(query, within)
+    _require_paying(needed=quote.needed, pays=pays)
+    answer = analyst.ask_within(query, width.amount)
     if isinstance(asked, Statement):
         return Tabulation(analyst.state, asked).table(analyst.state, [answer]).to_dict()
     return answer.to_dict()
+
+
+def _sums_within(
+    analyst: Dialogue, statement: Statement, width: Within, *, dry_run: bool, pays: bool
+) -> dict[str, Any]:
+    """Return the table of a statement with one AVG or SUM within a bar, or what it costs."""
+    analyst.tabulate(statement)  # its counts are asked for as those of any statement
+    quote = analyst.quote_aggregate(statement, width)
+    if dry_run:
+        return {**quote.to_dict(), "needed": quote.needed}
+    _require_paying(needed=quote.needed, pays=pays)
+    return analyst.sql_within(statement, width).to_dict()
+
+
+def _require_paying(*, needed: bool, pays: bool) -> None:
+    """Refuse what is not free to whoever may not pay.
+
+    Raises:
+        ForbiddenError: it is not free.
+    """
+    if needed and not pays:
+        raise ForbiddenError(
+            "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
+        )
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:

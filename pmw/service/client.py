@@ -172,6 +172,23 @@ class RemoteSession:
         scope = [names] if isinstance(names, str) else list(names)
         return self._json("POST", "/measure", {"scope": scope, "dry_run": dry_run}, again=dry_run)
 
+    def measure_heads(
+        self, by: str | Sequence[str] = (), *, share: float | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Measure numbers of persons now, or tell their price; see ``Session.measure_heads``.
+
+        Args:
+            by: one attribute, or several; none for one number of all persons.
+            share: the part of the budget that is paid; 2 % unless told.
+            dry_run: tell the price alone; free.
+
+        Raises:
+            ServiceError: as ``measure`` raises it.
+        """
+        scope = [by] if isinstance(by, str) else list(by)
+        given = {"scope": scope, "heads": True, "share": share, "dry_run": dry_run}
+        return self._json("POST", "/measure", given, again=dry_run)
+
     def measure_sum(
         self,
         name: str,

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from pmw.errors import BudgetError
 from pmw.loop import Forecast
 from pmw.model import SummedValues
+from pmw.planning.heads import HeadsQuote, quote_heads
 from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
@@ -200,6 +201,38 @@ class Dialogue(Asking):
             )
             if not dry_run:
                 engine.measure_sum(quote, self._account)
+            return quote
+
+    def measure_heads(
+        self, by: str | Sequence[str] = (), *, share: Number | None = None, dry_run: bool = False
+    ) -> HeadsQuote:
+        """Measure how many persons have a kept record with each value of some attributes, now.
+
+        ``COUNT(DISTINCT id)`` of these groups is bounded by it from then on.
+
+        Args:
+            by: one attribute, or several; none for one number of all persons.
+            share: the part of the budget that is paid; 2 % unless told.
+            dry_run: tell the price alone; free.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetError: the share is out of range.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            DataError: the table does not tell persons apart; nothing is spent.
+            QueryError: persons are not counted apart from records, or there are too many groups.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        names = (by,) if isinstance(by, str) else tuple(by)
+        with self._engaged() as engine:
+            state = engine.limited(self._account)
+            part = None if share is None else as_fraction(share, "share")
+            quote = quote_heads(state, state.domain.scope(names), share=part)
+            if not dry_run:
+                engine.measure_heads(quote, self._account)
             return quote
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:

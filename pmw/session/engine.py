@@ -19,6 +19,7 @@ from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     Forecast,
     Proposal,
+    RequestedHeads,
     RequestedMarginal,
     RequestedSum,
     are_tested,
@@ -31,6 +32,7 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
+from pmw.planning.heads import HeadsQuote, quote_heads_noise, require_affordable_heads
 from pmw.planning.sum_quotes import SumQuote, quote_sum_noise, require_affordable_sum
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
@@ -281,6 +283,25 @@ class Engine:
             self.limited(account), quote_sum_noise(self.limited(account), quote.summed, quote.noise)
         )
         self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole)
+
+    def measure_heads(self, quote: HeadsQuote, account: Account = SESSION) -> None:
+        """Measure numbers of persons on request, durably.
+
+        Args:
+            quote: what is measured, under which noise.
+            account: who asks.
+
+        Raises:
+            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
+            DataError: the table cannot be read, differs, or does not tell persons apart; nothing is spent.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        self.finish_interrupted()
+        self.bookings.know(account)
+        state = self.limited(account)
+        require_affordable_heads(state, quote_heads_noise(state, quote.scope, quote.noise))
+        requested = RequestedHeads(quote.scope, quote.cells, quote.noise)
+        self._release(releases.HeadsRelease(requested), account.whole)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test.

@@ -17,11 +17,12 @@ from pmw.loop import (
     OpeningDraws,
     Proposal,
     QueryRequest,
+    RequestedHeads,
     RequestedMarginal,
     RequestedSum,
 )
 from pmw.loop.secret import SecretState
-from pmw.model import Coarsening
+from pmw.model import Coarsening, HeadMeasurement
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
@@ -33,29 +34,43 @@ from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.measurement_rows import (
     certificate_row,
+    heads_row,
     measured_row,
     one_way_row,
     quantile_row,
     require_cells,
+    require_heads,
     require_sum,
     sum_row,
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import OPENING_SUM, QUANTILES, REQUESTED, SUMS, TESTS, IntentRow, LedgerRow, Outcome
+from pmw.session.store import (
+    HEADS,
+    OPENING_SUM,
+    QUANTILES,
+    REQUESTED,
+    SUMS,
+    TESTS,
+    IntentRow,
+    LedgerRow,
+    Outcome,
+)
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
-Batch: TypeAlias = Proposal | RequestedMarginal | RequestedSum | tuple[QuantileRequest, ...]
+Batch: TypeAlias = Proposal | RequestedMarginal | RequestedSum | RequestedHeads | tuple[QuantileRequest, ...]
 _BATCHES = {
     TESTS: Proposal,
     REQUESTED: RequestedMarginal,
     SUMS: RequestedSum,
+    HEADS: RequestedHeads,
     QUANTILES: tuple[QuantileRequest, ...],
 }
 _ABANDONED = {
     REQUESTED: "a requested marginal",
     SUMS: "requested sums of values",
+    HEADS: "requested numbers of persons",
 }  # what the ledger calls a batch of a kind
 
 # What a damaged text makes of its readers.
@@ -111,6 +126,7 @@ register(
         MarginalRequest: {"tests": "marginal"},
         RequestedMarginal: {},
         RequestedSum: {},
+        RequestedHeads: {},
         QuantileRequest: {},
         Recorded: {},
     }
@@ -179,6 +195,10 @@ def _check(coarsening: Coarsening, batch: Batch) -> None:
         raise FormError("a marginal's attributes are not in declared order")
     if isinstance(batch, RequestedSum):
         require_sum(coarsening.fine, batch.summed)
+    if isinstance(batch, RequestedHeads):
+        require_heads(coarsening.fine, batch.scope)
+        if coarsening.fine.scope_size(batch.scope) != batch.cells:
+            raise FormError("numbers of persons have other cells than their attributes")
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -210,11 +230,16 @@ def first_facts(contract: Contract, plan: OpeningPlan, secrets: dict[str, bytes]
 
 
 def opening_outcome(
-    entries: Sequence[LedgerEntry], plan: OpeningPlan, draws: OpeningDraws, test: TestPlan
+    entries: Sequence[LedgerEntry],
+    plan: OpeningPlan,
+    draws: OpeningDraws,
+    test: TestPlan,
+    heads: Sequence[HeadMeasurement] = (),
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
     rows = [total_row(plan, draws), *map(one_way_row, draws.marginals)]
     rows += [sum_row(one, OPENING_SUM) for one in draws.sums]
+    rows += map(heads_row, heads)
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 
@@ -226,6 +251,7 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
         measurements=[
             *(measured_row(one) for one in after.measured[len(before.measured) :]),
             *(sum_row(one) for one in after.sums[len(before.sums) :]),
+            *(heads_row(one) for one in after.heads[len(before.heads) :]),
             *(quantile_row(one) for one in after.quantiles[len(before.quantiles) :]),
         ],
         certificates=[

@@ -28,7 +28,16 @@ from pmw.public.status import History, status_of
 from pmw.session import measurement_rows
 from pmw.session.journal import damage_is_one_error, threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
-from pmw.session.store import LATER, QUANTILES, SUMS, ChainedRows, LedgerRow, SessionStore
+from pmw.session.store import (
+    HEADS,
+    LATER,
+    QUANTILES,
+    SUMS,
+    ChainedRows,
+    LedgerRow,
+    MeasurementRow,
+    SessionStore,
+)
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
@@ -190,20 +199,15 @@ def load_released(store: SessionStore) -> Released:
             spent=ledger.spent,
             draws=draws,
             measured=tuple(
-                measurement_rows.read_measured(coarsening, row)
-                for row in chained.measurements
-                if row.kind in LATER
+                measurement_rows.read_measured(coarsening, row) for row in _of_kind(chained, *LATER)
             ),
             certificates=tuple(
                 measurement_rows.read_certificate(coarsening, row) for row in store.certificates()
             ),
-            quantiles=tuple(
-                measurement_rows.read_quantile(row) for row in chained.measurements if row.kind == QUANTILES
-            ),
-            sums=tuple(
-                measurement_rows.read_sum(contract.domain, row)
-                for row in chained.measurements
-                if row.kind == SUMS
+            quantiles=tuple(map(measurement_rows.read_quantile, _of_kind(chained, QUANTILES))),
+            sums=tuple(measurement_rows.read_sum(contract.domain, row) for row in _of_kind(chained, SUMS)),
+            heads=tuple(
+                measurement_rows.read_heads(contract.domain, row) for row in _of_kind(chained, HEADS)
             ),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,
@@ -211,6 +215,11 @@ def load_released(store: SessionStore) -> Released:
             settled=store.answers.settled_count(),
             coarsening=coarsening,
         )
+
+
+def _of_kind(chained: ChainedRows, *kinds: str) -> list[MeasurementRow]:
+    """Return the measurements of some kinds, in order."""
+    return [row for row in chained.measurements if row.kind in kinds]
 
 
 def _charged(contract: Contract, chained: ChainedRows) -> PrivacyFilter:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pmw.loop import OpeningDraws
 from pmw.model import (
     Coarsening,
+    HeadMeasurement,
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -30,6 +31,7 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import Certificate, LaterMeasurement
 from pmw.session.store import (
+    HEADS,
     OPENING_SUM,
     QUANTILES,
     REQUESTED,
@@ -72,8 +74,14 @@ def sum_row(measured: SumMeasurement, kind: str = SUMS) -> MeasurementRow:
     return _row(kind, measured)
 
 
+def heads_row(measured: HeadMeasurement) -> MeasurementRow:
+    """Return the row of numbers of persons."""
+    return _row(HEADS, measured)
+
+
 def _row(
-    kind: str, measurement: OneWayMeasurement | LaterMeasurement | SumMeasurement | ErrorQuantile
+    kind: str,
+    measurement: OneWayMeasurement | LaterMeasurement | SumMeasurement | HeadMeasurement | ErrorQuantile,
 ) -> MeasurementRow:
     what = dumps(form_of(measurement, without=_APART))
     return MeasurementRow(kind, what, _units_bytes(measurement.units), dumps(form_of(measurement.noise)))
@@ -133,6 +141,26 @@ def require_sum(domain: Domain, summed: SummedValues) -> None:
         raise FormError("the attributes of a sum are not in declared order")
     if summed != sums_of(domain, summed.attribute, summed.scope):
         raise FormError("a sum is measured from elsewhere than its values are")
+
+
+def read_heads(domain: Domain, row: MeasurementRow) -> HeadMeasurement:
+    """Return the numbers of persons of a row."""
+    scope = _scope(row)
+    require_heads(domain, scope)
+    units = _read_units(row.units).reshape(domain.scope_shape(scope))
+    found: HeadMeasurement = _measurement(HeadMeasurement, row, units)
+    return found
+
+
+def require_heads(domain: Domain, scope: tuple[str, ...]) -> None:
+    """Refuse a scope whose attributes are not in declared order.
+
+    Raises:
+        ScopeError: an attribute is not declared.
+        FormError: the attributes are not in order.
+    """
+    if domain.scope(scope) != scope:
+        raise FormError("the attributes of numbers of persons are not in declared order")
 
 
 def read_quantile(row: MeasurementRow) -> ErrorQuantile:

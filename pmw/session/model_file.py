@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop import choose_bins
-from pmw.model import HierarchicalMeasurement, OneWayMeasurement, QueryMeasurement, SumMeasurement
+from pmw.model import (
+    HeadMeasurement,
+    HierarchicalMeasurement,
+    OneWayMeasurement,
+    QueryMeasurement,
+    SumMeasurement,
+)
 from pmw.planning.opening import check_model_size, is_prior_of
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
@@ -32,7 +38,7 @@ from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.journal import UNREADABLE
-from pmw.session.measurement_rows import require_cells, require_sum
+from pmw.session.measurement_rows import require_cells, require_heads, require_sum
 from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -234,6 +240,8 @@ def _checked_state(released: Released) -> PublicState:
         _require(min(quantile.asked, quantile.questions) >= 0, "a quantile is of fewer questions than none")
     for summed in (*draws.sums, *released.sums):
         _check_sum(contract.domain, summed)
+    for heads in released.heads:
+        _check_heads(contract.domain, heads)
     _check_certificates(released)
     state = state_of(released, _kept_model(released))
     _check_bars(state)
@@ -291,6 +299,15 @@ def _check_opening(released: Released, one: OneWayMeasurement) -> None:
 def _check_sum(domain: Domain, measured: SumMeasurement) -> None:
     require_sum(domain, measured.summed)
     _require(measured.units.shape == domain.scope_shape(measured.summed.scope), "a sum has other cells")
+    _check_range(measured.units, -_LARGEST_UNITS)
+
+
+def _check_heads(domain: Domain, measured: HeadMeasurement) -> None:
+    require_heads(domain, measured.scope)
+    _require(domain.person is not None, "it counts persons, and none are declared")
+    _require(
+        measured.units.shape == domain.scope_shape(measured.scope), "numbers of persons have other cells"
+    )
     _check_range(measured.units, -_LARGEST_UNITS)
 
 

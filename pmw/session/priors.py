@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pmw.data import Table, as_source
 from pmw.loop import prior_of_model, prior_of_table
 from pmw.public.prior import Prior
 from pmw.session.public_model import PublicModel
-from queries.domain import Domain
+from queries.domain import Domain, require_domain
 
 
 def public_prior(source: PublicModel | Table, domain: Domain) -> Prior:
@@ -25,6 +27,9 @@ def public_prior(source: PublicModel | Table, domain: Domain) -> Prior:
         very records of the session, or of some of them, is not public: the session's answers then tell of
         them without any protection.
     """
-    if isinstance(source, PublicModel):
-        return prior_of_model(source.state.model, domain)
-    return prior_of_table(as_source(source, Domain(domain.attributes, domain.name), None))
+    require_domain(domain)
+    # By its type: a thing may say that it is of another class.
+    if issubclass(type(source), PublicModel):
+        return prior_of_model(cast("PublicModel", source).state.model, domain)
+    table = cast("Table", source)
+    return prior_of_table(as_source(table, Domain(domain.attributes, domain.name), None))

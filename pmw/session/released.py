@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
+    HeadMeasurement,
     MarginalTerm,
     OneWayMeasurement,
     QueryMeasurement,
@@ -63,6 +64,7 @@ class Released:
         certificates: the newest negative test of each marginal.
         quantiles: of the errors of answered questions, in order.
         sums: of values, that were measured since, in order.
+        heads: numbers of persons, in order.
         distribution: a model; None where there is none.
         closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
@@ -79,6 +81,7 @@ class Released:
     certificates: tuple[Certificate, ...]
     quantiles: tuple[ErrorQuantile, ...]
     sums: tuple[SumMeasurement, ...]
+    heads: tuple[HeadMeasurement, ...]
     distribution: KeptModel | None
     closed: bool
     asked: int
@@ -121,6 +124,7 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
         settled=released.settled,
         quantiles=released.quantiles,
         sums=(*draws.sums, *released.sums),
+        heads=released.heads,
     )
 
 

@@ -16,10 +16,13 @@ from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
     Payer,
+    RequestedHeads,
     RequestedMarginal,
     RequestedSum,
+    counted_heads,
     counted_requested,
     counted_sum,
+    draw_heads,
     draw_opening,
     draw_quantiles,
     draw_requested,
@@ -27,6 +30,7 @@ from pmw.loop import (
     plan_spare,
     ranked_errors,
     released_total,
+    settle_heads,
     settle_quantiles,
     settle_requested,
     settle_sum,
@@ -43,7 +47,7 @@ from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session.journal import Batch, Recorded, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
+from pmw.session.store import HEADS, QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 
@@ -137,7 +141,28 @@ class SumRelease:
         return drawn
 
 
-Release: TypeAlias = MarginalRelease | SumRelease | QuantileRelease
+@dataclass(frozen=True, slots=True)
+class HeadsRelease:
+    """Numbers of persons on request."""
+
+    batch: RequestedHeads
+    kind: str = HEADS
+
+    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
+        """Return what they charge."""
+        return (self.batch.entry(options),)
+
+    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
+        """Return what draws them, as a marginal's does."""
+        counts = counted_heads(self.batch, tables[0])
+
+        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
+            return settle_heads(state, draw_heads(self.batch, counts, bits), ledger)
+
+        return drawn
+
+
+Release: TypeAlias = MarginalRelease | SumRelease | HeadsRelease | QuantileRelease
 
 
 def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: BitSource) -> Outcome:
@@ -150,8 +175,11 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
         bits: source of the noise.
     """
     draws = draw_opening(plan, source, bits)
-    planned = plan_opened(contract, plan, released_total(plan, draws).value)
-    return opening_outcome(planned.entries, plan, draws, planned.test)
+    total = released_total(plan, draws).value
+    planned = plan_opened(contract, plan, total, heads=source.counts_heads)
+    heads = () if planned.heads is None else (RequestedHeads((), 1, planned.heads),)
+    drawn = [draw_heads(one, counted_heads(one, source), bits) for one in heads]
+    return opening_outcome(planned.entries, plan, draws, planned.test, drawn)
 
 
 def recorded(release: Release, options: Options, booked: Parts) -> Recorded:
@@ -166,6 +194,8 @@ def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release
         return MarginalRelease.of(batch, state)
     if isinstance(batch, RequestedSum):
         return SumRelease(batch)
+    if isinstance(batch, RequestedHeads):
+        return HeadsRelease(batch)
     if isinstance(batch, tuple):
         return QuantileRelease(batch, _first_answers(store, state.domain))
     return None

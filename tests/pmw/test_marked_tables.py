@@ -250,13 +250,13 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: applications.sparse_cohorts(table, SPARSE, threshold=5, bits=bits()),
     ),
 }  # fmt: skip
-# Questions, declarations, budgets, released values and session files.
+# Questions, declarations, budgets, released values, session files, and tables that are public by declaration.
 TAKE_NONE = """
 pmw.Activity pmw.Analyst pmw.Answer pmw.Answers pmw.backup_session pmw.Booked pmw.Budget pmw.Check
 pmw.connect pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Domain pmw.LinearQuery pmw.load_schema
 pmw.Ledger pmw.LedgerLine pmw.load_model
 pmw.ModelKind
-pmw.NeighboringRelation pmw.PublicModel pmw.Quote pmw.RemoteSession
+pmw.NeighboringRelation pmw.Prior pmw.public_prior pmw.PublicModel pmw.Quote pmw.RemoteSession
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
 pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification
 pmw.verify_session

@@ -27,7 +27,7 @@ from queries import (
     decode_records,
     encode_records,
 )
-from queries.records import decode_batches, encode_columns
+from queries.records import decode_batches, encode_columns, encode_places
 from queries.values import values_of
 from tests.queries.meaning import DOMAINS
 
@@ -78,6 +78,16 @@ ANYTHING = st.one_of(
 )
 
 
+GRIDS = [
+    IntegerAttribute("a", -3, 12, 4, resolution=1),
+    IntegerAttribute("a", -3, 12, resolution=4, missing=True, other=True),
+    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, other=True),
+    NumericAttribute("a", (0, 1, 1e300), atoms=(0,), resolution=1e296, missing=True),
+    NumericAttribute("a", (-3, 3, 9), atoms=(3, 9), integer=True, resolution=2),
+    NumericAttribute("a", (0, 0.7), resolution=0.7),
+]
+
+
 def _columns(values: st.SearchStrategy[Any], dtype: str) -> st.SearchStrategy[Column]:
     return st.lists(values, max_size=12).map(lambda column: pd.Series(column, dtype=dtype))
 
@@ -122,6 +132,45 @@ def test_a_column_is_encoded_value_by_value_whatever_stands_beside(
     codes = _codes(attribute, column)
     assert codes == _one_by_one(attribute, column)
     assert codes == [code for row in range(len(column)) for code in _codes(attribute, column.iloc[[row]])]
+
+
+def _place(value: object, attribute: NumericAttribute | IntegerAttribute) -> int | None:
+    """Return the place of a number by the rule, None where a value is none."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return None
+    if not math.isfinite(value) or (attribute.is_whole and value != int(value)):
+        return None
+    low, high = float(attribute.ends[0]), float(attribute.last)
+    return math.floor((min(max(float(value), low), high) - low) / float(attribute.resolution or 0))
+
+
+@given(data=st.data(), attribute=st.sampled_from(GRIDS))
+@pytest.mark.parametrize("dtype", COLUMNS)
+def test_a_value_that_is_summed_has_the_place_that_the_rule_gives_it(
+    dtype: str, data: st.DataObject, attribute: NumericAttribute | IntegerAttribute
+) -> None:
+    column = data.draw(COLUMNS[dtype])
+    domain = Domain((attribute,))
+    (grid,), (places,) = domain.grids, encode_places(pd.DataFrame({"a": column}), domain)
+    one_by_one = [values_of(grid).encode(None if value is pd.NA else value) for value in column]
+    assert places.tolist() == one_by_one
+    for value, place in zip(column, one_by_one, strict=True):
+        expected = _place(value, attribute)
+        if expected is not None:
+            assert place == expected
+            assert 0 <= place < grid.base_size
+        elif isinstance(value, bool | np.bool_ | float | np.floating) or value is None:
+            empty = value is None or value != value  # noqa: PLR0124 - NaN
+            assert place == (grid.missing_code if empty else grid.other_code)
+
+
+def test_texts_have_the_places_of_their_numbers() -> None:
+    price = NumericAttribute("a", (0, 1, 3), resolution=0.1)
+    texts = ["0.3", " 2.95 ", "1e0", "-7", "1e999", "nan", "inf", "", "x", "9" * 5000, "0x1", "+3", "1,5"]
+    (places,) = encode_places(pd.DataFrame({"a": texts}), Domain((price,)))
+    (grid,) = Domain((price,)).grids
+    other, empty = grid.other_code, grid.missing_code
+    assert places.tolist() == [2, 29, 10, 0, other, other, other, empty, other, other, other, 30, other]
 
 
 @given(st.lists(st.tuples(WHOLE | st.none(), TEXTS | st.none(), REALS), max_size=12), st.booleans())

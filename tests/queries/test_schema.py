@@ -176,6 +176,41 @@ FAULTS: list[tuple[str, str]] = [
         INTEGER.replace("min = 0\n", "") + "[attributes.min]\nx = 0",
         "attribute 'a': min must be a whole number, got {'x': 0}",
     ),
+    (INTEGER + "resolution = 0", "attribute 'a': resolution must be a number above 0, got 0"),
+    (INTEGER + "resolution = -1", "attribute 'a': resolution must be a number above 0, got -1"),
+    (INTEGER + "resolution = true", "attribute 'a': resolution must be a number above 0, got True"),
+    (INTEGER + 'resolution = "1"', "attribute 'a': resolution must be a number above 0, got '1'"),
+    (INTEGER + "resolution = []", "attribute 'a': resolution must be a number above 0, got []"),
+    (
+        INTEGER + "resolution = 0.5",
+        "attribute 'a': resolution must be a whole number, as the values are, got 0.5",
+    ),
+    (
+        NUMERIC + "edges = [0, 9]\ninteger = true\nresolution = 1.5",
+        "attribute 'a': resolution must be a whole number, as the values are, got 1.5",
+    ),
+    (
+        NUMERIC + "edges = [0, 1]\nresolution = nan",
+        "attribute 'a': resolution must be a number above 0, got nan",
+    ),
+    (
+        NUMERIC + "edges = [0, 1]\nresolution = inf",
+        "attribute 'a': resolution must be a number above 0, got inf",
+    ),
+    (
+        NUMERIC + "edges = [0, 1]\nresolution = 1e-7",
+        "attribute 'a': at most 1,048,576 steps of resolution fit between the ends; choose 9.53675e-07 or "
+        "more",
+    ),
+    (
+        INTEGER.replace("9", "9000000") + "resolution = 1\nwidth = 900",
+        "attribute 'a': at most 1,048,576 steps of resolution fit between the ends; choose 9 or more",
+    ),
+    (
+        CATEGORICAL + "values = [1]\nresolution = 1",
+        "attribute 'a': kind 'categorical' knows the keys name, kind, values, values_file, levels, parents, "
+        "parents_file, missing, other, got 'resolution'; 'resolution' is for kind = 'integer' or 'numeric'",
+    ),
     (NUMERIC + "edges = 3", "attribute 'a': edges must be a list, got 3"),
     (CATEGORICAL + 'values = "xy"', "attribute 'a': values must be a list, got 'xy'"),
     (CATEGORICAL + "values = [2020-01-01]", f"{LISTED}, got datetime.date(2020, 1, 1)"),
@@ -226,6 +261,7 @@ PIECES = st.sampled_from(
         *('name = "a"', 'kind = "integer"', 'kind = "numeric"', 'kind = "categorical"', "[[attributes]]"),
         *("min = 0", "max = 9", "max = -1", "width = 0", "width = 2", "edges = [0, 1]", "edges = [1, 0]"),
         *('values = ["x", 1]', "values = []", "values = [1.5]", "missing = true", "other = 3", "name = []"),
+        *("resolution = 1", "resolution = 0.1", "resolution = -1", "resolution = nan", "resolution = 1e-9"),
         *("min = inf", "max = 1e9", "edges = [nan, 1]", "[attributes]", "min.x = 3", 'values = [{x = "y"}]'),
     ]
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ import numpy as np
 from pmw.errors import ReleaseError
 from pmw.model import QueryMeasurement, coarse_target, fit_rows
 from pmw.public.state import PublicState, coarse_model
+from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
+from queries.values import Lean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,18 +70,20 @@ class DrawnRows:
     Args:
         records: the cell of each row along each attribute, over the declared cells.
         generator: draws the values inside the cells.
+        leans: of attributes whose sums were measured, the mean place of each row's number in its cell.
     """
 
     records: CodedRecords
     generator: np.random.Generator
+    leans: Mapping[str, Lean] = field(default_factory=dict)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a table."""
-        return decode_records(self.records, self.generator)
+        return decode_records(self.records, self.generator, self.leans)
 
     def csv_parts(self) -> Iterator[bytes]:
         """Return the rows as CSV, some at a time: UTF-8, lines end with a line feed."""
-        batches = decode_batches(self.records, self.generator, _BATCH)
+        batches = decode_batches(self.records, self.generator, _BATCH, self.leans)
         domain = self.records.domain
         return (_csv(frame, domain, header=not place) for place, frame in enumerate(batches))
 
@@ -90,7 +94,8 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     Systematic rows are drawn over the cells of the model, bins for long attributes. Where marginals are
     measured, single values are changed until the rows are as near to all of these as noise lets them be
     (``pmw.model.row_fitting``): the model's tree holds only some. Values inside bins come last. Independent
-    draws stay independent: none is changed.
+    draws stay independent: none is changed. Inside cells numbers lean so that sums are about those that were
+    measured.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -104,7 +109,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
         ]
         records = fit_rows(records, targets, state.total.value, generator)
     records = state.coarsening.drawn(records, generator, independent=plan.independent)
-    return DrawnRows(records, generator)
+    return DrawnRows(records, generator, ValueSums(state).leans(records))
 
 
 def synthetic_frame(state: PublicState, plan: RowPlan) -> pd.DataFrame:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pmw.session.store.answers import Found
 from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
+from pmw.session.store.draft_file import read_charges, record_charge
 from pmw.session.store.rows import (
     FORMAT_VERSION,
+    HEADS,
     LATER,
     OPENING,
     OPENING_SUM,
@@ -32,6 +34,7 @@ __all__ = [
     "FIRST",
     "FORMAT_VERSION",
     "Found",
+    "HEADS",
     "IntentRow",
     "is_model_file",
     "LATER",
@@ -41,6 +44,8 @@ __all__ = [
     "OPENING_SUM",
     "Outcome",
     "QUANTILES",
+    "read_charges",
+    "record_charge",
     "REQUESTED",
     "SessionFiles",
     "SessionStore",

@@ -22,6 +22,7 @@ REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 OPENING_SUM = "sum"  # kind of sums of values that opening measured
 SUMS = "sums of values"  # kind of a batch, and of the measurement that comes of it
+HEADS = "numbers of persons"  # kind of a batch, and of the measurement that comes of it or of opening
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
 FORMAT_VERSION = 17
@@ -89,7 +90,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``OPENING``, ``TESTS``, ``REQUESTED``, ``SUMS`` or ``QUANTILES``.
+        kind: ``OPENING``, ``TESTS``, ``REQUESTED``, ``SUMS``, ``HEADS`` or ``QUANTILES``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
@@ -123,7 +124,8 @@ class MeasurementRow:
 
     Args:
         kind: ``total``, ``marginal``, ``hierarchical histogram``, ``residual`` or ``sum`` of the opening;
-            ``query``, ``measured``, ``requested``, ``sums of values`` or ``error quantiles`` since.
+            ``query``, ``measured``, ``requested``, ``sums of values`` or ``error quantiles`` since;
+            ``numbers of persons`` of either.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
         noise: JSON, the distribution of the noise.

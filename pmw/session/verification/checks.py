@@ -17,6 +17,7 @@ from pmw.public.charges import (
     Event,
     LedgerEntry,
     abandoned_entry,
+    heads_label,
     l1_sensitivity,
     marginal_charge,
     query_sensitivity,
@@ -48,7 +49,7 @@ from pmw.session.verification.report import (
 )
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM)  # marginals and sums that no test decides
+_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM, Event.HEADS)  # one measurement each, untested
 _UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 
 
@@ -267,6 +268,7 @@ def _payments(contents: Contents) -> str:
     found = ((intent, *paid_for(one)) for intent, one in contents.measured)
     measured = [(intent, untested.get(intent, event), label) for intent, event, label in found]
     measured += [(intent, Event.SUM, sum_label(one.summed)) for intent, one in contents.sums]
+    measured += [(intent, Event.HEADS, heads_label(one.scope)) for intent, one in contents.heads]
     measured.sort(key=lambda one: one[0])
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
@@ -342,6 +344,12 @@ def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
     return False
 
 
+def _is_price_of_heads(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is one of numbers of persons; any noise of theirs has a price."""
+    del contents
+    return replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, "requested numbers of persons")
+
+
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
     within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
@@ -349,7 +357,12 @@ def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
 
 
 # Of an abandoned batch that no test decides.
-_UNTESTED_PRICES = (_is_price_of_a_request, _is_price_of_a_sum, _is_price_of_quantiles)
+_UNTESTED_PRICES = (
+    _is_price_of_a_request,
+    _is_price_of_a_sum,
+    _is_price_of_heads,
+    _is_price_of_quantiles,
+)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
-from pmw.model import Coarsening, MarginalMeasurement, SumMeasurement
+from pmw.model import Coarsening, HeadMeasurement, MarginalMeasurement, SumMeasurement
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
     Event,
     LedgerEntry,
+    heads_entry,
     opening_entries,
     positive_entry,
     quantile_entry,
@@ -27,9 +28,10 @@ from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
-from pmw.session.measurement_rows import read_measured, read_opening, read_quantile, read_sum
+from pmw.session.measurement_rows import read_heads, read_measured, read_opening, read_quantile, read_sum
 from pmw.session.released import empty_ledger
 from pmw.session.store import (
+    HEADS,
     LATER,
     OPENING,
     QUANTILES,
@@ -131,6 +133,11 @@ class Contents:
         """What opening charges."""
         return opening_entries(self.opening, self.contract.options)
 
+    @property
+    def opening_intent(self) -> int | None:
+        """The batch of opening; None where it was never finished."""
+        return next(iter(self.chained.measurement_intents), None)
+
     @cached_property
     def later(self) -> tuple[LedgerEntry, ...]:
         """The charges after those of opening."""
@@ -165,6 +172,8 @@ class Contents:
                 opened.add(one.scope)
         for intent, summed in self.sums:
             found[intent] = [sum_entry(summed.summed, summed.noise, options)]
+        for intent, heads in self.heads:
+            found[intent] = [heads_entry(heads.scope, heads.units.size, heads.noise, options)]
         for intent, quantile in self.quantiles:
             entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
             found.setdefault(intent, []).append(entry)
@@ -188,6 +197,12 @@ class Contents:
         """The sums of values since opening, each with its batch."""
         domain = self.contract.domain
         return [(intent, read_sum(domain, row)) for intent, row in self._rows((SUMS,))]
+
+    @cached_property
+    def heads(self) -> list[tuple[int, HeadMeasurement]]:
+        """The numbers of persons, each with its batch, which may be that of opening."""
+        domain = self.contract.domain
+        return [(intent, read_heads(domain, row)) for intent, row in self._rows((HEADS,))]
 
     @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:

@@ -19,6 +19,7 @@ from pmw.model import (
     Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
+from pmw.planning.heads import opening_heads
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -28,7 +29,7 @@ from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tie
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
 from pmw.session.released import duals_of
-from pmw.session.store import LATER, OPENING_SUM, QUANTILES, REQUESTED, SUMS, SessionStore
+from pmw.session.store import HEADS, LATER, OPENING_SUM, QUANTILES, REQUESTED, SUMS, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
@@ -58,7 +59,7 @@ def measurements_fit(contents: Contents) -> str:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.chained.measurements}
     opening = {"total", "marginal", "hierarchical histogram", "residual", OPENING_SUM}
-    known = kinds <= {*opening, SUMS, QUANTILES, *LATER}
+    known = kinds <= {*opening, SUMS, HEADS, QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
@@ -66,6 +67,9 @@ def measurements_fit(contents: Contents) -> str:
     same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
     for number, (_, one) in enumerate(contents.sums, start=1):
         same(f"noise of sum {number}", _kind(contents), type(one.noise))
+    for number, (_, heads) in enumerate(contents.heads, start=1):
+        same(f"noise of numbers of persons {number}", _kind(contents), type(heads.noise))
+    _opening_heads(contents)
     later = [row for row in contents.chained.measurements if row.kind in LATER]
     for number, row in enumerate(later, start=1):
         if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it
@@ -76,6 +80,21 @@ def measurements_fit(contents: Contents) -> str:
     _bins(contents)
     _scopes(contents)
     return f"the number of records and {counted(len(wanted) - 1, 'marginal')} at opening, {len(later)} since"
+
+
+def _opening_heads(contents: Contents) -> None:
+    """Check the number of persons of opening: it is measured, if at all, as follows from what is public.
+
+    Only tables that tell persons apart have it, and the file does not say what the table was.
+    """
+    found = [one for intent, one in contents.heads if intent == contents.opening_intent]
+    total = released_total(contents.opening, contents.draws).value
+    contract = contents.contract
+    noise = opening_heads(contract.domain, contents.cap, contract.options, total)
+    for one in found:
+        same("scope of the persons of opening", (), one.scope)
+        same("noise of the number of persons", noise, one.noise)
+    require(len(found) <= 1, "opening measured the number of persons twice")
 
 
 def _kind(contents: Contents) -> type[NoiseDistribution]:

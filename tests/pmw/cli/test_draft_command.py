@@ -128,3 +128,44 @@ def test_what_is_no_list_of_digests_is_one_error(run: Run, tables: Path, given: 
     assert refused.exit_code == 1
     expected = "drafted_from must be the list of digests that a draft wrote; copy it whole, or leave it out"
     assert refused.stderr == f"Error: drafted.toml: {expected}\n"
+
+
+def test_ends_by_privacy_are_told_once_their_charge_is_written(run: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{number % 90 + 1},a\n" for number in range(5000))
+    (tmp_path / "people.csv").write_text("age,work\n" + rows)
+    told = run.told("draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "2")
+    assert "min = 0\n" in told or "min = 1\n" in told
+    assert "max = 128" in told
+    assert "promises nothing" in told
+    assert "pmw open --draft" in told
+    form = run.form(
+        "draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "0.5", "--draft", "people.csv.draft"
+    )
+    assert form["epsilon"] == 0.5
+    assert "5000" not in told
+    assert len((tmp_path / "people.csv.draft").read_text().splitlines()) == 2
+    schema = 'name = "p"\n[[attributes]]\nname = "work"\nkind = "categorical"\nvalues = ["a", "b"]\n'
+    (tmp_path / "people.toml").write_text(schema)
+    opened = ("open", "s.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+    refused = run.refused(*opened, "--draft", "people.csv.draft", "--records-per-person", "2", code=1)
+    assert "another number of records" in refused
+    told = "epsilon = 3.5 (epsilon = 1 in the session and epsilon = 2.5 in 2 drafts of its schema)"
+    assert told in run.told(*opened, "--draft", "people.csv.draft")
+    assert told in run.told("status", "s.pmw")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--bounds", "age"),
+        ("--bounds", "age", "--epsilon", "1", "--from-public", "people.csv"),
+        ("--epsilon", "1"),
+        ("--draft", "x.draft"),
+        ("--bounds", "age", "--epsilon", "1", "--neighbors", "else"),
+    ],
+)
+def test_options_of_drafts_that_do_not_go_together_are_refused(
+    wrong: tuple[str, ...], run: Run, tables: Path
+) -> None:
+    assert run("draft", "--data", "people.csv", *wrong).exit_code == 2
+    assert not list(tables.glob("*.draft"))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from pmw.session.maintenance import read_ledger
-from tests.pmw.cli.commands import Run
+from queries import Domain, IntegerAttribute, save_schema
+from tests import worlds
+from tests.pmw.cli.commands import OPEN, Run
+
+YEARS = worlds.YEARS.domain
 
 PAIR = "sex = 'Female' AND region = 'north'"
 MEASURE = ("measure", "study.pmw", "sex, region")
@@ -89,3 +95,58 @@ def test_what_cannot_be_has_one_clear_error_and_costs_nothing(yearly_study: Path
     assert spent(yearly_study) == before
     run.told("close", "study.pmw", "--yes")
     assert "the session is closed" in run.refused(*MEASURE)
+
+
+# --- sums of values -----------------------------------------------------------------------------------------
+
+SUMS = ("measure", "study.pmw", "--sum", "age", "--by", "sex")
+MEAN = ("ask", "study.pmw", "--sql", "SELECT sex, AVG(age) AS mean FROM people GROUP BY sex")
+
+
+@pytest.fixture
+def summed_study(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Path:
+    """Open a session whose ages are summed, and return its path."""
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    age, *others = YEARS
+    assert isinstance(age, IntegerAttribute)
+    domain = Domain((replace(age, width=10, resolution=1), *others), name="people")
+    save_schema(domain, tmp_path / "people.toml")
+    run.told(*OPEN[:-1], "4", "--delta", "1e-9", "--opening", "one-way")
+    return tmp_path / "study.pmw"
+
+
+def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: Run) -> None:
+    before = spent(summed_study)
+    told, form = run.told(*SUMS, "--dry-run").strip(), run.form(*SUMS, "--dry-run")
+    assert told.startswith("Measuring the sums of age by sex (2 cells) would cost 2.00% of the budget: each")
+    assert (form["sum"], form["scope"], form["cells"], form["affordable"]) == ("age", ["sex"], 2, True)
+    assert run.refused(*SUMS, code=4) == f"Error: {told} {UNPAID}"
+    assert spent(summed_study) == before
+    wide = run.form(*MEAN)["rows"]
+    measured = run.told(*SUMS, "--share", "5%", "--yes")
+    assert measured.startswith("Measured the sums of age by sex (2 cells) for 5.00%")
+    assert spent(summed_study) == pytest.approx(before + 0.05, abs=1e-6)
+    narrow = run.form(*MEAN)["rows"]
+    for one, other in zip(wide, narrow, strict=True):
+        assert one["mean"]["high"] - one["mean"]["low"] > 2 * (other["mean"]["high"] - other["mean"]["low"])
+    within = run.form(*SUMS, "--within", "1%", "--dry-run")
+    assert within["mean_half_width"] < form["mean_half_width"]
+    assert "nothing was spent" in run.refused(*SUMS, "--share", "90%", "--yes", code=1)
+    run.told("verify", "study.pmw")
+
+
+def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
+    run.told(*MEAN)
+    before = spent(summed_study)
+    refused = run.refused(*MEAN, "--within", "4%", code=4)
+    assert refused.startswith("Error: A bar of ± 4%: Measuring the sums of age by sex (2 cells) would cost ")
+    assert spent(summed_study) == before
+    rows = run.form(*MEAN, "--within", "4%", "--yes")["rows"]
+    for row in rows:
+        assert (row["mean"]["high"] - row["mean"]["low"]) / 2 <= 0.04 * row["mean"]["high"]
+    paid = spent(summed_study)
+    assert paid > before
+    run.told(*MEAN, "--within", "5%")  # the bars suffice: free, and nobody is asked
+    assert spent(summed_study) == paid
+    median = ("ask", "study.pmw", "--sql", "SELECT MEDIAN(age) FROM people", "--within", "3")
+    assert "one AVG or SUM" in run.refused(*median, code=4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pmw.planning.heads import KEPT_FOR_HEADS, SHARE
 from tests.pmw.cli.commands import Run
 
 NAME = 'name = "visits"\n'
@@ -35,8 +36,15 @@ def test_a_session_is_opened_on_people_by_options(folder: Path, run: Run) -> Non
     words = "one person: all records with one value of 'patient', of which at most 2 records are kept"
     assert words in run.told(*OPEN, "--person-column", "patient", "--records-per-person", "2")
     assert words in run.told("status", "s.pmw")
-    refused = run.refused("ask", "s.pmw", "--sql", "SELECT COUNT(DISTINCT patient) FROM visits", code=4)
-    assert "up to 2 records of each person are kept" in refused
+    told = run.told("ask", "s.pmw", "--sql", "SELECT COUNT(DISTINCT patient) FROM visits")
+    assert "A person is counted where one of the kept records is." in told
+    refused = run.refused("measure", "s.pmw", "--heads", "--by", "ward", "--share", "90%", "--yes", code=1)
+    assert "is left for it; nothing was spent" in refused
+    assert "number of persons by ward (10 cells)" in run.told(
+        "measure", "s.pmw", "--heads", "--by", "ward", "--dry-run"
+    )
+    for wrong in (("ward", "--heads"), ("--sum", "ward", "--heads"), ("--heads", "--within", "2"), ()):
+        assert run("measure", "s.pmw", *wrong).exit_code == 2
 
 
 def test_a_session_is_opened_on_people_by_the_schema(folder: Path, run: Run) -> None:
@@ -91,7 +99,8 @@ def test_a_plan_tells_what_each_number_of_records_costs(folder: Path, run: Run) 
     assert list(people) == [1, 2, 3, 4, 8, 16]
     for bound in ("everybody_bound", "cell_bound"):
         for limit, one in people.items():
-            assert one[bound] == pytest.approx(limit * people[1][bound], rel=0.02)
+            left = 1 if limit == 1 else 1 - float(SHARE + KEPT_FOR_HEADS)  # the rest is for numbers of people
+            assert one[bound] == pytest.approx(limit * people[1][bound] / left, rel=0.02)
     assert "Bounds by records per person, K" in run.told(*PLAN, "--person-column", "patient")
 
 

@@ -136,6 +136,8 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--person-column", "nobody"), "expected one column 'nobody' in the first line, got no such ", 1),
         (("--person-column", "age"), "expected a column that is no attribute, got 'age'", 1),
         (("--person-column", ""), "expected a printable name of a column, got ''", 1),
+        (("--person-clip", "age=3"), "--person-clip needs a column of ids"),
+        (("--prior", "nothere.model", "--prior-is-public"), "'nothere.model' does not exist"),
         *(
             (("--memory", size), "expected a size")
             for size in ("", "4", "4G", "-1GB", "1e9B", "999kB", "0.5MB", "1001TB", "NaNGB", "4 gigabytes")
@@ -200,8 +202,8 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "--sql", "x", "--format", "csv"), "--format is for --stream and --workload"),
     (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
     (("ask", "study.pmw", "--stream", "--within", "9"), "--within is for one condition"),
-    (("ask", "study.pmw", "", "--within", "0"), "above 0, got 0"),
-    (("ask", "study.pmw", "", "--within", "nan"), "above 0, got nan"),
+    (("ask", "study.pmw", "", "--within", "0"), "above 0, or a part of the answer such as 2%, got '0'"),
+    (("ask", "study.pmw", "", "--within", "nan"), "above 0, or a part of the answer such as 2%, got 'nan'"),
     (("ask", "study.pmw", "", "--wait", "nan"), "expected a finite number"),
     (("ask", "study.pmw", "", "--wait", "inf"), "expected a finite number"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
@@ -241,6 +243,13 @@ REFUSED: list[tuple[Any, ...]] = [
         ),
     ),
     (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
+    (("measure", "study.pmw"), "give attributes whose counts are measured, or --sum"),
+    (("measure", "study.pmw", "sex", "--sum", "age"), "give attributes whose counts are measured, or --sum"),
+    (("measure", "study.pmw", "sex", "--by", "age"), "--by goes with --sum"),
+    (("measure", "study.pmw", "sex", "--share", "3%"), "--share goes with --sum"),
+    (("measure", "study.pmw", "sex", "--within", "3%"), "--within goes with --sum"),
+    (("measure", "study.pmw", "--sum", "age", "--share", "3%", "--within", "3"), "leave one of the two out"),
+    (("measure", "study.pmw", "--sum", "age"), "the values of 'age' are not summed", 4),
     (("measure", "study.pmw", "height"), "expected an attribute of the schema, got 'height'", 4),
     (("measure", "study.pmw", "sex,sex"), "each once", 4),
     (("measure", "study.pmw", ""), "expected an attribute", 4),
@@ -444,10 +453,10 @@ ALWAYS = {
     "--records-per-person", "--person-column", "--test", "--opening", "--update-limit", "--queries",
     "--sparse-vector", "--composition", "--records", "--anchor", "--yes", "--abandon", "--long",
     "--query-seed", "--fresh", "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
-    "--confidence", "--model", "--update",
+    "--confidence", "--model", "--update", "--person-clip",
 }  # fmt: skip
 WITH_EFFECT = {
-    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait", "shell": "wait no-history",
+    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum", "shell": "wait no-history",
     "finish": "wait dry-run", "draft": "from-public", "open": "data-is-public",
     "demo": "force", "export": "force", "report": "force", "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 import os
 import pickle
 from collections.abc import Callable
@@ -19,12 +20,13 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import DatabaseTable, MemoryLimit, as_source, place_of
+from pmw.data import CountSource, DatabaseTable, MemoryLimit, as_source, place_of
 from pmw.data.duckdb_file import DuckdbTable
 from pmw.data.engine_source import EngineSource, Snapshot, cell_expressions
 from pmw.errors import DataError
@@ -41,13 +43,15 @@ from tests.pmw.data.lines import database
 
 BIG = 2**53 - 1
 ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
+    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
     IntegerAttribute("x", 0, 9),
-    IntegerAttribute("x", -BIG, BIG, 2**40, missing=True, other=True),
-    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
-    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, missing=True, other=True),
-    NumericAttribute("x", (0, 0.3, 1e300)),
-    NumericAttribute("x", (0, 5e-324, 1), atoms=(1,), other=True),
+    IntegerAttribute("x", -BIG, BIG, 2**40, resolution=2**34, missing=True, other=True),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
+    NumericAttribute(
+        "x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, resolution=1, missing=True, other=True
+    ),
+    NumericAttribute("x", (0, 0.3, 1e300), resolution=1e295),
+    NumericAttribute("x", (0, 5e-324, 1), atoms=(1,), resolution=3e-6, other=True),
     CategoricalAttribute("x", ("f", "a ", "3", "é", "it's", "\\"), missing=True, other=True),
     CategoricalAttribute("x", ("f", "F")),
     CategoricalAttribute("x", (0, 3, -3, 127), other=True),
@@ -120,9 +124,13 @@ def test_values_fall_into_the_cells_that_the_encoder_gives_them(tmp_path: Path, 
     for domain in (Domain((one,)) for one in attributes):  # another may drop the record
         (name,) = domain.names
         source = inside(address, domain)
-        expected = as_source(DatabaseTable(address, "t"), domain, None).counts((name,)).counts
+        held = as_source(DatabaseTable(address, "t"), domain, None)
+        expected = held.counts((name,)).counts
         assert source.counts((name,)).counts.tolist() == expected.tolist(), domain[name]
         assert source.counts(()).total == expected.sum()
+        if domain.grids:
+            sums = source.place_sums((name,), name).counts.tolist()
+            assert sums == held.place_sums((name,), name).counts.tolist(), domain[name]
     assert os.listdir(tmp_path) == ["t.duckdb"]
 
 
@@ -136,14 +144,29 @@ def test_a_column_whose_cells_cannot_be_made_exactly_is_refused_by_its_type(
         inside(address, Domain((attribute,)))
 
 
+# Numbers at the ends of steps, where another order of rounding finds another place.
+BY_STEPS = st.integers(0, 101).map(lambda steps: -1 + steps * 0.1) | st.integers(-10, 90).map(
+    lambda n: n / 10
+)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Domain, list[tuple[object, ...]]]:
     """Return a domain of several attributes, and records, some of which are dropped."""
     missing = st.booleans()
     domain = Domain(
         (
-            IntegerAttribute("a", draw(st.integers(-9, 0)), 9, 3, missing=draw(missing)),
-            NumericAttribute("b", (-1.0, 0.1, 2.5, 9.0), missing=draw(missing), other=draw(missing)),
+            IntegerAttribute(
+                "a", draw(st.integers(-9, 0)), 9, 3, resolution=draw(st.integers(1, 4)), missing=draw(missing)
+            ),
+            NumericAttribute(
+                "b",
+                (-1.0, 0.1, 2.5, 9.0),
+                atoms=draw(st.sampled_from([(), (2.5, -1.0)])),
+                resolution=draw(st.sampled_from([1e-5, 0.1, 0.3, 20.0])),
+                missing=draw(missing),
+                other=draw(missing),
+            ),
             CategoricalAttribute("c", ("f", "m", "it's"), missing=draw(missing), other=draw(missing)),
             CategoricalAttribute("d", (True, False), missing=draw(missing)),
         ),
@@ -151,7 +174,7 @@ def tables(draw: st.DrawFn) -> tuple[Domain, list[tuple[object, ...]]]:
     )
     record = st.tuples(
         st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-12, 12),
-        st.none() | st.floats() | st.sampled_from([0.1, -0.0, 2.5]),
+        st.none() | st.floats() | st.sampled_from([0.1, -0.0, 2.5]) | BY_STEPS,
         st.none() | st.sampled_from(["f", "m", "F", "", "f ", "it's"]),
         st.none() | st.booleans(),
     )
@@ -183,14 +206,41 @@ def test_random_tables_are_counted_as_in_memory(
     counted.prepare(scopes)
     for scope in scopes:
         assert np.array_equal(held.counts(scope).counts, counted.counts(scope).counts)
+    same_sums(held, counted, scopes)
     coarse, bins = bins_of(domain)
     one, other = held.coarsened(coarse, bins), counted.coarsened(coarse, bins)
     other.prepare(scopes[:-1])  # the widest is counted alone
     for scope in scopes:
         assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
+    same_sums(one, other, scopes[1:8])
+
+
+def same_sums(one: CountSource, other: CountSource, scopes: list[tuple[str, ...]]) -> None:
+    for scope in scopes:
+        for name in {"a", "b"} & set(scope):
+            assert np.array_equal(one.place_sums(scope, name).counts, other.place_sums(scope, name).counts)
+
+
+def test_a_sum_is_of_whole_places_that_no_float_of_32_bits_holds(tmp_path: Path) -> None:
+    price = NumericAttribute("x", (0.0, 2.0**20), resolution=1.0000001)
+    values = [2**20 - 1 - number / 7 for number in range(99)]
+    rows = ", ".join(f"({value!r}::double)" for value in values)
+    address = made(tmp_path, "CREATE TABLE t (x DOUBLE)", f"INSERT INTO t VALUES {rows}")
+    exact = sum(math.floor(value / 1.0000001) for value in values)
+    assert exact > 2**26
+    for chosen in (False, True):
+        source = as_source(DatabaseTable(address, "t", inside=chosen), Domain((price,)), None)
+        assert source.place_sums(("x",), "x").counts.tolist() == [exact]
+
+
+def test_an_attribute_without_a_resolution_is_not_summed(tmp_path: Path) -> None:
+    for source in (inside(filled(tmp_path, RECORDS), DOMAIN), as_source(FRAME, DOMAIN, None)):
+        with pytest.raises(DataError, match="the values of 'a' are not summed: the schema gives them no"):
+            source.place_sums(("a",), "a")
 
 
 RECORDS: list[tuple[object, ...]] = [(n % 9, n * 0.25 % 9, "fm"[n % 2], n % 3 == 0) for n in range(300)]
+FRAME = pd.DataFrame(RECORDS, columns=list("abcd"))
 DOMAIN = Domain(
     (
         IntegerAttribute("a", 0, 9),
@@ -201,6 +251,8 @@ DOMAIN = Domain(
     "t",
 )
 
+BY_THOUSANDTHS = NumericAttribute("b", (0, 2, 5, 9), resolution=0.001)
+SUMMED = Domain((DOMAIN["a"], BY_THOUSANDTHS, *DOMAIN.attributes[2:]), "t")
 WIDE = Domain((IntegerAttribute("a", 0, 20_000), *DOMAIN.attributes[1:]), "t")  # is not measured whole
 
 
@@ -249,6 +301,36 @@ def test_a_fingerprint_tells_changed_tables_apart_and_their_order_is_no_matter(t
     with duckdb.connect() as engine:
         engine.execute(f"ATTACH '{tmp_path}/t.duckdb' AS d (READ_ONLY)")
         assert as_source(engine.sql("FROM d.t"), DOMAIN, None).fingerprint(b"k") not in {first, *others}
+
+
+def test_a_fingerprint_of_a_table_without_sums_is_that_of_sessions_on_disk(tmp_path: Path) -> None:
+    found = inside(filled(tmp_path, RECORDS), DOMAIN).fingerprint(b"k")
+    assert found.hex() == "965f5b1f7b29974e78adac1e490910b1aa096756897ad605b2729e2e4c7ec9d2"
+
+
+def test_a_fingerprint_tells_values_of_one_cell_apart_where_they_are_summed(tmp_path: Path) -> None:
+    def printed(records: list[tuple[object, ...]], domain: Domain = SUMMED) -> bytes:
+        return inside(filled(tmp_path, records), domain).fingerprint(b"k")
+
+    records: list[tuple[object, ...]] = [(1, 5.5, "f", True), (2, 6.5, "f", True), (2, 7.5, "m", True)]
+    first = printed(records)
+    others = [
+        printed([(1, 5.6, "f", True), *records[1:]]),  # another sum
+        printed([(1, 6.5, "f", True), (2, 5.5, "f", True), records[2]]),  # by another cell of a
+        printed([records[0], (2, 7.5, "f", True), (2, 6.5, "m", True)]),  # by another text
+        printed([(1, 5.5, "f", True), (2, 6.0, "f", True), (2, 8.0, "m", True)]),  # the same sum
+    ]
+    assert len({first, *others}) == 5
+    assert printed([(1, 5.5 + 1e-9, "f", True), *records[1:]]) == first  # the same places
+    assert printed(records[::-1]) == first
+
+    def of_b(*values: float) -> bytes:
+        return printed([(0, value, "f", True) for value in values])
+
+    assert of_b(5.5, 7.5) != of_b(6, 7)  # the same sums and products with other columns
+    assert of_b(0, 0.005) != of_b(0.003, 0.004)  # the same products, and squares
+    unsummed = [printed(table, DOMAIN) for table in (records, [(1, 5.6, "f", True), *records[1:]])]
+    assert unsummed[0] == unsummed[1]
 
 
 def test_a_session_answers_as_on_the_table_that_is_read(tmp_path: Path) -> None:

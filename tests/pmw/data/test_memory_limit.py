@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import pmw
 from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, packed, place_of, scratch
 from pmw.data.memory import TablePart
-from pmw.data.people import PeopleRecords, keep_bounded
+from pmw.data.people import Numbers, PeopleRecords, keep_bounded
 from pmw.data.scratch import ScratchFile
 from pmw.errors import DataError
 from pmw.session.maintenance import remembered_table
@@ -133,7 +133,7 @@ def test_a_person_of_many_records_and_many_persons_are_bounded_bucket_by_bucket(
     parts = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
     sizes = list[int]()
 
-    def noting(found: PeopleRecords, records: int) -> CodedRecords:
+    def noting(found: PeopleRecords, records: int) -> tuple[CodedRecords, Numbers]:
         sizes.append(len(found.persons))
         return keep_bounded(found, records)
 

@@ -25,7 +25,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import DatabaseTable, MemorySource, as_source, postgres
+from pmw.data import CountSource, DatabaseTable, MemorySource, as_source, postgres
 from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
@@ -239,10 +239,12 @@ def test_an_address_with_a_secret_is_refused_and_not_shown(address: str) -> None
 
 
 INSIDE: list[Any] = [
-    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
-    IntegerAttribute("x", -(2**53) + 1, 2**53 - 1, 2**40),
-    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
-    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3), integer=True, missing=True, other=True),
+    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
+    IntegerAttribute("x", -(2**53) + 1, 2**53 - 1, 2**40, resolution=2**34),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
+    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3), integer=True, resolution=1, missing=True, other=True),
+    NumericAttribute("x", (0, 5, 100), resolution=3, missing=True, other=True),  # of 5e-324 no part is left
+    NumericAttribute("x", (-1e308, 0, 1e307), resolution=1e303, missing=True, other=True),
     CategoricalAttribute("x", ("f", "a ", "it's", "\\", "é"), missing=True, other=True),
     CategoricalAttribute("x", (0, 3, -3), missing=True, other=True),
     CategoricalAttribute("x", (True, False), other=True),
@@ -262,6 +264,12 @@ INSIDE_VALUES = {
 }  # fmt: skip
 
 
+def sums(source: CountSource) -> list[list[int]]:
+    """Return the sums of the places of every attribute that has some, by its cells."""
+    names = [grid.attribute for grid in source.domain.grids]
+    return [source.place_sums((name,), name).counts.tolist() for name in names]
+
+
 @pytest.mark.parametrize("kind", INSIDE_VALUES)
 def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
     server: str, reader: str, kind: str
@@ -279,7 +287,13 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
             source = as_source(DatabaseTable(reader, "t", inside=True), Domain((attribute,)), None)
             counted += 1
             assert source.counts(("x",)).counts.tolist() == expected, attribute
+            assert sums(source) == sums(as_source(DatabaseTable(reader, "t"), source.domain, None)), attribute
     assert counted >= 1
+
+
+def same_sums(one: CountSource, other: CountSource, scope: tuple[str, ...]) -> None:
+    for name in {"a", "b"} & set(scope):
+        assert np.array_equal(one.place_sums(scope, name).counts, other.place_sums(scope, name).counts)
 
 
 def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:
@@ -293,8 +307,8 @@ def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: s
     )
     domain = Domain(
         (
-            IntegerAttribute("a", 0, 19, 3),
-            NumericAttribute("b", (0, 0.5, 3, 9), missing=True),
+            IntegerAttribute("a", 0, 19, 3, resolution=1),
+            NumericAttribute("b", (0, 0.5, 3, 9), atoms=(9,), resolution=1e-5, missing=True),
             CategoricalAttribute("c", ("f", "m"), missing=True),  # others are dropped
             CategoricalAttribute("d", (True, False)),
         )
@@ -307,11 +321,13 @@ def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: s
     counted.prepare(scopes[:12])
     for scope in scopes:
         assert np.array_equal(held.counts(scope).counts, counted.counts(scope).counts)
+        same_sums(held, counted, scope)
     bins = [np.arange(size) // 2 for size in domain.shape]
     coarse = Domain(tuple(IntegerAttribute(one.name, 0, (one.size + 1) // 2 - 1) for one in domain))
     for scope in scopes:
         one, other = held.coarsened(coarse, bins), counted.coarsened(coarse, bins)
         assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
+        same_sums(one, other, scope)
     assert counted.fingerprint(b"k") == printed
     changed = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
     assert changed.fingerprint(b"k") != printed

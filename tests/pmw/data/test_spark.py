@@ -46,11 +46,20 @@ MIXED = Domain(
 WIDE = Domain(
     (*MIXED.attributes[1:], IntegerAttribute("age", 0, 99, missing=True), IntegerAttribute("h", 0, 199))
 )
+SUMMED = Domain(
+    (
+        IntegerAttribute("age", 0, 99, 10, resolution=1, missing=True),
+        MIXED["Age"],
+        NumericAttribute("in`come", (0.0, 10.0, 20.5), resolution=0.1, missing=True),
+    )
+)
 MOST, LEAST = 2**63 - 1, -(2**63)
 ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
-    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
-    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, missing=True, other=True),
+    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
+    NumericAttribute(
+        "x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, resolution=1, missing=True, other=True
+    ),
     CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5"), missing=True, other=True),
     DateAttribute("x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True),
     DatetimeAttribute(
@@ -149,6 +158,10 @@ def mixed(records: int = 500) -> Any:
 def same_counts(found: Any, expected: Any, domain: Domain) -> None:
     for scope in [(), *((name,) for name in domain.names), *combinations(domain.names, 2), domain.names]:
         np.testing.assert_array_equal(found.counts(scope).counts, expected.counts(scope).counts)
+    for grid in domain.grids:
+        for scope in [(grid.attribute,), domain.names]:
+            sums = [source.place_sums(scope, grid.attribute).counts for source in (found, expected)]
+            np.testing.assert_array_equal(*sums)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -163,20 +176,34 @@ def test_hostile_values_have_the_cells_that_they_have_in_memory(kind: str, writt
     assert place.kinds() == {"x": kind}
     for attribute in ATTRIBUTES:
         domain = Domain((attribute,))
-        expected = as_source(table, domain, None).counts(("x",)).counts
-        assert expected.sum() == len(values)
-        np.testing.assert_array_equal(as_source(place, domain, None).counts(("x",)).counts, expected)
+        expected = as_source(table, domain, None)
+        assert expected.counts(("x",)).total == len(values)
+        same_counts(as_source(place, domain, None), expected, domain)
 
 
 @pytest.mark.parametrize("ids", ["text", "integer"])
 @pytest.mark.parametrize("empty", ["drop", "person"])
-@pytest.mark.parametrize("limit", [1, 3])
-def test_the_same_records_of_a_person_are_kept(written: Any, ids: Any, empty: Any, limit: int) -> None:
+@pytest.mark.parametrize(("limit", "declared"), [(1, MIXED), (3, MIXED), (3, SUMMED)])
+def test_the_same_records_of_a_person_are_kept(
+    written: Any, ids: Any, empty: Any, limit: int, declared: Domain
+) -> None:
     table = mixed()
-    domain = Domain(MIXED.attributes, person=Person("id", limit, ids=ids, empty=empty))
+    domain = Domain(declared.attributes, person=Person("id", limit, ids=ids, empty=empty))
     expected = as_source(table.to_pandas(), domain, KEY)
     for files in (1, 7):
         same_counts(as_source(written(table, files), domain, KEY), expected, domain)
+
+
+@pytest.mark.parametrize("empty", ["drop", "person"])
+def test_values_of_a_person_are_clipped_together_as_in_memory(written: Any, empty: Any) -> None:
+    table = mixed()
+    sums = []
+    for most in ((), (("age", 70), ("in`come", 12.5))):
+        domain = Domain(SUMMED.attributes, person=Person("id", 3, empty=empty, clips=most))
+        expected = as_source(table.to_pandas(), domain, KEY)
+        same_counts(as_source(written(table), domain, KEY), expected, domain)
+        sums.append(expected.place_sums(("age",), "age").total)
+    assert sums[1] < sums[0]
 
 
 def test_texts_that_are_no_utf8_are_undeclared(session: Any) -> None:
@@ -220,12 +247,25 @@ def test_a_batch_is_one_scan_whose_output_is_cells_and_counts(session: Any) -> N
     assert calls == [3]
 
 
+def test_sums_are_one_scan_whose_output_is_cells_and_sums(session: Any) -> None:
+    source = as_source(session.createDataFrame(mixed()), SUMMED, None)
+    assert isinstance(source, SparkSource)
+    summed = source.summed(("age",), SUMMED.grids[0])
+    assert summed.dtypes == [("cell", "bigint"), ("sum(place)", "bigint")]
+    plan = summed._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Scan ExistingRDD") == 1
+    assert "HashAggregate(keys=[cell" in plan.split("Exchange")[0]
+    assert not any(name in plan for name in (*SUMMED.names, "MapInArrow"))
+    with pytest.raises(DataError, match="the values of 'Age' are not summed"):
+        source.place_sums(("Age",), "Age")
+
+
 def test_bins_are_counted_as_in_memory(session: Any) -> None:
-    coarse = Domain((IntegerAttribute("age", 0, 99, 50, missing=True), *MIXED.attributes[1:]))
+    coarse = Domain((IntegerAttribute("age", 0, 99, 50, resolution=1, missing=True), *SUMMED.attributes[1:]))
     bins: list[Any] = [np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2]), None, None]
     table = mixed()
     found, expected = (
-        as_source(one, MIXED, None).coarsened(coarse, bins)
+        as_source(one, SUMMED, None).coarsened(coarse, bins)
         for one in (session.createDataFrame(table), table.to_pandas())
     )
     same_counts(found, expected, coarse)
@@ -254,6 +294,16 @@ def test_a_fingerprint_tells_tables_apart_in_any_order(written: Any, person: Per
         table.schema.get_field_index("id"), "id", [["7" if one == "2" else one for one in ids]]
     )
     assert (first == printed(other)) is (person is None)
+    older = table.set_column(
+        0, "age", arrow.compute.add(table["age"], arrow.compute.equal(table["age"], 21).cast("int64"))
+    )
+    assert older != table
+    assert first == printed(older)  # in the same cells
+    summed = Domain(SUMMED.attributes, person=person)
+    prints = [
+        as_source(written(one), summed, KEY if person else None).fingerprint(b"key") for one in (table, older)
+    ]
+    assert len({first, *prints}) == 3
 
 
 @pytest.mark.parametrize("person", [None, Person("id", 2)])

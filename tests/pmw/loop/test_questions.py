@@ -197,7 +197,14 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         for name, function in inspect.getmembers(loop, inspect.isfunction)
         if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
     }
-    assert holders == {"counted_requested", "counted_sum", "draw_opening", "draw_tests", "ranked_errors"}
+    assert holders == {
+        "counted_requested",
+        "counted_sum",
+        "draw_opening",
+        "draw_tests",
+        "prior_of_table",
+        "ranked_errors",
+    }
 
 
 def test_covered_questions_are_not_tested() -> None:

@@ -94,7 +94,7 @@ NO_BARS: list[dict[str, Any]] = [
     {"where": "", "within": -1.5},
     {"where": "", "within": "40"},
     {"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": 40},
-    {"sql": "SELECT AVG(age) FROM people", "within": 40},
+    {"sql": "SELECT MEDIAN(age) FROM people", "within": 40},
     {"where": "height > 3", "within": 40},
     {"where": "sex = 'Male' AND region = 'north'", "within": 1e-9},
 ]

@@ -110,6 +110,16 @@ def test_a_remote_session_answers_like_a_local_one(
         assert narrow.interval is not None
         assert narrow.interval[1] - narrow.interval[0] <= 80.001
         assert not session.quote(PAIR, 40)["needed"]
+        price = session.measure_sum("age", "sex", share=0.02, dry_run=True)
+        assert (price["sum"], price["scope"], price["affordable"]) == ("age", ["sex"], True)
+        assert session.measure_sum("age", "sex", within="3%", dry_run=True)["share"] != price["share"]
+        assert session.measure_sum("age", ["sex"], share=0.02) == price
+        with pytest.raises(QueryError, match="not summed"):
+            session.measure_sum("sex")
+        mean = {"sql": "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'", "within": "30%"}
+        assert session.send({**mean, "dry_run": True})["affordable"]
+        (row,) = session.send(mean)["rows"]
+        assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
         assert session.ledger()["analysts"]
         assert list(session.synthetic_records(100, seed=1).columns) == ["age", "sex", "region", "member"]
         session.export(tmp_path / "made.model", format="model")
@@ -123,8 +133,10 @@ def test_a_remote_session_answers_like_a_local_one(
         with pytest.raises(ServiceError, match="reader"):
             reader.measure("sex")
         with pytest.raises(ServiceError, match="reader"):
+            reader.measure_sum("age")
+        with pytest.raises(ServiceError, match="reader"):
             reader.ask_within(PAIR, 20)
-        assert reader.ask_within(PAIR, 40).count == narrow.count
+        assert reader.ask_within(PAIR, 40).interval == narrow.interval
     users.add(User("nil", Role.ANALYST, Fraction(0)))
     with (
         pmw.connect(running.url, token=users.rotate("nil")) as nil,

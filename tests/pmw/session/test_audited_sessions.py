@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -35,7 +35,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event
 from pmw.session import releases
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides
-from queries import UNITS, Domain, random_conjunctions
+from queries import UNITS, Domain, IntegerAttribute, random_conjunctions
 
 QUESTIONS = 900  # error quantiles are due after 256 and 512 of them
 NO_BITS = BitSource(bytes(32))
@@ -164,6 +164,8 @@ class Audit:
             (releases, "draw_quantiles", self._quantiles),
             (releases, "counted_requested", self._counted),
             (releases, "draw_requested", self._requested),
+            (releases, "counted_sum", self._counted_sum),
+            (releases, "draw_sum", self._requested_sum),
             (MarginalTier, "draw", self._marginals),
             (QuestionTier, "draw", self._questions),
             (MemorySource, "coarsened", self._coarsened),
@@ -196,6 +198,8 @@ class Audit:
         self._add(Event.TOTAL, plan.total_noise, draws.total_units, own.total_units, other.total_units)
         for one, mine, theirs in zip(draws.marginals, own.marginals, other.marginals, strict=True):
             self._add(Event.MARGINAL, drawn_noise(one), one.units, mine.units, theirs.units)
+        for one, mine, theirs in zip(draws.sums, own.sums, other.sums, strict=True):
+            self._add(Event.SUM, one.noise, one.units, mine.units, theirs.units)
         return draws
 
     def _errors(self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource) -> Any:
@@ -231,6 +235,18 @@ class Audit:
         with without_noise():
             own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
         self._add(Event.REQUESTED, drawn_noise(drawn), drawn.units, own.units, other.units)
+        return drawn
+
+    def _counted_sum(self, real: Callable[..., Any], requested: Any, source: CountSource) -> Any:
+        self._count_pair = real(requested, source), real(requested, self.neighbour)
+        return self._count_pair[0]
+
+    def _requested_sum(self, real: Callable[..., Any], requested: Any, units: Any, bits: BitSource) -> Any:
+        drawn = real(requested, units, bits)
+        assert (units == self._count_pair[0]).all()
+        with without_noise():
+            own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
+        self._add(Event.SUM, drawn.noise, drawn.units, own.units, other.units)
         return drawn
 
     def _marginals(self, real: Callable[..., Any], tier: MarginalTier, requests: Any, *rest: Any) -> Any:
@@ -328,8 +344,11 @@ def run(
             session.ask_all(asked)
             if session.measure(["sex", "member"], dry_run=True).affordable:
                 session.measure(["sex", "member"])
+            if domain.grids:
+                session.measure_sum("age", "sex", share="0.02")
             for line in session.ledger().lines:
-                charged[Event(line.event)] += float(line.price)
+                event = Event(line.event)  # what opening measures of all pairs is drawn like a request
+                charged[Event.REQUESTED if event is Event.OPENING else event] += float(line.price)
                 if line.event == Event.QUANTILE:
                     price = float(line.price)
             return Audited(audit, charged, price, session.state.ledger.spent)
@@ -349,6 +368,7 @@ def told_by_tests(composition: Composition, log_ratio: float) -> float:
     return abs(log_ratio) if composition is Composition.PURE else log_ratio**2 / 2
 
 
+ALONE = (Event.TOTAL, Event.REQUESTED, Event.SUM, Event.QUANTILE)  # paid by themselves
 RELATIONS = list(NeighboringRelation)
 RECORDS = (0, 5, 7, 1234)
 
@@ -381,11 +401,10 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
                 quantile = max(quantile, told_by_numbers(composition, one) / found.quantile_price)
         for each in found.audit.rounds:
             told[Event.ROUND] += told_by_tests(composition, each.log_ratio)
-        for event in (Event.TOTAL, Event.REQUESTED, Event.QUANTILE):
+        for event in ALONE:
             assert told[event] <= charged[event] * (1 + ROUNDING)
         # A positive pays for its test and for what it measures at once.
-        alone = (Event.TOTAL, Event.REQUESTED, Event.QUANTILE)
-        tested = [sum(one.values()) - sum(map(one.__getitem__, alone)) for one in (told, charged)]
+        tested = [sum(one.values()) - sum(map(one.__getitem__, ALONE)) for one in (told, charged)]
         assert tested[0] <= tested[1] * (1 + ROUNDING)
         assert sum(told.values()) <= sum(charged.values()) == pytest.approx(float(found.spent))
         # In pure DP, and of measured pairs, bars may be narrower than what a quantile could tell.
@@ -393,3 +412,24 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
         nearest = max(nearest, sum(told.values()) / sum(charged.values()))
     assert nearest > 0.6  # the audit sees most of what is charged
     assert not tells_quantiles or 0.6 < quantile < 1 + ROUNDING
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_session_tells_no_more_of_a_persons_values_than_its_sums_charged(
+    frame: pd.DataFrame, whole_years: Domain, relation: NeighboringRelation, composition: Composition
+) -> None:
+    age = whole_years["age"]
+    assert isinstance(age, IntegerAttribute)
+    wide = replace(age, width=10, resolution=1)
+    domain = replace(whole_years, attributes=(wide, *whole_years.attributes[1:]))
+    assert domain.names == whole_years.names
+    nearest = 0.0
+    for record in RECORDS:
+        found = run(frame, domain, composition, relation, pmw.Opening.ONE_WAY, record)
+        sums = [one for one in found.audit.numbers if one.event is Event.SUM]
+        assert len(sums) == 2
+        told, charged = sum(told_by_numbers(composition, one) for one in sums), found.charged[Event.SUM]
+        assert told <= charged * (1 + ROUNDING)
+        nearest = max(nearest, told / charged)
+    assert nearest > (0.2 if relation is NeighboringRelation.ADD_REMOVE else 0.05)

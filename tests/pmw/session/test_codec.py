@@ -16,17 +16,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.loop import MarginalRequest, OpeningDraws, Proposal, QueryRequest, RequestedMarginal
+from pmw.loop import (
+    MarginalRequest,
+    OpeningDraws,
+    Proposal,
+    QueryRequest,
+    RequestedHeads,
+    RequestedMarginal,
+    RequestedSum,
+)
 from pmw.loop.secret import SecretState
 from pmw.model import (
     AxisRows,
     Coarsening,
+    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     Strategy,
+    SumMeasurement,
+    SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
@@ -38,6 +49,7 @@ from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
+from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
@@ -201,12 +213,20 @@ VALUES[HierarchicalMeasurement] = VALUES[HierarchicalHistogram].flatmap(
         HierarchicalMeasurement, scope=st.just(("age",)), tree=st.just(tree), units=_array((tree.nodes,))
     )
 )
+VALUES[SummedValues] = _built(SummedValues, scope=st.sampled_from([(), ("age",), ("sex", "age")]))
+VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
+    lambda summed: _built(
+        SumMeasurement, summed=st.just(summed), units=_array(PEOPLE.scope_shape(summed.scope))
+    )
+)
+VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
+VALUES[HeadMeasurement] = _over(HeadMeasurement, "units")
 VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
-    QueryRequest, Proposal, RequestedMarginal, QuantileRequest, OpeningDraws,
+    QueryRequest, Proposal, RequestedMarginal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))

@@ -281,10 +281,10 @@ def test_people_are_counted_where_one_record_of_each_is_kept() -> None:
         assert session.ledger().spent == before
 
 
-def test_people_are_not_counted_where_several_records_of_each_may_be_kept() -> None:
+def test_people_are_not_counted_where_none_are_declared_or_no_number_of_records_is() -> None:
     statement = "SELECT COUNT(DISTINCT patient) FROM records"
     for domain, reason in (
-        (DOMAIN, "up to 2 records of each person are kept"),
+        (Domain(ATTRIBUTES, person=Person("patient")), "no number of records of each person is declared"),
         (Domain(ATTRIBUTES), "unknown attribute 'patient'"),
     ):
         with pytest.raises(QueryError, match=reason):

@@ -24,7 +24,16 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.session.store import Outcome, SessionStore
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    QueryError,
+    encode_records,
+)
+from queries.values import values_of
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -314,3 +323,46 @@ def test_noise_is_of_the_composition() -> None:
         with open_trips(composition=composition) as session:
             session.measure_sum("cost", share="0.01")
             assert {type(one.noise) for one in session.state.sums} == {kind}
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def numbers(session: pmw.Session, name: str, region: str | None = None) -> pd.Series[Any]:
+    """Return the numbers of synthetic rows."""
+    rows = session.synthetic_records(seed=3)
+    chosen = rows if region is None else rows[rows["region"] == region]
+    return pd.to_numeric(chosen[name], errors="coerce").dropna()
+
+
+def test_rows_have_the_means_that_were_measured() -> None:
+    with open_trips() as session:
+        assert numbers(session, "cost").mean() == pytest.approx(CLIPPED["cost"].mean(), rel=0.3)
+        before = [abs(numbers(session, "delay", region).mean() - mean(f"region == '{region}'"))
+                  for region in ("north", "south")]  # fmt: skip
+        session.measure_sum("delay", "region", share="0.1")
+        after = [abs(numbers(session, "delay", region).mean() - mean(f"region == '{region}'"))
+                 for region in ("north", "south")]  # fmt: skip
+        assert max(after) < 5 < max(before)
+        delays = numbers(session, "delay")
+        assert delays.between(-60, 539).all()
+        assert (delays == delays.round()).all()
+
+
+def test_a_value_stays_in_its_cell_wherever_it_leans() -> None:
+    codes, draw = np.repeat(np.arange(5), 400), np.random.default_rng(2)
+    cost = NumericAttribute("cost", (0, 10, 100, 1000), atoms=(10.0,))
+    years = IntegerAttribute("years", 1, 40, 8)
+    for attribute in (cost, years):
+        cells = np.minimum(codes, attribute.size - 1)
+        for lean in (0.01, 0.2, 0.5, 0.99):
+            drawn = values_of(attribute).draw(cells, draw, np.full(len(codes), lean))
+            frame = pd.DataFrame({attribute.name: drawn})
+            assert (encode_records(frame, Domain((attribute,))).columns[0] == cells).all()
+
+
+def test_a_mean_without_a_promise_says_how_sums_give_it_one() -> None:
+    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=1) as session:
+        statement = "SELECT AVG(delay) AS a FROM trips WHERE years < 9 AND cost > 100 AND rooms = 3"
+        told = " ".join(session.sql(statement).notes)
+        assert "--sum delay --by rooms,years,cost --dry-run" in told

@@ -1,0 +1,204 @@
+"""Heads, planned: the number of persons at opening, and persons by group on request, with their price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
+from pmw.planning.calibration import noise_of_price
+from pmw.privacy.budget import floor_price
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import NoiseDistribution
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.charges import heads_charge, heads_sensitivity
+from pmw.public.half_widths import Confidences
+from pmw.public.options import Opening, Options
+from pmw.public.plans import marginal_tier
+from pmw.public.quotes import affordable_price
+from pmw.public.state import PublicState
+from queries.cells import cell_count
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.factors import UNITS
+
+SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
+# Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
+KEPT_FOR_HEADS = Fraction(4, 100)
+USUAL_SHARE = Fraction(2, 100)  # of the budget, for persons by group, where no other is asked for
+MOST_CELLS = 2**16  # that are measured together: each is a draw
+
+
+def counts_heads(domain: Domain, options: Options) -> bool:
+    """Tell whether a session measures numbers of persons: where several records of each are kept.
+
+    Where one is, the number of records is that of persons. Plans whose intervals hold for all questions at
+    once, or within an accuracy contract, or where single questions are tested, are for records alone.
+    """
+    several = domain.person is not None and options.records_per_person > 1
+    return several and options.tests_marginals and not options.simultaneous and options.bar_limit is None
+
+
+def share_of_heads(domain: Domain, options: Options) -> Fraction:
+    """Return what is kept of the budget for persons, at opening and by groups that are asked for later."""
+    return SHARE + KEPT_FOR_HEADS if _opens(domain, options) else Fraction(0)
+
+
+def kept_for_heads(state: PublicState) -> Fraction:
+    """Return what is still kept for persons that will be asked for, in the filter's own measure."""
+    plan, options = marginal_tier(state.plan), state.contract.options
+    if plan is None or plan.order == 1 or not _opens(state.domain, options):
+        return Fraction(0)
+    later = [one for one in state.heads if one.scope]
+    charges = (heads_charge(one.noise, one.units.size, options) for one in later)
+    spent = sum(map(state.ledger.price, charges), Fraction(0))
+    return max(state.ledger.cap * KEPT_FOR_HEADS - spent, Fraction(0))
+
+
+def _opens(domain: Domain, options: Options) -> bool:
+    return options.opening is not Opening.NONE and counts_heads(domain, options)
+
+
+def opening_heads(
+    domain: Domain, budget_filter: PrivacyFilter, options: Options, total: float
+) -> NoiseDistribution | None:
+    """Return the noise of the number of persons at opening; None where it would tell nothing.
+
+    There are at most as many persons as records, n, and at least n/K. The number is measured where its noise,
+    at the session's confidence, is narrower than that. So it depends on public numbers alone.
+
+    Args:
+        domain: the declared attributes, and persons.
+        budget_filter: with nothing spent.
+        options: the custodian's choices.
+        total: the number of records, as released or as stated.
+    """
+    if not _opens(domain, options):
+        return None
+    try:
+        noise = _noise(budget_filter, SHARE, 1, options)
+    except NoiseError:
+        return None
+    width = sum_half_width(noise, 1.0, options.confidence)
+    return noise if width < total * (1 - 1 / options.records_per_person) / 2 else None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsQuote:
+    """Numbers of persons on request, and their price.
+
+    Args:
+        scope: attribute names in declared order; none for one number of all persons.
+        noise: on each number.
+        cells: how many are measured.
+        share: the price as a part of the cap, in [0, 1] where it is affordable.
+        half_width: how far each may be off at the session's confidence, in persons.
+        affordable: the price is left under the cap, besides what open rounds have reserved.
+    """
+
+    scope: tuple[str, ...]
+    noise: NoiseDistribution
+    cells: int
+    share: float
+    half_width: float
+    affordable: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "heads": True,
+            "scope": list(self.scope),
+            "cells": self.cells,
+            "share": self.share,
+            "half_width": self.half_width,
+            "affordable": self.affordable,
+        }
+
+
+def quote_heads(state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None) -> HeadsQuote:
+    """Return the price of numbers of persons by the cells of a scope.
+
+    Args:
+        state: the public state.
+        scope: attribute names in declared order.
+        share: the part of the budget that is paid; None for the usual one.
+
+    Raises:
+        BudgetError: the share is no part of the budget, or too small.
+        QueryError: persons are not counted apart from records, or there are too many cells.
+        SessionError: the session measures nothing on request.
+    """
+    _require_heads(state, scope)
+    share = USUAL_SHARE if share is None else share
+    if not 0 < share <= 1:
+        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
+    cells, options = state.domain.scope_size(scope), state.contract.options
+    try:
+        noise = _noise(state.ledger, share, cells, options)
+    except NoiseError:
+        raise BudgetError("the share is too small to measure anything; give a larger one") from None
+    return quote_heads_noise(state, scope, noise)
+
+
+def quote_heads_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> HeadsQuote:
+    """Return the price of numbers of persons under some noise."""
+    cells = state.domain.scope_size(scope)
+    price = state.ledger.price(heads_charge(noise, cells, state.contract.options))
+    width = sum_half_width(noise, 1.0, Confidences.in_state(state, 2).alone)
+    affordable = price <= affordable_price(state)
+    return HeadsQuote(scope, noise, cells, float(price / state.ledger.cap), width, affordable)
+
+
+def require_affordable_heads(state: PublicState, quote: HeadsQuote) -> None:
+    """Refuse numbers whose price is not left. It depends on public state alone.
+
+    Raises:
+        BudgetExhaustedError: the price is not left.
+    """
+    if not quote.affordable:
+        left = float(affordable_price(state) / state.ledger.cap)
+        raise BudgetExhaustedError(
+            f"measuring the numbers of persons costs {quote.share:.3%} of the budget, and {left:.3%} is left "
+            "for it; nothing was spent"
+        )
+
+
+def _require_heads(state: PublicState, scope: tuple[str, ...]) -> None:
+    domain, options = state.domain, state.contract.options
+    if state.closed:
+        raise SessionError("the session is closed: nothing is measured any more")
+    if domain.person is None:
+        raise QueryError(
+            "the schema declares no persons, so they are not counted; give it a [person] section",
+            code="unsupported",
+        )
+    if options.records_per_person == 1:
+        raise QueryError(
+            "one record of each person is kept, so numbers of records are numbers of persons; ask for these, "
+            "or measure them without --heads",
+            code="unsupported",
+        )
+    if not counts_heads(domain, options):
+        raise SessionError(
+            "the session measures no numbers of persons: its bars hold for all questions at once, keep an "
+            "accuracy, or rest on tests of single questions"
+        )
+    cells = domain.scope_size(scope)
+    if cells > MOST_CELLS:
+        raise QueryError(
+            f"persons by {', '.join(scope)} need {cell_count(cells)} cells, at most {MOST_CELLS:,} fit; "
+            "group by fewer attributes",
+            code="too_large",
+        )
+
+
+def _noise(ledger: PrivacyFilter, share: Fraction, groups: int, options: Options) -> NoiseDistribution:
+    """Return the narrowest noise of persons by so many groups that costs a share of the cap at most.
+
+    Raises:
+        NoiseError: the share is 0, or nearly so.
+    """
+    moved = heads_sensitivity(groups, options)
+    price = floor_price(share * ledger.cap)
+    return noise_of_price(ledger.composition, price, moved * UNITS, Fraction(moved * UNITS**2))

@@ -1,0 +1,88 @@
+"""The file of drafts: what each was charged, durable before anything of it is told.
+
+A line for each charge, only ever added to, under a lock. A line that was never finished stands for a draft
+that told nothing, and is overwritten by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pmw.disk import synchronise
+from pmw.errors import BudgetError, StoreError
+from pmw.privacy.budget import NeighboringRelation
+from pmw.public.drafts import DraftCharge
+
+_CONTENT = "online-pmw draft"
+_FIELDS = {
+    *("content", "what", "neighboring_relation", "records_per_person", "person_column", "epsilon", "delta")
+}
+
+
+def record_charge(path: Path, charge: DraftCharge) -> None:
+    """Add a charge to a file, which is made where there is none; when this returns, it is durable.
+
+    Raises:
+        StoreError: it could not be made durable, or the file holds something else.
+    """
+    form = {"content": _CONTENT, **asdict(charge), "epsilon": str(charge.epsilon), "delta": str(charge.delta)}
+    form["neighboring_relation"] = charge.neighboring_relation.value
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            known = file.read()
+            whole = known.rfind(b"\n") + 1
+            _read(known[:whole], path)
+            file.seek(whole)
+            file.truncate()
+            file.write(json.dumps(form).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        synchronise(path.absolute().parent)
+    except OSError as error:
+        raise StoreError(
+            f"the charge of the draft could not be written to {path} ({error.strerror}); nothing was drawn"
+        ) from None
+
+
+def read_charges(path: Path) -> tuple[DraftCharge, ...]:
+    """Return all charges of a file, in order.
+
+    Raises:
+        StoreError: it cannot be read, or is no file of drafts.
+    """
+    try:
+        known = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}); name the file of the drafts") from None
+    found = _read(known[: known.rfind(b"\n") + 1], path)
+    if not found:
+        raise StoreError(f"{path} holds no charge of a draft")
+    return found
+
+
+def _read(text: bytes, path: Path) -> tuple[DraftCharge, ...]:
+    try:
+        return tuple(_charge(json.loads(line)) for line in text.splitlines())
+    except (ValueError, TypeError, AttributeError, ZeroDivisionError, BudgetError):
+        raise StoreError(f"{path} is no file of drafts, or is damaged; name another one") from None
+
+
+def _charge(form: dict[str, Any]) -> DraftCharge:
+    if set(form) != _FIELDS or form["content"] != _CONTENT or type(form["records_per_person"]) is not int:
+        raise ValueError
+    return DraftCharge(
+        str(form["what"]),
+        NeighboringRelation(form["neighboring_relation"]),
+        form["records_per_person"],
+        None if form["person_column"] is None else str(form["person_column"]),
+        Fraction(form["epsilon"]),
+        Fraction(form["delta"]),
+    )

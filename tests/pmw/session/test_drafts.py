@@ -1,0 +1,272 @@
+"""Ends by privacy: what one person moves, the charge before all else, and the contract that takes it over."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import as_source
+from pmw.errors import BudgetError, DataError, StoreError
+from pmw.privacy.budget import NeighboringRelation
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.contract import guarantee
+from pmw.session import drafts
+from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
+from pmw.session.store import read_charges
+from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
+from queries.person import Person
+
+ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
+DOMAIN = Domain((CategoricalAttribute("region", ("n", "s"), missing=True, other=True),), name="costs")
+
+
+def table(records: int = 20_000) -> pd.DataFrame:
+    draw = np.random.default_rng(2)
+    amount = np.where(draw.random(records) < 0.7, 0.0, draw.lognormal(5, 1.5, records))
+    return pd.DataFrame({"amount": amount, "region": draw.choice(["n", "s"], records)})
+
+
+FRAME = table()
+
+
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = itertools.count()
+    monkeypatch.setattr(drafts, "fresh_seed", lambda: repeatable_seed(7, next(numbers)))
+
+
+@pytest.mark.parametrize("relation", [ADDED, REPLACED])
+@pytest.mark.parametrize("records", [1, 2])
+def test_one_person_moves_the_bins_by_what_the_noise_is_made_for(
+    relation: NeighboringRelation, records: int
+) -> None:
+    """All records of a person, one more than are kept among them, beside somebody else's."""
+    numbers = NumericAttribute("amount", EDGES, missing=True, other=True)
+    domain = Domain((numbers,), name="draft", person=Person("id", records))
+
+    def counts(own: tuple[str, ...]) -> NDArray[np.int64]:
+        rows = [("b", "3"), *(("a", value) for value in own)]
+        frame = pd.DataFrame(rows, columns=["id", "amount"])
+        return as_source(frame, domain, bytes(32)).counts(("amount",)).counts
+
+    values = ("-5", "0", "1e300", "1e-9", "x", "")
+    lists = [
+        own for size in range(records + 2) for own in itertools.combinations_with_replacement(values, size)
+    ]
+    found = [counts(own) for own in lists]
+    pairs = itertools.product(found, found) if relation is REPLACED else ((one, counts(())) for one in found)
+    moved = max(int(np.abs(one - other).sum()) for one, other in pairs)
+    assert moved == records * (1 if relation is ADDED else 2)
+    terms = DraftTerms(Fraction(1, 50), relation, records, "id")
+    assert terms.noise == DiscreteLaplace(Fraction(moved * UNITS * 50))
+
+
+def test_every_bin_has_noise_of_its_own_whatever_the_table_holds() -> None:
+    noise = DraftTerms(Fraction(1, 50), ADDED).noise
+    drawn = noisy_counts(np.zeros(len(EDGES) + 1, dtype=np.int64), noise, BitSource(repeatable_seed(1, 0)))
+    assert len(set(drawn.tolist())) == len(EDGES) + 1
+    scale = np.abs(drawn).mean() / float(noise.scale)
+    assert 0.75 < scale < 1.3
+
+
+@pytest.mark.usefixtures("repeated")
+def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) -> None:
+    amount, parts, held, lows = FRAME["amount"], [], [], []
+    for number in range(30):
+        terms = DraftTerms(Fraction(1, 10), ADDED)
+        ends = draft_bounds(FRAME, "amount", terms, tmp_path / f"{number}.draft")
+        clipped = int(((amount < ends.low) | (amount > ends.high)).sum())
+        parts.append(clipped / len(FRAME))
+        held.append(clipped <= ends.most_clipped)
+        lows.append(ends.low)
+    assert np.median(lows) == 0
+    assert 0.001 < np.median(parts) < 0.02
+    assert all(held)
+
+
+@pytest.mark.usefixtures("repeated")
+def test_ends_of_both_signs_and_of_nobody(tmp_path: Path) -> None:
+    terms = DraftTerms(Fraction(5), ADDED)
+    signed = pd.DataFrame({"amount": np.linspace(-100, 100, 5000)})
+    ends = draft_bounds(signed, "amount", terms, tmp_path / "a.draft")
+    assert (ends.low, ends.high) == (-128, 128)
+    positive = pd.DataFrame({"amount": np.linspace(40, 60, 5000)})
+    ends = draft_bounds(positive, "amount", terms, tmp_path / "a.draft")
+    assert (ends.low, ends.high) == (32, 64)
+    nobody = draft_bounds(positive.iloc[:0], "amount", terms, tmp_path / "a.draft")
+    assert nobody.low < nobody.high
+    for bad in ("nan", "inf", "", "text"):
+        frame = pd.DataFrame({"amount": [bad] * 3000 + ["50"] * 3000})
+        assert draft_bounds(frame, "amount", terms, tmp_path / "a.draft").low == 32
+
+
+def test_what_is_told_is_a_function_of_the_noisy_counts() -> None:
+    terms = DraftTerms(Fraction(1), ADDED)
+    units = np.zeros(len(EDGES) - 1, dtype=np.int64)
+    units[100], units[101] = 5000 * UNITS, 20 * UNITS
+    ends = chosen_ends("amount", units, terms.charge("ends"), terms.noise)
+    assert (ends.low, ends.high) == (EDGES[100], EDGES[101])  # 20 of 5,020 are within the aim
+    assert ends.most_clipped > 20
+
+
+def test_every_run_is_a_charge_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.draft"
+    for _ in range(2):
+        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+    draft_bounds(FRAME.assign(id=1), "amount", DraftTerms(Fraction(1, 3), REPLACED, 2, "id"), path)
+    found = read_charges(path)
+    assert [one.epsilon for one in found] == [Fraction(1, 50), Fraction(1, 50), Fraction(1, 3)]
+    assert found[2].neighboring_relation is REPLACED
+    assert (found[2].records_per_person, found[2].person_column) == (2, "id")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_charge_is_made_for_a_table_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        draft_bounds(FRAME[["region"]], "amount", DraftTerms(Fraction(1), ADDED), tmp_path / "a.draft")
+    assert not (tmp_path / "a.draft").exists()
+
+
+def test_nothing_is_drawn_where_the_charge_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(drafts, "noisy_counts", lambda *given: drawn.append(1))
+    (tmp_path / "other").write_text("something else\n")
+    for path in (tmp_path / "none" / "a.draft", tmp_path / "other"):
+        with pytest.raises(StoreError):
+            draft_bounds(FRAME, "amount", DraftTerms(Fraction(1), ADDED), path)
+    assert not drawn
+    assert (tmp_path / "other").read_text() == "something else\n"
+
+
+_KILLED = """
+import os, signal, sys
+from fractions import Fraction
+from pathlib import Path
+import pandas as pd
+from pmw.privacy.budget import NeighboringRelation
+from pmw.session import drafts
+def killed(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(drafts, sys.argv[2], killed)
+terms = drafts.DraftTerms(Fraction(1, 50), NeighboringRelation.ADD_REMOVE)
+print(drafts.draft_bounds(pd.DataFrame({"amount": [1.0, 2.0]}), "amount", terms, Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize(("moment", "charges"), [("noisy_counts", 1), ("chosen_ends", 1), ("fresh_seed", 1)])
+def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
+    moment: str, charges: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.draft"
+    run = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(path), moment], capture_output=True, check=False, env=os.environ
+    )
+    assert run.returncode == -signal.SIGKILL
+    assert run.stdout == b""
+    assert len(read_charges(path)) == charges
+
+
+def test_a_line_that_was_never_finished_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.draft"
+    terms = DraftTerms(Fraction(1, 50), ADDED)
+    draft_bounds(FRAME, "amount", terms, path)
+    path.write_bytes(path.read_bytes() + b'{"content": "online-p')
+    assert len(read_charges(path)) == 1
+    draft_bounds(FRAME, "amount", terms, path)
+    assert len(read_charges(path)) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda form: form.pop("delta"),
+        lambda form: form.update(epsilon="0"),
+        lambda form: form.update(epsilon="1/0"),
+        lambda form: form.update(records_per_person=1.5),
+        lambda form: form.update(neighboring_relation="other"),
+        lambda form: form.update(content="else"),
+    ],
+)
+def test_a_damaged_file_of_drafts_is_refused(change: Callable[[dict[str, Any]], Any], tmp_path: Path) -> None:
+    path = tmp_path / "a.draft"
+    draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+    form = json.loads(path.read_text())
+    change(form)
+    path.write_text(json.dumps(form) + "\n")
+    with pytest.raises(StoreError, match="no file of drafts"):
+        read_charges(path)
+    for text in ("", "[]\n"):
+        path.write_text(text)
+        with pytest.raises(StoreError):
+            read_charges(path)
+
+
+def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
+    for _ in range(2):
+        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), tmp_path / "a.draft")
+    charges = read_charges(tmp_path / "a.draft")
+    charges = (charges[0], replace(charges[1], delta=Fraction(1, 10**9)))
+    options, source = pmw.Options(drafts=charges), tmp_path / "t.csv"
+    FRAME.to_csv(source, index=False)
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(source, DOMAIN, epsilon=1, delta=1e-9, path=path, options=options) as session:
+        session.export(tmp_path / "out.csv", format="csv")
+        session.export(tmp_path / "out.model", format="model")
+    told = (
+        "epsilon = 1.04, delta = 2e-09 (epsilon = 1, delta = 1e-09 in the session and epsilon = 0.04, "
+        "delta = 1e-09 in 2 drafts of its schema)"
+    )
+    with pmw.resume_session(path) as session:
+        assert session.state.contract.options.drafts == charges
+        assert told in guarantee(session.state.contract)
+        assert session.verify().holds
+        form = session.status().to_dict()
+        assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
+        assert told in form["guarantee"]
+    manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
+    assert told in json.dumps(manifest)
+    assert told in pmw.load_model(tmp_path / "out.model").guarantee
+
+
+@pytest.mark.parametrize(
+    ("drafted", "options", "message"),
+    [
+        (DraftTerms(Fraction(1), REPLACED), {}, "other neighbouring tables"),
+        (DraftTerms(Fraction(1), ADDED, 2), {}, "another number of records"),
+        (DraftTerms(Fraction(1), ADDED), {"records_per_person": 2}, "another number of records"),
+        (DraftTerms(Fraction(1), ADDED, 1, "id"), {}, "for other persons"),
+    ],
+)
+def test_drafts_that_protect_others_are_refused(
+    drafted: DraftTerms, options: dict[str, Any], message: str
+) -> None:
+    def opened() -> pmw.Session:
+        chosen = pmw.Options(drafts=(drafted.charge("ends"),), **options)
+        return pmw.open_session(FRAME, DOMAIN, epsilon=1, options=chosen)
+
+    with pytest.raises(BudgetError, match=message):
+        opened()
+
+
+def test_deltas_that_come_to_one_are_refused() -> None:
+    charge = replace(DraftTerms(Fraction(1), ADDED).charge("keys"), delta=Fraction(1, 2))
+    with pytest.raises(BudgetError, match="come to 1"):
+        pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(drafts=(charge, charge)))

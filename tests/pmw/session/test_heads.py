@@ -1,0 +1,355 @@
+"""Numbers of persons: what one person moves, what is counted, measured, charged and answered, and faults."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import as_source, scratch
+from pmw.data.memory import MemorySource, TablePart
+from pmw.data.people import Bound
+from pmw.data.scratch import MemoryLimit
+from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
+from pmw.loop import RequestedHeads, draw_heads
+from pmw.planning.heads import KEPT_FOR_HEADS, SHARE, opening_heads
+from pmw.planning.opening import choose_filter
+from pmw.privacy.budget import Budget, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.charges import Event, heads_charge, heads_sensitivity
+from pmw.public.options import Options, TestKind
+from pmw.session.maintenance import finalize_session
+from pmw.session.store import Outcome, SessionStore
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries.person import Person
+from tests.worlds import opened
+
+KEY = bytes(range(32))
+ATTRIBUTES = (CategoricalAttribute("region", ("n", "s", "w")), IntegerAttribute("visit", 0, 9))
+EVERYBODY = "SELECT COUNT(DISTINCT id) FROM trips"
+BY_REGION = "SELECT region, COUNT(DISTINCT id) AS n FROM trips GROUP BY region"
+
+
+def domain_of(records: int, **choices: Any) -> Domain:
+    return Domain(ATTRIBUTES, name="trips", person=Person("id", records, **choices))
+
+
+def table(persons: int = 2000, records: int = 6000) -> pd.DataFrame:
+    draw = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            "id": draw.integers(0, persons, records),
+            "region": draw.choice(["n", "s", "w"], records, p=[0.6, 0.3, 0.1]),
+            "visit": draw.integers(0, 10, records),
+        }
+    )
+
+
+FRAME = table()
+
+
+def open_trips(path: Path | None = None, *, records: int = 3, epsilon: float = 2, **choices: Any) -> Any:
+    return opened(
+        FRAME, domain_of(records), path, epsilon=epsilon, **{"seed": None if path else 4, **choices}
+    )
+
+
+def true_heads(session: pmw.Session, scope: Sequence[str]) -> NDArray[np.int64]:
+    return session._engine._table(session.state.contract).heads(scope).counts
+
+
+# --- what one person moves ---------------------------------------------------------------------------------
+
+
+def heads_of(people: Sequence[Sequence[str]], records: int, scope: Sequence[str]) -> NDArray[np.int64]:
+    """Return the persons by a scope of a table of so many persons' records, as a source counts them."""
+    rows = [(f"p{number}", region) for number, regions in enumerate(people) for region in regions]
+    frame = pd.DataFrame(rows, columns=["id", "region"]).assign(visit=0)
+    source = as_source(frame, domain_of(records), KEY)
+    return (source.counts if records == 1 else source.heads)(scope).counts.reshape(-1)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("records", [1, 2, 3])
+@pytest.mark.parametrize("scope", [(), ("region",)])
+def test_one_person_moves_numbers_of_persons_by_what_is_charged(
+    relation: NeighboringRelation, records: int, scope: tuple[str, ...]
+) -> None:
+    """All records of a person, at most one more than are kept of it, beside nobody and beside somebody."""
+    lists = [
+        regions
+        for size in range(records + 2)
+        for regions in itertools.combinations_with_replacement("nsw", size)
+    ]
+    options = Options(neighboring_relation=relation, records_per_person=records)
+    moved = []
+    for before in ([], [("n", "s")]):
+        found = {one: heads_of([*before, one], records, scope) for one in lists}
+        if relation is NeighboringRelation.ADD_REMOVE:
+            moved += [found[one] - heads_of(before, records, scope) for one in lists]
+        else:  # another id is another person: what is kept of it depends on the id
+            other = {one: heads_of([*before, (), one], records, scope) for one in lists}
+            moved += [found[one] - other[two] for one in lists for two in lists]
+    groups = 3 if scope else 1
+    assert max(int(np.abs(one).sum()) for one in moved) == heads_sensitivity(groups, options)
+    assert max(int((one**2).sum()) for one in moved) == heads_sensitivity(groups, options)
+
+
+def test_the_price_follows_from_what_one_person_moves() -> None:
+    replaced = NeighboringRelation.REPLACE_ONE
+    for groups, records, added, swapped in ((1, 5, 1, 1), (3, 2, 2, 3), (40, 2, 2, 4), (4, 9, 4, 4)):
+        for relation, moved in ((NeighboringRelation.ADD_REMOVE, added), (replaced, swapped)):
+            options = Options(neighboring_relation=relation, records_per_person=records)
+            laplace, gaussian = DiscreteLaplace(Fraction(UNITS)), DiscreteGaussian(Fraction(1000 * UNITS))
+            assert heads_charge(laplace, groups, options).epsilon == moved
+            rho = heads_charge(gaussian, groups, options).rho
+            assert rho is not None
+            assert float(rho) == pytest.approx(moved / (2 * 1000**2))
+            assert rho >= Fraction(moved, 2 * 1000**2)  # rounded up
+
+
+# --- what is counted ---------------------------------------------------------------------------------------
+
+
+def expected(frame: pd.DataFrame, domain: Domain, name: str) -> list[int]:
+    """Return the persons by an attribute of the records that are kept: where all are, by pandas."""
+    values = [domain[name].value(code) for code in range(domain[name].size)]
+    return [frame.loc[frame[name] == value, "id"].nunique() for value in values]
+
+
+def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
+    source = as_source(FRAME, domain_of(1000), KEY)
+    assert source.heads(()).total == FRAME["id"].nunique()
+    assert source.heads(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
+    pairs = FRAME.groupby(["region", "visit"])["id"].nunique()
+    assert source.heads(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
+
+
+def test_only_kept_records_count() -> None:
+    frame = pd.DataFrame({"id": list("aaabbc"), "region": list("nswnnx"), "visit": 0})
+    found = as_source(frame, domain_of(2), KEY)
+    assert found.heads(()).total == 2  # the only record of c is dropped
+    assert found.heads(("region",)).total == 3  # two of the three of a, and one of b in two records
+    assert found.counts(()).total == 4
+
+
+def test_records_without_an_id_are_persons_of_their_own() -> None:
+    frame = pd.DataFrame({"id": ["a", "a", "", "", "b"], "region": list("nnnns"), "visit": 0})
+    source = as_source(frame, domain_of(2, empty="person"), KEY)
+    assert source.heads(("region",)).counts.tolist() == [3, 1, 0]
+    assert source.heads(()).total == 4
+
+
+@pytest.mark.parametrize("empty", ["person", "drop"])
+def test_persons_in_a_file_are_counted_as_in_memory(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 50)
+    monkeypatch.setattr("pmw.data.packed._STORED_RECORDS", 70)
+    monkeypatch.setattr("pmw.data.packed._SORTED_AT_ONCE", 1000)
+    frame = FRAME.assign(id=FRAME["id"].where(FRAME.index % 19 > 0, ""))
+    parts = [TablePart(frame.iloc[start : start + 37]) for start in range(0, len(frame), 37)]
+    domain = domain_of(2, empty=empty)
+    held = MemorySource.from_parts(parts, domain, KEY)
+    stored = MemorySource.from_parts(parts, domain, KEY, MemoryLimit(1))
+    for scope in ((), ("region",), ("region", "visit")):
+        assert held.heads(scope).counts.tolist() == stored.heads(scope).counts.tolist()
+    own = int((frame["id"] == "").sum()) if empty == "person" else 0
+    assert held.heads(()).total == frame.loc[frame["id"] != "", "id"].nunique() + own
+
+
+def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
+    for domain in (Domain(ATTRIBUTES, name="trips"), domain_of(1)):
+        source = as_source(FRAME, domain, None if domain.person is None else KEY)
+        assert not source.counts_heads
+        with pytest.raises(DataError, match="only in tables that are read into this program"):
+            source.heads(("region",))
+
+
+# --- opening -----------------------------------------------------------------------------------------------
+
+
+def test_opening_counts_persons_as_an_event_of_its_own() -> None:
+    with open_trips() as session:
+        (line,) = [line for line in session.ledger().lines if line.event == Event.HEADS]
+        assert line.label == "everybody"
+        assert 0.9 * SHARE < line.share <= SHARE
+        (found,) = session.sql(EVERYBODY).estimates()
+        assert found.interval is not None
+        assert found.interval[0] <= true_heads(session, ()).item() <= found.interval[1]
+
+
+def test_whether_it_does_follows_from_public_numbers() -> None:
+    budget = Budget(Fraction(1), Fraction(1, 10**9))
+
+    def noise(total: float, records: int = 3, **choices: Any) -> Any:
+        domain = domain_of(records)
+        options = Options(records_per_person=records, person_column="id", **choices)
+        return opening_heads(domain, choose_filter(domain, budget, options), options, total)
+
+    width = 1.96 * 2**0.5 / float(SHARE)  # about, of Laplace noise
+    assert noise(20 * width) is not None
+    assert noise(width) is None
+    assert noise(20 * width, records=1) is None
+    assert noise(20 * width, simultaneous=True) is None
+    assert noise(20 * width, opening=pmw.Opening.NONE) is None
+    assert noise(20 * width, test=TestKind.QUERY) is None
+
+
+def test_opening_counts_no_persons_where_records_say_as_much() -> None:
+    with opened(FRAME.iloc[:60], domain_of(3), seed=4) as session:
+        assert not session.state.heads
+        (found,) = session.sql(EVERYBODY).estimates()
+        (count,) = session.sql("SELECT COUNT(*) FROM trips").estimates()
+        assert found.interval is not None
+        assert count.interval is not None
+        assert found.interval[0] == pytest.approx(count.interval[0] / 3, abs=1)
+        assert found.interval[1] == count.interval[1]
+
+
+# --- on request --------------------------------------------------------------------------------------------
+
+
+def test_persons_by_group_are_measured_on_request() -> None:
+    with open_trips(epsilon=50) as session:
+        before, whole = session.state.ledger.spent, session.sql(BY_REGION)
+        quote = session.measure_heads("region", dry_run=True)
+        assert session.state.ledger.spent == before
+        assert session.measure_heads("region") == quote
+        spent = session.state.ledger.spent - before
+        assert float(spent / session.state.ledger.cap) == pytest.approx(quote.share, rel=1e-12)
+        assert quote.cells == 3
+        truth, found = true_heads(session, ("region",)), session.sql(BY_REGION)
+        for true, one, other in zip(truth, found.column("n"), whole.column("n"), strict=True):
+            assert one.interval[0] <= true <= one.interval[1]
+            assert one.interval[1] - one.interval[0] < other.interval[1] - other.interval[0]
+        (alike,) = session.sql(f"{EVERYBODY} WHERE region = 'n'").estimates()
+        (filtered,) = session.sql(
+            "SELECT COUNT(DISTINCT id) FILTER (WHERE region = 'n') FROM trips"
+        ).estimates()
+        assert alike.interval == filtered.interval == found.column("n")[0].interval
+        (part,) = session.sql(f"{EVERYBODY} WHERE region = 'n' AND visit < 5").estimates()
+        assert part.interval is not None
+        assert part.interval[1] <= found.column("n")[0].interval[1]
+
+
+@pytest.mark.statistical
+def test_bars_of_persons_hold() -> None:
+    held = []
+    for seed in range(40):
+        with open_trips(seed=seed, epsilon=1) as session:
+            session.measure_heads("region", share="0.03")
+            truth = [*true_heads(session, ("region",)), true_heads(session, ()).item()]
+            found = [*session.sql(BY_REGION).column("n"), *session.sql(EVERYBODY).estimates()]
+            bars = [one.interval for one in found]
+            held += [low <= true <= high for true, (low, high) in zip(truth, bars, strict=True)]
+    assert np.mean(held) >= 0.95
+
+
+def test_each_number_has_noise_of_its_own() -> None:
+    requested = RequestedHeads(("region",), 3, DiscreteGaussian(Fraction(50 * UNITS)))
+    drawn = draw_heads(requested, np.array([5, 5, 5]), BitSource(repeatable_seed(1, 0)))
+    assert len(set(drawn.units.tolist())) == 3
+    assert np.abs(drawn.units - 5 * UNITS).max() < 300 * UNITS
+
+
+@pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.PAIRS}])
+def test_a_part_of_the_budget_is_kept_for_it(choices: dict[str, Any]) -> None:
+    with open_trips(**choices) as session:
+        assert session.measure_heads("region", share=KEPT_FOR_HEADS, dry_run=True).affordable
+
+
+@pytest.mark.parametrize(
+    ("records", "asked", "error", "message"),
+    [
+        (1, lambda s: s.measure_heads("region"), QueryError, "numbers of records are numbers of persons"),
+        (3, lambda s: s.measure_heads("street"), Exception, "street"),
+        (3, lambda s: s.measure_heads("region", share=0), BudgetError, "above 0"),
+        (3, lambda s: s.measure_heads("region", share=2), BudgetError, "at most 1"),
+        (3, lambda s: s.measure_heads("region", share="0.9"), BudgetExhaustedError, "costs 90"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_and_costs_nothing(
+    records: int, asked: Callable[[pmw.Session], Any], error: type[Exception], message: str
+) -> None:
+    with open_trips(records=records) as session:
+        before = session.state.ledger.spent
+        with pytest.raises(error, match=message):
+            asked(session)
+        assert session.state.ledger.spent == before
+
+
+def test_sessions_of_other_plans_and_closed_ones_measure_none() -> None:
+    with open_trips(simultaneous=True) as session, pytest.raises(SessionError, match="all questions at once"):
+        session.measure_heads("region")
+    with open_trips() as session:
+        session.finalize()
+        with pytest.raises(SessionError, match="closed"):
+            session.measure_heads("region")
+    none = opened(FRAME, Domain(ATTRIBUTES, name="trips"), seed=4)
+    with none as session, pytest.raises(QueryError, match="declares no persons"):
+        session.measure_heads("region")
+
+
+def test_interrupted_numbers_are_drawn_as_they_would_have_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
+    FRAME.to_csv(source, index=False)
+    drawn: list[NDArray[np.int64]] = []
+    finish = SessionStore.finish
+
+    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
+        if any(row.kind == "numbers of persons" for row in outcome.measurements):
+            drawn.append(np.frombuffer(outcome.measurements[-1].units, dtype="<i8"))
+            raise KeyboardInterrupt
+        return finish(store, intent, outcome)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionStore, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path)
+    with pmw.resume_session(path) as session:
+        assert [one.units.tolist() for one in session.state.heads] == drawn[0].tolist()
+    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
+        patch.setattr(SessionStore, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            session.measure_heads("region")
+        patch.undo()
+    with pmw.resume_session(path) as session:
+        assert len(session.state.heads) == 2
+        assert session.state.heads[-1].units.tolist() == drawn[1].tolist()
+        assert session.verify().holds
+        rows = session.sql(BY_REGION).to_dict()["rows"]
+        session.export(tmp_path / "trips.model", format="model")
+    assert pmw.load_model(tmp_path / "trips.model").sql(BY_REGION).to_dict()["rows"] == rows
+
+
+def test_a_batch_that_is_never_finished_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
+    FRAME.to_csv(source, index=False)
+    pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path).close()
+
+    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
+        patch.setattr(SessionStore, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            session.measure_heads("region")
+        patch.undo()
+    source.unlink()
+    finalize_session(path, abandon=True)
+    report = pmw.verify_session(path)
+    assert report.holds
+
+
+def test_a_bound_shows_nothing() -> None:
+    assert "a" * 8 not in repr(Bound(Person("id", 2), 2, b"a" * 32))
