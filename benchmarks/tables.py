@@ -502,7 +502,7 @@ def averaged_adult(folder: Path | None) -> Averaged:
     """Return Adult with its labels; money is in wide cells, other numbers in cells of one."""
     return _averaged(
         adult_values(folder),
-        ("age", "education-num", "hours-per-week", "capital-gain", "fnlwgt"),
+        ("age", "education-num", "hours-per-week", "capital-gain"),
         ("workclass", "marital-status", "relationship", "sex", "income"),
     )
 
