@@ -71,10 +71,8 @@ def _measured(
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
     shape = [state.domain[name].size for name in common]
-    least, most = (
-        on_scope(state.domain, common, np.asarray(found).reshape(shape), one.scope)
-        for found in (group.least.all(axis=beside), group.most.any(axis=beside))
-    )
+    least = on_scope(state.domain, common, np.asarray(group.least.all(axis=beside)).reshape(shape), one.scope)
+    most = on_scope(state.domain, common, np.asarray(group.most.any(axis=beside)).reshape(shape), one.scope)
     (cells,) = np.broadcast_to(most, one.units.shape).reshape(-1).nonzero()
     if len(cells) != 1:
         return None

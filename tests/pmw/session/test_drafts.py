@@ -272,3 +272,14 @@ def test_deltas_that_come_to_one_are_refused() -> None:
     charge = replace(DraftTerms(Fraction(1), ADDED).charge("keys"), delta=Fraction(1, 2))
     with pytest.raises(BudgetError, match="come to 1"):
         pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(drafts=(charge, charge)))
+
+
+@pytest.mark.usefixtures("repeated")
+def test_no_more_records_of_a_person_count_than_were_told(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"amount": [50.0] * 9000, "id": ["a"] * 8000 + [f"p{place}" for place in range(1000)]}
+    )
+    terms = DraftTerms(Fraction(5), ADDED, 2, "id")
+    ends = draft_bounds(frame, "amount", terms, tmp_path / "a.draft")
+    assert (ends.low, ends.high) == (32, 64)
+    assert ends.records == pytest.approx(1002, abs=20)
