@@ -307,9 +307,9 @@ class Sums:
         noise = self._reach(weights.scope, weights.middle, below, ratio, events)
         reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
         width = part.half_width + float(np.sum(part.reach * mass)) + reach
-        if width >= noise + apart and not is_clipped:
+        if width >= noise + apart:
             return None
-        other = math.inf if is_clipped else math.hypot(noise, _TYPICAL * apart)
+        other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
         return MeasuredSum(counted, part.value, part.half_width, 2 * events, (width, other))
 
     def _ratio_of(self, above: GroupWeights, below: GroupWeights | None) -> float:

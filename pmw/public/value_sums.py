@@ -91,7 +91,7 @@ class ValueSums:
 
         The measured sum over the model's records, drawn to the middle as far as its noise asks for: values
         are taken to be spread evenly, with means that differ by a little. Where values are clipped, all means
-        are what the measured sum is a part of, so that they add up to it.
+        are scaled down to the measured total, drawn to the middles likewise.
         """
         if attribute not in self._shifts:
             self._shifts[attribute] = self._shift(attribute)
@@ -105,8 +105,11 @@ class ValueSums:
         if total is not None:
             middles = self._middles(attribute)
             whole = float(np.sum(middles * np.maximum(self._state.model.marginal((attribute,)), 0.0)))
-            part = float(total.values(self.domain)) / whole if whole else 1.0
-            return middles * (min(max(part, 0.0), 1.0) - 1.0)
+            if whole <= 0:
+                return np.zeros_like(middles)
+            noise = float(total.scales(self.domain)) ** 2 * noise_variance(total.noise) / whole**2
+            part = min(max(float(total.values(self.domain)) / whole, 0.0), 1.0)
+            return middles * (part - 1.0) * _SPREAD / (_SPREAD + noise)
         cells = np.zeros(self.domain[attribute].size)
         if measured is None:
             return cells
