@@ -21,6 +21,8 @@ import pmw
 from pmw.cli import main
 from pmw.cli.session_options import read_options
 from pmw.errors import PMWError
+from pmw.public.contract import guarantee_terms
+from pmw.public.drafts import DraftCharge
 from pmw.research.audit.catalogue import chosen
 from pmw.research.audit.entries import Depth, Entry, pairs_of
 from pmw.research.audit.report import AuditOptions, audit
@@ -96,6 +98,7 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "accuracy": (CONTRACT, 0.45),
     "records": (CONTRACT, 2800),
     "prior": (MARGINAL, pmw.public_prior(people(21), DOMAIN)),
+    "drafts": (MARGINAL, (DraftCharge("age", pmw.NeighboringRelation.ADD_REMOVE, 1, None, Fraction(1, 50)),)),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
@@ -163,7 +166,8 @@ def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame) -> None:
 
     def seen(options: pmw.Options) -> dict[str, Any]:
         with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
-            return seen_of_session(session)
+            promise = guarantee_terms(session.state.contract) if name == "drafts" else ""  # all they change
+            return {**seen_of_session(session), "promise": promise}
 
     assert seen(usual) != seen(replace(usual, **{name: value}))
 
@@ -171,7 +175,7 @@ def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_plan_uses_every_choice_or_refuses_it_by_name(name: str) -> None:
     usual, value = CHOICES[name]
-    if name == "prior":  # it costs nothing, and promises nothing beforehand
+    if name in ("prior", "drafts"):  # they promise nothing beforehand
         return
 
     def seen(options: pmw.Options) -> dict[str, Any]:
@@ -358,8 +362,8 @@ def command_named(name: str) -> click.Command:
 
 @pytest.mark.parametrize("command", REQUIRED)
 @pytest.mark.parametrize(
-    "name", [name for name in CHOICES if name not in ("seed", "prior")]
-)  # it reads a file
+    "name", [name for name in CHOICES if name not in ("seed", "prior", "drafts")]
+)  # they read a file
 def test_a_command_passes_every_choice_on_or_has_no_option_for_it(name: str, command: str) -> None:
     arguments = [*REQUIRED[command], *TYPED[name]]
     found = command_named(command)

@@ -35,6 +35,7 @@ _OF_SESSIONS = {
     "simultaneous": "",
     "accuracy": ", and records with it",
     "prior": "",
+    "drafts": "",
 }
 MOST_CANDIDATES = 100_000
 _LONGEST_SCOPE = 16  # attributes; a scope of 16 has 65,535 parts

@@ -71,7 +71,7 @@ def test_the_options_of_a_session_stand_under_headings(run: Run, name: str) -> N
     assert {"--epsilon", "--delta", "--neighbors", "--accuracy"} <= set(options["The promise:"])
     assert {"--preset", "--threshold", "--sparse-vector"} <= set(options["For experts:"])
     assert "--schema" in options["The table:"]
-    own = {"open": ["--verbose", "--json", "-h,"], "plan": ["--json", "-h,"]}
+    own = {"open": ["--draft", "--verbose", "--json", "-h,"], "plan": ["--json", "-h,"]}
     assert options["Options:"] == own[name]
 
 

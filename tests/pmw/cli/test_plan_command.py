@@ -103,7 +103,7 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
     opened, planned = options(open_), options(plan)
     own = {"schema", "as_json"}
     table = {"session", "data", "table", "delimiter", "quote", "missing_text", "trim", "encoding", "decimal"}
-    table |= {"memory", "temporary_folder", "inside", "data_is_public", "prior", "prior_is_public"}
+    table |= {"memory", "temporary_folder", "inside", "data_is_public", "prior", "prior_is_public", "draft"}
     assert planned.keys() - own == opened.keys() - table - {"escape", "verbose"} - {"schema", "as_json"}
     for name in planned.keys() - own:
         assert planned[name] == opened[name], name

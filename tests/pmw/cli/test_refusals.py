@@ -456,8 +456,8 @@ ALWAYS = {
     "--confidence", "--model", "--update", "--person-clip",
 }  # fmt: skip
 WITH_EFFECT = {
-    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum", "shell": "wait no-history",
-    "finish": "wait dry-run", "draft": "from-public", "open": "data-is-public",
+    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads", "shell": "wait no-history",
+    "finish": "wait dry-run", "draft": "from-public bounds draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force", "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
