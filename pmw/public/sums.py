@@ -302,9 +302,10 @@ class Sums:
         everywhere = np.ones(part.counted.shape, dtype=bool)
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
         is_clipped = self._values.is_clipped(weights.summed.summed)
-        ratio = self._ratio_of(weights, below)
+        middle = weights.summed.middle  # of the cells: it does not look at what was measured of sums
+        ratio = self._ratio_of(middle, weights.scope, below)
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
-        noise = self._reach(weights.scope, weights.middle, below, ratio, events)
+        noise = self._reach(weights.scope, middle, below, ratio, events)
         reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
         width = part.half_width + float(np.sum(part.reach * mass)) + reach
         if width >= noise + apart:
@@ -312,9 +313,10 @@ class Sums:
         other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
         return MeasuredSum(counted, part.value, part.half_width, 2 * events, (width, other))
 
-    def _ratio_of(self, above: GroupWeights, below: GroupWeights | None) -> float:
+    def _ratio_of(self, above: _Array, scope: tuple[str, ...], below: GroupWeights | None) -> float:
+        """Return the model's sum with some weights, divided by another one; 0 for the sum alone."""
         divisor = 0.0 if below is None else self.model(below)
-        return self.model(above) / divisor if divisor else 0.0
+        return float(np.sum(above * self.marginal(scope))) / divisor if divisor else 0.0
 
     def _reach(
         self, scope: tuple[str, ...], middle: _Array, below: GroupWeights | None, ratio: float, events: int
