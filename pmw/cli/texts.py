@@ -234,15 +234,23 @@ def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measur
         if by
         else f"the sum of {name}"
     )
+    what += _beside(quote)
     grid = next(grid for grid in domain.grids if grid.attribute == name)
     ends = f"values between {number(grid.minimum)} and {number(grid.maximum)}"
     bar = f"± {number(quote.half_width)} at {confidence:.0%} confidence, {ends}"
     size = "of everybody" if not by else "of a group of average size"
-    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most for that"
+    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most"
     if measured:
         return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
+
+
+def _beside(quote: SumQuote) -> str:
+    """Return what is measured beside sums, in words."""
+    if not quote.counted:
+        return ""
+    return " with the numbers of values" + (" and the sums of squares" if quote.squared else "")
 
 
 def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:

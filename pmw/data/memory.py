@@ -387,12 +387,14 @@ class MemorySource(CountSource):
                 counts[0] = len(self._records)
         return counted
 
-    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
         stored = self._records.domain
         if grid.name not in stored:
             raise no_values(grid.attribute)
-        places = np.arange(grid.size)
-        places[grid.base_size :] = 0  # an empty or undeclared value
+        places = np.zeros(grid.size, dtype=np.int64)  # 0 for an empty or undeclared value
+        places[: grid.base_size] = np.arange(grid.base_size)
+        if squared:
+            places[: grid.base_size] = grid.squares(places[: grid.base_size])
         values: list[NDArray[np.int64] | None] = [None] * len(stored)
         values[stored.index(grid.name)] = places
         summed = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
