@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Places, SumMeasurement
+from pmw.model import Places, SumMeasurement, Target
 from pmw.model.measurement import noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.joint_sums import JointSums
@@ -27,6 +27,7 @@ from queries.factors import UNITS
 from queries.records import CodedRecords
 
 _Array = NDArray[np.float64]
+_MOST_TARGET_CELLS = 2048  # of an attribute whose sums rows are fitted to
 _SPREAD = 1 / 12  # squared half-widths: how far the mean of a cell is taken to be from its middle, beforehand
 
 
@@ -141,6 +142,34 @@ class ValueSums:
         names = dict.fromkeys(one.summed.attribute for one in self._state.sums if not one.summed.clipped)
         return {name: self._leans(name, records) for name in names}
 
+    def targets(self) -> Sequence[Target]:
+        """Return what synthetic rows should add up to: the newest sums by groups, and numbers of values.
+
+        A row counts with the mean of its cell, or bin. Left out are groups by bins of long attributes, and
+        attributes with so many cells that all pairs of them are too much to hold.
+        """
+        coarsening, found = self._state.coarsening, list[Target]()
+        newest = {(one.summed.attribute, one.summed.scope): one for one in self._state.sums}
+        for (name, scope), one in newest.items():
+            cells = coarsening.coarse[name].size
+            if one.summed.by_cells or one.summed.clipped or name in scope or cells > _MOST_TARGET_CELLS:
+                continue
+            if coarsening.coarse.scope_shape(scope) != self.domain.scope_shape(scope):
+                continue
+            over, present = self.domain.scope(one.summed.counted), Places.of(self.domain, name).present
+            places = cell_middles(self.domain, name) + self.shift(name) - one.middles(self.domain)
+            weights = coarsening.averaged((name,), np.where(present, places, 0.0))
+            scale, variance = float(one.scales(self.domain).max()), noise_variance(one.noise)
+            where = over.index(name)
+            if weights.any():
+                sums = one.values(self.domain)
+                found.append(Target.of_sums(over, where, weights, sums, variance * scale**2))
+            if one.summed.count_units:
+                ones = coarsening.averaged((name,), present.astype(np.float64))
+                counted = variance * (UNITS / one.summed.count_units) ** 2
+                found.append(Target.of_sums(over, where, ones, one.counts, counted))
+        return found
+
     def _leans(self, name: str, records: CodedRecords) -> _Array:
         own = (one for one in self._state.sums if one.summed.attribute == name and not one.summed.by_cells)
         grouped = list(own)
@@ -159,8 +188,11 @@ class ValueSums:
             weights = np.where(held, numbers, 0.0)
             return np.asarray(np.bincount(groups, weights, measured.sums.size), dtype=np.float64)
 
-        row = len(records) / self._state.total.value
-        wanted = measured.values(self.domain).ravel() * row + summed(measured.middles(self.domain)[codes])
+        if measured.summed.count_units:  # rows have the mean, whatever their number is
+            rows = summed(np.ones(len(records))) / np.maximum(measured.counts.ravel(), 1.0)
+        else:
+            rows = np.full(measured.sums.size, len(records) / self._state.total.value)
+        wanted = measured.values(self.domain).ravel() * rows + summed(measured.middles(self.domain)[codes])
         low, wide = summed(least[codes]), summed((greatest - least)[codes])
         return _inside((wanted - low) / np.where(wide > 0, wide, 1.0))[groups]
 

@@ -395,6 +395,19 @@ def test_rows_have_the_means_that_were_measured() -> None:
         assert (delays == delays.round()).all()
 
 
+def test_rows_of_fine_cells_are_fitted_to_the_means_that_were_measured() -> None:
+    delay = IntegerAttribute("delay", -60, 339, missing=True, resolution=1)
+    fine = Domain(tuple(DOMAIN[one] for one in ("region", "rooms", "years")) + (delay,), name="trips")
+    with opened(FRAME, fine, epsilon=2, seed=4, opening=pmw.Opening.ONE_WAY) as session:
+        wanted = [mean(f"region == '{region}'") for region in ("north", "south", "east")]
+        assert max(abs(numbers(session, "delay", one).mean() - real) for one, real in zip(
+            ("north", "south", "east"), wanted, strict=True)) > 10  # fmt: skip
+        quote = session.measure_sum("delay", "region", share="0.1")
+        assert quote.counted
+        for one, real in zip(("north", "south", "east"), wanted, strict=True):
+            assert numbers(session, "delay", one).mean() == pytest.approx(real, abs=2 * quote.mean_half_width)
+
+
 def test_a_value_stays_in_its_cell_wherever_it_leans() -> None:
     codes, draw = np.repeat(np.arange(5), 400), np.random.default_rng(2)
     cost = NumericAttribute("cost", (0, 10, 100, 1000), atoms=(10.0,))
