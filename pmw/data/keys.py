@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import TablePart, ids_of
 from pmw.data.people import OWN, Numbers, Roster, first_of_each, keyed_hashes, required_bound
-from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached
+from pmw.data.refusals import detached
 from pmw.data.tables import Table, column_kind, table_parts
+from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.cells import MISSING_LABEL, OTHER_LABEL
 from queries.domain import Domain
@@ -74,6 +75,8 @@ def key_of(value: object) -> str | None:
 def key_holders(table: Table, attribute: str, person: Person | None, key: bytes | None) -> KeyHolders:
     """Return the keys of a column, each with the exact number of persons that give it.
 
+    Keys, and two numbers and an id for each record, are held in memory.
+
     Args:
         table: the table; its records are read here.
         attribute: the column of texts.
@@ -116,7 +119,10 @@ def _require_texts(table: Table, attribute: str) -> None:
     kind = column_kind(table, attribute)
     if kind is not None and not kind.upper().startswith(_TEXTS):
         got = kind.partition("(")[0]
-        raise column_refusal("the table", attribute, f"a column of type {got}", f"for texts, {MAKE_A_VIEW}")
+        raise DataError(
+            f"expected texts in column {attribute!r}, got a column of type {got}; declare numbers and dates "
+            "by their ends, or make a view that gives texts"
+        )
 
 
 def _read(

@@ -125,7 +125,7 @@ def test_a_column_that_is_not_of_texts_is_refused_by_its_type(kind: Any, tmp_pat
     duckdb.sql(f"COPY (FROM frame) TO '{tmp_path}/t.parquet'")
     tables: list[Any] = [frame, frame.iloc[:0], frame.astype({"word": "category"}), tmp_path / "t.parquet"]
     for table in tables:
-        with pytest.raises(DataError, match="expected plain values in column 'word', got a column of type"):
+        with pytest.raises(DataError, match="expected texts in column 'word', got a column of type"):
             holders(table, 1)
 
 

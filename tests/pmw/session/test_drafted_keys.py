@@ -195,7 +195,7 @@ def test_rare_texts_are_not_told_and_every_run_is_a_charge(tmp_path: Path) -> No
         assert draft_keys(frame, "city", terms, path).keys == ("Oslo", "oslo")
     charges = read_charges(path)
     assert charges == (terms.charge("keys of city"),) * 2
-    assert (charges[0].epsilon, charges[0].delta) == (1, Fraction(1, 10**9))
+    assert (charges[0].epsilon, charges[0].delta) == (Fraction(1), Fraction(1, 10**9))
     assert (charges[0].neighboring_relation, charges[0].records_per_person) == (REPLACED, 2)
     for empty in (frame.iloc[:0], frame.assign(city=None)):
         assert draft_keys(empty, "city", terms, path).keys == ()
