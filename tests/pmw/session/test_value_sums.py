@@ -397,7 +397,7 @@ def test_rows_have_the_means_that_were_measured() -> None:
 
 def test_rows_of_fine_cells_are_fitted_to_the_means_that_were_measured() -> None:
     delay = IntegerAttribute("delay", -60, 339, missing=True, resolution=1)
-    fine = Domain(tuple(DOMAIN[one] for one in ("region", "rooms", "years")) + (delay,), name="trips")
+    fine = Domain((DOMAIN["region"], DOMAIN["rooms"], DOMAIN["years"], delay), name="trips")
     with opened(FRAME, fine, epsilon=2, seed=4, opening=pmw.Opening.ONE_WAY) as session:
         wanted = [mean(f"region == '{region}'") for region in ("north", "south", "east")]
         assert max(abs(numbers(session, "delay", one).mean() - real) for one, real in zip(
