@@ -449,12 +449,15 @@ def _leaves(
     shape: tuple[int, ...], scopes: tuple[Positions, ...]
 ) -> tuple[tuple[Positions, ...], tuple[tuple[tuple[int, Positions], ...], ...]]:
     """Return the scopes that lie in no other, and the potentials in each: by number, its own first."""
-    leaves = tuple([scope for scope in scopes if not any({*scope} < {*other} for other in scopes)])
+    holders: dict[int, set[Positions]] = {}
+    for scope in scopes:
+        for position in scope:
+            holders.setdefault(position, set()).add(scope)
+    around = [set(scopes).intersection(*[holders[position] for position in scope]) for scope in scopes]
+    leaves = tuple([scope for scope, larger in zip(scopes, around, strict=True) if len(larger) == 1])
     inside: dict[Positions, list[tuple[int, Positions]]] = {scope: [] for scope in leaves}
-    for number, scope in enumerate(scopes):
-        home = min(
-            [leaf for leaf in leaves if {*scope} <= {*leaf}], key=lambda leaf: table_cells(shape, leaf)
-        )
+    for number, (scope, larger) in enumerate(zip(scopes, around, strict=True)):
+        home = min([leaf for leaf in leaves if leaf in larger], key=lambda leaf: table_cells(shape, leaf))
         inside[home].append((number, scope))
     for scope, own in inside.items():
         own.sort(key=lambda one: one[1] != scope)
