@@ -63,9 +63,11 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     from pmw.cli.plan_texts import usual_bins
     from pmw.cli.texts import json_line
     from pmw.data.inspection import WARNING, inspect_table
+    from pmw.planning.opening import check_attributes
 
     place = place_given(given, data)
     domain = load_domain(schema, given)
+    check_attributes(domain)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)

@@ -46,6 +46,7 @@ from queries.domain import Domain
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
 _CALM_SPAN = 500.0  # of all potentials together, up to which no number on the way needs scaling
+_CALM_CELLS = 650.0  # logarithm of the domain's cells, up to which no sum of numbers up to 1 is too large
 # Rough nanoseconds, for the choice between the two ways (numpy with OpenBLAS on one thread).
 _CALL = 3000.0  # of one contraction, whatever its size
 _MATRIX = 150.0  # one matrix more in a stack of them
@@ -290,6 +291,7 @@ class Gradient:
         self._plan = plan
         self._flat = np.empty(plan.starts[-1] + table_cells(plan.shape, plan.leaves[-1]))
         self._lengths = np.diff(np.append(plan.starts, self._flat.size))
+        self._is_large = sum(map(math.log, plan.shape)) > _CALM_CELLS
         leaves = [
             part.reshape([plan.shape[position] for position in scope])
             for part, scope in zip(np.split(self._flat, plan.starts[1:]), plan.leaves, strict=True)
@@ -345,7 +347,7 @@ class Gradient:
             return None
         np.subtract(flat, np.repeat(tops, self._lengths), flat)
         np.exp(flat, flat)
-        if not self._run(scaled=not float(spans.sum()) <= _CALM_SPAN):
+        if not self._run(scaled=self._is_large or not float(spans.sum()) <= _CALM_SPAN):
             return None
         for table, derivative in zip(self._leaves, self._derivatives, strict=True):
             np.multiply(table, derivative, table)
