@@ -43,7 +43,7 @@ from benchmarks.runner import alone, cpu_seconds, parser, tell
 from benchmarks.tables import AVERAGED, Averaged, TableAbsentError
 from pmw.data import MemorySource
 from pmw.loop import RequestedSum, counted_sum, draw_sum, settle_sum
-from pmw.model import Places, SummedValues, sums_of
+from pmw.model import Places
 from pmw.planning.sum_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
 from pmw.public.quotes import affordable_price
@@ -202,7 +202,7 @@ class _Work:
 
         What is not left of the budget is paid all the same: each question stands for a session of its own.
         """
-        summed = dataclasses.replace(quote_sum(state, _summed(question, state.domain), share=share))
+        summed = quote_sum(state, (question.attribute, state.domain.scope(question.by)), share=share)
         if summed.summed is None or summed.noise is None:
             return state
         self._drawn += 1
@@ -267,8 +267,8 @@ class _Work:
     def truth(self, question: Question) -> Truth:
         """Return the true averages: of the records that are kept, clipped as is declared."""
         domain, source = self._state.domain, self._source
-        summed = _summed(question, domain)
-        grid, over = Places.of(domain, question.attribute).grid, domain.scope(summed.counted)
+        grid = Places.of(domain, question.attribute).grid
+        over = domain.scope(dict.fromkeys((*question.by, question.attribute)))
         present = Places.of(domain, question.attribute).present
         axis = over.index(question.attribute)
         places, counts = (
@@ -312,10 +312,6 @@ def peer_scales(most: float, records: int, off: float, squared_mu: float) -> tup
     together = most + off * records
     least = max(off, 1e-9 * most / records)
     return math.sqrt(most * together / squared_mu), math.sqrt(records * together / (least * squared_mu))
-
-
-def _summed(question: Question, domain: Domain) -> SummedValues:
-    return sums_of(domain, question.attribute, domain.scope(question.by))
 
 
 def _ends(domain: Domain, name: str) -> tuple[float, float]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeGuard
 
+import numpy as np
+from numpy.typing import NDArray
+
 from queries.cells import LARGEST_INTEGER, MOST_CELLS, Cells, GroupValue, OrderedCells, number_text
 
 _MOST_ATOMS = 1000
@@ -272,6 +275,31 @@ class ValueGrid(Cells):
     def reach(self) -> float:
         """How far a value may be from the middle of those of its place."""
         return (self.step - 1) / 2 if self.whole else self.step / 2
+
+    def squares(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the squares of how far places are from the middle of all: int64, 2^20 at either end, rounded
+        down. No number on the way is above 2^60.
+        """
+        return np.asarray((2 * places - self._top) ** 2 * MOST_STEPS // self._divisor, dtype=np.int64)
+
+    def square_in_words(self, place: str, divide: str, suffix: str = "") -> str:
+        """Return the same as an expression of an engine.
+
+        Args:
+            place: the expression of a place, a whole number of 64 bits.
+            divide: the division of whole numbers.
+            suffix: of a whole number of 64 bits.
+        """
+        from_middle = f"(2{suffix} * {place} - {self._top}{suffix})"
+        return f"({from_middle} * {from_middle} * {MOST_STEPS}{suffix} {divide} {self._divisor}{suffix})"
+
+    @property
+    def _top(self) -> int:
+        return self.base_size - 1
+
+    @property
+    def _divisor(self) -> int:
+        return max(self._top, 1) ** 2
 
     def number(self, place: float) -> float:
         """Return the middle of the values of a place; of half a place, that between two."""

@@ -123,10 +123,15 @@ def _number_of(plain: _Plain) -> int | float | None:
     return plain if math.isfinite(plain) else None
 
 
+def written_text(plain: _Plain) -> str:
+    """Return the text of a value that comes first among the declared ones which may hold it."""
+    return repr(plain) if isinstance(plain, float) else canonical_text(plain)
+
+
 class _Categories(Values[CategoricalAttribute]):
     def _code(self, plain: _Plain) -> int | None:
         codes = self.attribute.codes
-        text = repr(plain) if isinstance(plain, float) else canonical_text(plain)  # 1.0 comes before 1
+        text = written_text(plain)  # 1.0 comes before 1
         code = codes.get(text)
         if code is None and isinstance(plain, float):
             # A column of whole numbers becomes one of floats where one value of it is empty.

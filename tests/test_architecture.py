@@ -234,6 +234,11 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }  # fmt: skip
 
 
+def test_which_texts_a_column_holds_leaves_the_data_in_one_place_only() -> None:
+    known = {module for module in MODULES if "pmw.data.keys" in {name for _, name in imports(module)}}
+    assert known == {"pmw.session.drafts"}
+
+
 def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None:
     # ``pmw check`` prints exact numbers of records before a session exists, as its purpose is. Nothing that
     # answers, stores or releases may know of them; and the room of the facts knows of no session.

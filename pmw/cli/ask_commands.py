@@ -364,6 +364,11 @@ Examples:
     help="With --sum: pay what keeps the mean of a group of average size within N, or within P% of the least "
     "that the mean of all may be.",
 )
+@click.option(
+    "--squares",
+    is_flag=True,
+    help="With --sum: measure the sums of squares too, for VARIANCE and STDDEV.",
+)
 @click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
 @click.option("--yes", is_flag=True, help="Pay the price without being asked.")
 @wait_option
@@ -382,7 +387,8 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
 
     With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
     that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows
-    from the ends, not from where values lie: narrow ends give narrow bars.
+    from the ends, not from where values lie: narrow ends give narrow bars. The number of values is measured
+    beside each sum where that makes means better known.
 
     With --heads, COUNT(DISTINCT …) of the schema's column of ids, by the attributes of --by, has a bar that
     follows from the measured numbers of persons. A person counts where one of the kept records is.
@@ -414,6 +420,8 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name} goes with --sum or --heads; leave it out, or give one")
     if given["summed"] is None and given["within"] is not None:
         raise click.UsageError("--within goes with --sum; leave it out, or give --sum")
+    if given["summed"] is None and given["squares"]:
+        raise click.UsageError("--squares goes with --sum; leave it out, or give --sum")
     if given["share"] is not None and given["within"] is not None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
@@ -436,6 +444,7 @@ def _measured(
         by,
         share=part,
         within=None if within is None else Within.parse(within),
+        squares=given["squares"],
         dry_run=dry_run,
     )
 

@@ -18,6 +18,7 @@ from pmw.cli.table_options import (
 
 if TYPE_CHECKING:
     from pmw.data import Place
+    from pmw.session.drafts import DraftTerms
 
 
 @click.command(
@@ -29,6 +30,7 @@ Examples:
   pmw draft --data people.parquet > people.toml
   pmw draft --data people.csv --from-public census.csv > people.toml
   pmw draft --data people.csv --bounds amount --epsilon .02 --draft people.draft
+  pmw draft --data people.csv --keys city --epsilon .1 --delta 1e-9 --draft people.draft
 """,
 )
 @table_options
@@ -44,13 +46,24 @@ Examples:
     help="Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
 )
 @click.option(
-    "--epsilon", metavar="E", help="With --bounds: what the draft costs, beside the session's budget."
+    "--keys",
+    metavar="ATTRIBUTE",
+    help="Tell the texts of a column that enough persons hold instead, by noisy counts; it costs --epsilon "
+    "and --delta.",
+)
+@click.option(
+    "--epsilon",
+    metavar="E",
+    help="With --bounds or --keys: what the draft costs, beside the session's budget.",
+)
+@click.option(
+    "--delta", metavar="D", help="With --keys: likewise; the chance that a text of one person is told."
 )
 @click.option(
     "--draft",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="With --bounds: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
+    help="With --bounds or --keys: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
     "beside the table]",
 )
 @click.option(
@@ -58,21 +71,27 @@ Examples:
     type=click.Choice(["add-remove", "replace-one"]),
     default="add-remove",
     show_default=True,
-    help="With --bounds: which tables are neighbours, as for the session.",
+    help="With --bounds or --keys: which tables are neighbours, as for the session.",
 )
 @click.option(
     "--records-per-person",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="With --bounds: the most records of one person, as for the session.",
+    help="With --bounds or --keys: the most records of one person, as for the session.",
 )
 @click.option(
     "--person-column",
     metavar="COLUMN",
-    help="With --bounds: the column of ids, by which no more records of each are counted.",
+    help="With --bounds or --keys: the column of ids, by which no more records, or texts, of each are "
+    "counted.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --bounds: print the ends as JSON.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="With --keys: tell how many persons are enough; nothing is read or charged.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --bounds or --keys: print JSON.")
 @dialect_options
 def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.
@@ -86,18 +105,23 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
 
     With --bounds, ends of an attribute's numbers are told by privacy: records are counted by powers of two,
     with noise. About 1 % of the records beyond them is aimed at, not promised; how many there are at most is
-    told. The charge is written to --draft before anything is printed, and each run is a new one. `pmw open
-    --draft` takes all charges of the file into the contract, beside the session's own budget.
+    told.
+
+    With --keys, the texts of a column are told that about T persons hold, or more; all others become `other`.
+    T follows from --epsilon, --delta, --neighbors and --records-per-person alone; --dry-run tells it.
+
+    The charge of either is written to --draft before anything is printed, and each run is a new one. `pmw
+    open --draft` takes all charges of the file into the contract, beside the session's own budget.
     """
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
 
     if from_public is None and given["data_is_public"]:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
-    if given["bounds"] is not None:
-        _print_bounds(data, from_public, given)
+    if given["bounds"] is not None or given["keys"] is not None:
+        _print_by_privacy(data, from_public, given)
         return
-    _refuse_terms(given)
+    _refuse_terms(given, "--bounds or --keys", "epsilon", "delta", "draft", "person_column", "dry_run")
     place: Place
     if isinstance(data, Path) and given["table"] is None:
         paths = [path for path in (data, from_public) if path is not None]
@@ -113,41 +137,77 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     click.echo(draft_schema(place, *declared).removesuffix("\n"))
 
 
-def _print_bounds(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
-    """Tell ends of an attribute's numbers, once their charge is durable.
+def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
+    """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable.
 
     Raises:
         UsageError: options are missing, or do not go together.
     """
-    from pmw.cli.texts import drafted_ends_text, json_line
-    from pmw.privacy.budget import NeighboringRelation, as_fraction
-    from pmw.session.drafts import DraftTerms, draft_bounds
+    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line, key_threshold_text
+    from pmw.session.drafts import draft_bounds, draft_keys
 
-    if from_public is not None:
-        raise click.UsageError("--bounds costs privacy, and --from-public reads a public table; give one")
-    if given["epsilon"] is None:
-        raise click.UsageError("--bounds needs --epsilon: what it may cost, beside the session's budget")
-    if given["draft"] is None and not isinstance(data, Path):
-        raise click.UsageError("--bounds needs --draft FILE, where the charge is written")
-    path = given["draft"] or Path(f"{data}.draft")
-    terms = DraftTerms(
+    _check_terms(data, from_public, given)
+    path, terms = given["draft"] or Path(f"{data}.draft"), _terms(given)
+    if given["dry_run"]:
+        form = {"attribute": given["keys"], "threshold": terms.threshold}
+        click.echo(json_line(form) if given["as_json"] else key_threshold_text(given["keys"], terms))
+        return
+    place = place_given(given, data)
+    if given["keys"] is None:
+        ends = draft_bounds(place, given["bounds"], terms, path)
+        click.echo(json_line(ends.to_dict()) if given["as_json"] else drafted_ends_text(ends, path))
+    else:
+        keys = draft_keys(place, given["keys"], terms, path)
+        click.echo(json_line(keys.to_dict()) if given["as_json"] else drafted_keys_text(keys, path))
+
+
+def _terms(given: dict[str, Any]) -> DraftTerms:
+    """Return whom a draft protects, and how much.
+
+    Raises:
+        BudgetError: a number is none, or out of range.
+    """
+    from pmw.privacy.budget import NeighboringRelation, as_fraction
+    from pmw.session.drafts import DraftTerms
+
+    return DraftTerms(
         as_fraction(given["epsilon"], "epsilon"),
         NeighboringRelation(given["neighbors"].replace("-", "_")),
         given["records_per_person"],
         given["person_column"],
+        as_fraction(given["delta"] or 0, "delta"),
     )
-    ends = draft_bounds(place_given(given, data), given["bounds"], terms, path)
-    click.echo(json_line(ends.to_dict()) if given["as_json"] else drafted_ends_text(ends, path))
 
 
-def _refuse_terms(given: dict[str, Any]) -> None:
-    """Refuse what goes with --bounds alone.
+def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
+    """Refuse options of a draft by privacy that are missing, or do not go together.
+
+    Raises:
+        UsageError: so they are.
+    """
+    option = "--bounds" if given["keys"] is None else "--keys"
+    if from_public is not None:
+        raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")
+    if given["bounds"] is not None and given["keys"] is not None:
+        raise click.UsageError("--bounds and --keys are two drafts, each with its own charge; give one a run")
+    if given["epsilon"] is None:
+        raise click.UsageError(f"{option} needs --epsilon: what it may cost, beside the session's budget")
+    if given["keys"] is None:
+        _refuse_terms(given, "--keys", "delta", "dry_run")
+    elif given["delta"] is None:
+        raise click.UsageError("--keys needs --delta above 0: the chance that a text of one person is told")
+    if given["draft"] is None and not isinstance(data, Path):
+        raise click.UsageError(f"{option} needs --draft FILE, where the charge is written")
+
+
+def _refuse_terms(given: dict[str, Any], options: str, *names: str) -> None:
+    """Refuse what goes with other options alone.
 
     Raises:
         UsageError: it is given.
     """
-    for name in ("epsilon", "draft", "person_column"):
-        if given[name] is not None:
+    for name in names:
+        if given[name] not in (None, False):
             raise click.UsageError(
-                f"--{name.replace('_', '-')} goes with --bounds; leave it out, or give that"
+                f"--{name.replace('_', '-')} goes with {options}; leave it out, or give that"
             )

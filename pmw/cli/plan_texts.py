@@ -14,6 +14,7 @@ from typing import Any
 from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
+from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
@@ -72,10 +73,22 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(f"all {counted(plan.triples, 'triple')}")
     measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
-    if plan.sums:
-        kept = f"; {float(KEPT_FOR_SUMS):.0%} of the budget is kept for sums on request" if plan.pairs else ""
-        yield f"  Sums of values of {listed(plan.sums)} are measured, too{kept}."
+    yield from _beside_counts(plan)
     yield from bin_lines(plan)
+
+
+def _beside_counts(plan: SessionPlan) -> Iterator[str]:
+    """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
+
+    def kept(share: Fraction, what: str) -> str:
+        return f"; {float(share):.0%} of the budget is kept for {what}" if plan.pairs else ""
+
+    if plan.sums:
+        later = kept(KEPT_FOR_SUMS, "sums on request")
+        yield f"  Sums of values of {listed(plan.sums)} are measured, too{later}."
+    if opens_heads(plan.contract.domain, plan.contract.options):
+        later = kept(KEPT_FOR_HEADS, "persons by group")
+        yield f"  The number of persons is measured, too, where that tells more than the records do{later}."
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:

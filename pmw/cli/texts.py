@@ -33,12 +33,13 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, prior_words, status_rows
 from pmw.public.tables import AnswerTable
-from pmw.session.drafts import DraftedEnds
+from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
+from queries.schema import format_schema
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
@@ -234,15 +235,23 @@ def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measur
         if by
         else f"the sum of {name}"
     )
+    what += _beside(quote)
     grid = next(grid for grid in domain.grids if grid.attribute == name)
     ends = f"values between {number(grid.minimum)} and {number(grid.maximum)}"
     bar = f"± {number(quote.half_width)} at {confidence:.0%} confidence, {ends}"
     size = "of everybody" if not by else "of a group of average size"
-    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most for that"
+    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most"
     if measured:
         return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
+
+
+def _beside(quote: SumQuote) -> str:
+    """Return what is measured beside sums, in words."""
+    if not quote.counted:
+        return ""
+    return " with the numbers of values" + (" and the sums of squares" if quote.squared else "")
 
 
 def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:
@@ -270,6 +279,34 @@ def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
         f"max = {ends.high:.16g}",
     )
     return "\n".join(told)
+
+
+def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
+    """Return drafted keys in words, and as a section of a schema."""
+    charge = keys.charge
+    cost = f"epsilon = {float(charge.epsilon):g} and delta = {float(charge.delta):g}"
+    head = (
+        f"# Values of {keys.attribute} by noisy counts of persons, for {cost}.",
+        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
+    )
+    if not keys.keys:
+        told = (
+            f"# No noisy count came to {keys.threshold:,} persons: there is no value to declare.",
+            "# A larger epsilon needs fewer persons: --dry-run tells how many, and costs nothing.",
+        )
+        return "\n".join((*head, *told))
+    those = f"# Those that came to {keys.threshold:,} persons, noise included; all others count as other."
+    domain = Domain((CategoricalAttribute(keys.attribute, keys.keys, missing=True, other=True),))
+    section = format_schema(domain)
+    return "\n".join((*head, those, section[section.index("[[attributes]]") :].removesuffix("\n")))
+
+
+def key_threshold_text(attribute: str, terms: DraftTerms) -> str:
+    """Return how many persons a key needs, in words."""
+    return (
+        f"A text of {attribute} is told if its number of persons, noise included, comes to "
+        f"{terms.threshold:,}. Nothing was read or charged."
+    )
 
 
 def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:

@@ -441,7 +441,7 @@ class EngineSource(CountSource):
         for name in names:
             digest.update(self._marginal((name,)).counts.astype("<i8").tobytes())
         for grid in self._declared.grids:
-            digest.update(self._sum((grid.attribute,), grid).astype("<i8").tobytes())
+            digest.update(self._sum((grid.attribute,), grid, squared=False).astype("<i8").tobytes())
         columns = range(len(self._cells))
         pairs = [*combinations(columns, 2), *((place, place) for place in columns[len(names) :])]
         sums = [f"CAST(sum(c{one} * c{other}) AS text)" for one, other in pairs]
@@ -480,13 +480,17 @@ class EngineSource(CountSource):
             terms.append(f"{cell} * {stride}")
         return " + ".join(terms)
 
-    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
         # The sum of a bigint is wider in both engines, so it neither wraps nor fails; int64 holds the places,
-        # below 2^20, of 2^43 records.
-        place = self._declared.stored.index(grid.name)
+        # and squares, of at most 2^20, of 2^42 records.
+        place = number = f"c{self._declared.stored.index(grid.name)}"
+        if squared:
+            cell, held = self._declared.index(grid.attribute), self._declared[grid.attribute].number_ends()
+            square = grid.square_in_words(place, self._snapshot.table.words.divide)
+            number = f"CASE WHEN c{cell} < {len((held or ((), ()))[0])} THEN {square} ELSE 0 END"
         rows = self._snapshot.rows(
             f"SELECT cell, CAST(sum(place) AS text) FROM (SELECT {self._number(scope)} AS cell, "  # noqa: S608
-            f"c{place} AS place FROM {self._kept()} AS kept) AS numbered GROUP BY cell"
+            f"{number} AS place FROM {self._kept()} AS kept) AS numbered GROUP BY cell"
         )
         sums = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
         for cell, total in rows:

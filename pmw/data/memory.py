@@ -265,10 +265,7 @@ def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tu
         DataError: the column of ids is of a type that is refused.
     """
     require_frame(frame)
-    person = domain.person
-    ids = None if person is None else named_column(frame, person.column)
-    if person is not None and ids is not None:
-        require_ids("the table", domain, {person.column: _declared_kind(ids.dtype)})
+    ids = ids_of(frame, domain)
     codes = encode_columns(frame, domain) + encode_places(frame, domain)
     kept = kept_records(codes)
     if roster is not None and ids is not None:
@@ -276,7 +273,21 @@ def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tu
     return codes if kept.all() else tuple(column[kept] for column in codes)
 
 
-def _declared_kind(dtype: Any) -> str:
+def ids_of(frame: pd.DataFrame, domain: Domain) -> pd.Series[Any] | None:
+    """Return the column of ids of some records; None where no persons are declared.
+
+    Raises:
+        RecordsError: it is absent or stands there twice.
+        DataError: it is of a type that is refused.
+    """
+    if domain.person is None:
+        return None
+    ids = named_column(frame, domain.person.column)
+    require_ids("the table", domain, {domain.person.column: declared_kind(ids.dtype)})
+    return ids
+
+
+def declared_kind(dtype: Any) -> str:
     """Return the type of a column of pandas; where it lists its values, or leaves empty ones out, theirs."""
     categories = getattr(dtype, "categories", None)
     kind = str(dtype if categories is None else categories.dtype)
@@ -387,12 +398,14 @@ class MemorySource(CountSource):
                 counts[0] = len(self._records)
         return counted
 
-    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
         stored = self._records.domain
         if grid.name not in stored:
             raise no_values(grid.attribute)
-        places = np.arange(grid.size)
-        places[grid.base_size :] = 0  # an empty or undeclared value
+        places = np.zeros(grid.size, dtype=np.int64)  # 0 for an empty or undeclared value
+        places[: grid.base_size] = np.arange(grid.base_size)
+        if squared:
+            places[: grid.base_size] = grid.squares(places[: grid.base_size])
         values: list[NDArray[np.int64] | None] = [None] * len(stored)
         values[stored.index(grid.name)] = places
         summed = np.zeros(self.domain.scope_size(scope), dtype=np.int64)

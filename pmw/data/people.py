@@ -20,7 +20,7 @@ Source: SipHash-2-4: Aumasson and Bernstein (2012), as pandas has it (``hash_arr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import is_
@@ -145,7 +145,7 @@ class Roster:
 
     def __init__(self, person: Person, key: bytes) -> None:
         self._person = person
-        self._keys = (key.hex()[:16], key.hex()[16:32])
+        self._key = key
         self._own: list[NDArray[np.bool_]] = [np.zeros(0, dtype=bool)]
         # Of records with an id, part by part: whole numbers, shape (records,), or hashes, shape (2, records).
         self._ids: list[Numbers | Words] = []
@@ -197,10 +197,24 @@ class Roster:
         return self._hashed(np.array(list(map(str, numbers.tolist())), dtype=object))
 
     def _hashed(self, texts: NDArray[np.object_]) -> Words:
-        from pandas.util import hash_array  # late: only where tables are handled
+        return keyed_hashes(texts, self._key)
 
-        hashes = [hash_array(texts, hash_key=key, categorize=False) for key in self._keys]
-        return np.array(hashes, dtype=np.uint64).reshape(2, len(texts))
+
+def keyed_hashes(texts: NDArray[np.object_], key: bytes) -> Words:
+    """Return two keyed hashes of each text, independent of each other: uint64, shape (2, texts).
+
+    Args:
+        texts: of valid Unicode, shape (texts,).
+        key: 32 bytes, secret.
+
+    Raises:
+        UnicodeEncodeError: a text has no bytes.
+    """
+    from pandas.util import hash_array  # late: only where tables are handled
+
+    keys = (key.hex()[:16], key.hex()[16:32])
+    hashes = [hash_array(texts, hash_key=one, categorize=False) for one in keys]
+    return np.array(hashes, dtype=np.uint64).reshape(2, len(texts))
 
 
 def _whole_numbers(column: pd.Series[Any]) -> tuple[Numbers, NDArray[np.bool_]] | None:
@@ -327,16 +341,32 @@ def chosen_records(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
     What is kept of a part of the records, and then of what was kept of all parts, is what is kept of all: a
     record that is not among the first of its person in a part is not among the first of all.
     """
-    persons = found.persons
-    counts = np.bincount(persons + 1, minlength=found.keys.shape[1] + 1)[1:]  # those of ``OWN`` left out
+    return first_of_each(found.persons, found.keys, limit, partial(cell_words, found.records))
+
+
+def first_of_each(
+    persons: Numbers, keys: Words, limit: int, words_of: Callable[[Numbers], Sequence[Words]]
+) -> NDArray[np.bool_]:
+    """Return which things of persons are among the first of each in a keyed order: bool, shape (things,).
+
+    Args:
+        persons: whose each thing is, as ``PeopleRecords`` has them.
+        keys: likewise; the first hash of a person's id puts this person's things into order.
+        limit: how many of each person are chosen.
+        words_of: of the things at some places, numbers that tell them from others: uint64, shape (places,)
+            each. They are functions of the thing alone.
+
+    Privacy: exact and secret. What is chosen of a person depends on this person's things alone.
+    """
+    counts = np.bincount(persons + 1, minlength=keys.shape[1] + 1)[1:]  # those of ``OWN`` left out
     crowded = np.append(counts > limit, False)  # the last: of ``OWN``
-    places = np.flatnonzero(crowded[persons])  # of the records that are put into order
+    places = np.flatnonzero(crowded[persons])  # of the things that are put into order
     chosen = np.ones(len(persons), dtype=bool)
     if not len(places):
         return chosen
     groups = (np.cumsum(crowded, dtype=persons.dtype) - 1)[persons[places]]
-    words = cell_words(found.records, places)
-    order = _ranked(groups, _permuted(words, found.keys[0, crowded[:-1]][groups]), words)
+    words = words_of(places)
+    order = _ranked(groups, _permuted(words, keys[0, crowded[:-1]][groups]), words)
     starts = np.concatenate([[0], np.cumsum(counts[crowded[:-1]])])
     ranks = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
     chosen[places[order[ranks >= limit]]] = False

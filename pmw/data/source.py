@@ -79,7 +79,7 @@ class CountSource(abc.ABC):
         """
         return self._marginal(self.domain.scope(scope))
 
-    def place_sums(self, scope: Sequence[str], name: str) -> Marginal:
+    def place_sums(self, scope: Sequence[str], name: str, *, squared: bool = False) -> Marginal:
         """Return the exact sums of the places of an attribute's values on its grid, by the cells of a scope.
 
         An empty or undeclared value adds nothing.
@@ -87,11 +87,14 @@ class CountSource(abc.ABC):
         Args:
             scope: attribute names, among them that of the attribute.
             name: the attribute.
+            squared: of each value the square of its distance from the middle of the places is summed instead:
+                2^20 at either end, rounded down.
 
         Returns:
             int64, one axis per attribute of the scope, in declared order.
 
-        Privacy: exact and secret. One record changes one of the sums, by a place of its cell.
+        Privacy: exact and secret. One record changes one of the sums, by a place of its cell, or by such a
+            square.
 
         Raises:
             DataError: the values are not summed, the scope has more cells than are counted, or the table
@@ -99,7 +102,7 @@ class CountSource(abc.ABC):
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
-        sums = self._sum(wanted, self._grid(name))
+        sums = self._sum(wanted, self._grid(name), squared)
         return Marginal(self.domain, wanted, sums.reshape(self.domain.scope_shape(wanted)))
 
     @property
@@ -168,8 +171,11 @@ class CountSource(abc.ABC):
         """Return the records per cell of each scope, of one reading: int64, shape (cells,) each."""
 
     @abc.abstractmethod
-    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
-        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,)."""
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
+        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,).
+
+        Or of their ``ValueGrid.squares``.
+        """
 
     def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the persons per cell of a scope: int64, shape (cells,).

@@ -364,7 +364,7 @@ class SparkSource(CountSource):
         word, low, bits = Layout.of(self._declared.stored).places[place]
         return f"(shiftrightunsigned(w{word}, {low}) & {2**bits - 1}L)"
 
-    def summed(self, scope: tuple[str, ...], grid: ValueGrid) -> Any:
+    def summed(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool = False) -> Any:
         """Return the DataFrame that is collected: the numbers of the cells that hold records, and sums.
 
         A place is below 2^21, of values of persons that are clipped, else below 2^20 (``MOST_STEPS`` of
@@ -373,14 +373,16 @@ class SparkSource(CountSource):
         Args:
             scope: attributes in declared order.
             grid: on which the values lie that are summed.
+            squared: their squares are summed (``ValueGrid.squares``).
         """
         code = self._code(self._declared.stored.index(grid.name))
-        place = f"IF({code} < {grid.base_size}L, {code}, 0L)"  # an empty or undeclared value adds nothing
+        number = grid.square_in_words(code, "div", "L") if squared else code
+        place = f"IF({code} < {grid.base_size}L, {number}, 0L)"  # an empty or undeclared value adds nothing
         cells = self._words.selectExpr(f"{self._cell(scope)} AS cell", f"{place} AS place")
         return cells.groupBy("cell").sum("place")
 
-    def _sum(self, scope: tuple[str, ...], grid: ValueGrid) -> NDArray[np.int64]:
-        found = quietly("Spark could not sum the table", lambda: self.summed(scope, grid).toArrow())
+    def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
+        found = quietly("Spark could not sum the table", lambda: self.summed(scope, grid, squared).toArrow())
         sums = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
         sums[found.column(0).to_numpy()] = found.column(1).to_numpy()
         return sums

@@ -17,7 +17,7 @@ from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
 from pmw.data.duckdb_file import DuckdbTable
 from pmw.data.engine_source import EngineSource, SqlTable
 from pmw.data.files import TableFile, require_file_name
-from pmw.data.memory import MemorySource, TablePart
+from pmw.data.memory import MemorySource, TablePart, declared_kind
 from pmw.data.postgres import PostgresTable
 from pmw.data.scratch import MemoryLimit, require_limit
 from pmw.data.source import CountSource
@@ -33,7 +33,7 @@ from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
 from queries.plain_values import type_name
-from queries.records import require_frame
+from queries.records import named_column, require_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -302,11 +302,41 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
         return place.source(domain, key)
     if isinstance(table, CountSource):
         return _require_same(table, domain, key)
-    if _is_frame(table):
-        return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
     if is_spark_frame(table):
         return SparkSource.of(table, domain, key, f"the table of type {type_name(table)}")
-    return MemorySource.from_parts(map(TablePart, arrow_parts(table, domain)), domain, key)
+    return MemorySource.from_parts(table_parts(table, domain), domain, key)
+
+
+def table_parts(table: Table, domain: Domain) -> Iterator[TablePart]:
+    """Return the records of a table part by part, declared columns only; of a pandas table all columns.
+
+    Raises:
+        DataError: the table is of no known kind, or is read elsewhere; once the parts are taken, also that
+            it cannot be read, or lacks a declared column.
+
+    Privacy: true records; they stay in this room.
+    """
+    place = as_place(table)
+    if place is not None:
+        return place.parts(domain)
+    if _is_frame(table):
+        return iter([TablePart(table)])  # type: ignore[arg-type]  # by its type
+    if has_arrow_stream(table):
+        return map(TablePart, arrow_parts(table, domain))
+    raise DataError(f"expected a table whose records are read here, got a {type_name(table)}")
+
+
+def column_kind(table: Table, name: str) -> str | None:
+    """Return the type of a column in the words of what holds the table; None where it has none, as in CSV.
+
+    Raises:
+        DataError: the table is of no known kind, or is absent or unreadable.
+        RecordsError: a pandas table has no such column, or two.
+    """
+    place = as_place(table)
+    if place is not None:
+        return place.kinds().get(name)
+    return declared_kind(named_column(table, name).dtype) if _is_frame(table) else None  # type: ignore[arg-type]
 
 
 def _require_same(source: CountSource, domain: Domain, key: bytes | None) -> CountSource:

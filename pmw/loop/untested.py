@@ -262,7 +262,7 @@ class RequestedSum:
 
 
 def counted_sum(requested: RequestedSum, source: CountSource) -> NDArray[np.int64]:
-    """Return the true sums: int64, one axis per attribute of the scope, in units (``SummedValues.units``).
+    """Return the true sums, and what goes with them: int64, in units (``SummedValues.units``).
 
     Args:
         requested: what will be measured.
@@ -276,7 +276,8 @@ def counted_sum(requested: RequestedSum, source: CountSource) -> NDArray[np.int6
     summed, domain = requested.summed, source.domain
     over = domain.scope(summed.counted)
     places = source.place_sums(over, summed.attribute).counts
-    return summed.units(domain, places, source.counts(over).counts)
+    squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
+    return summed.units(domain, places, source.counts(over).counts, squares)
 
 
 def draw_sum(requested: RequestedSum, units: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
@@ -287,8 +288,8 @@ def draw_sum(requested: RequestedSum, units: NDArray[np.int64], bits: BitSource)
         units: int64, from ``counted_sum``.
         bits: source of the noise.
 
-    Privacy: independent noise on each number; a person moves all of them together by ``sum_sensitivity`` at
-        most, in L1 and in L2. Costs what ``RequestedSum.entry`` says.
+    Privacy: independent noise on each number, of sums, values and squares alike; a person moves all of them
+        together by ``sum_sensitivity`` at most. Costs what ``RequestedSum.entry`` says.
     """
     drawn = requested.noise.sample_array(bits, units.size).reshape(units.shape)
     return SumMeasurement(requested.summed, units + drawn, requested.noise)

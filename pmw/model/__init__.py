@@ -63,7 +63,15 @@ from pmw.model.mirror_descent import (
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows
 from pmw.model.strategy import AxisRows, Strategy, along
-from pmw.model.value_sums import Places, SumMeasurement, SummedValues, opening_sums, sums_of
+from pmw.model.value_sums import (
+    COUNT_UNITS,
+    Places,
+    SumMeasurement,
+    SummedValues,
+    measurable,
+    opening_sums,
+    sums_of,
+)
 
 __all__ = [
     "Aim",
@@ -80,6 +88,7 @@ __all__ = [
     "Coarsening",
     "combined",
     "CombinedMarginal",
+    "COUNT_UNITS",
     "DEFAULT_BINS",
     "DEFAULT_MAX_CELLS",
     "DenseDistribution",
@@ -109,6 +118,7 @@ __all__ = [
     "MarginalValues",
     "mean_range_variance",
     "measured_as",
+    "measurable",
     "Measurement",
     "noise_variance",
     "OneWayMeasurement",

@@ -509,16 +509,42 @@ class Target:
             for all, those of its numbers.
         information: of a residual, K'K along each attribute, through which it is seen: float64, shapes
             (cells, cells); None where each value is seen by itself.
+        weighed: place of the axis along which one weighted sum is seen, of rows that are fitted; None where
+            there is none.
     """
 
     scope: tuple[str, ...]
     values: NDArray[np.float64]
     variance: NDArray[np.float64]
     information: tuple[NDArray[np.float64], ...] | None = None
+    weighed: int | None = None
+
+    @classmethod
+    def of_sums(
+        cls, scope: tuple[str, ...], weighed: int, weights: NDArray[np.float64], sums: NDArray[np.float64],
+        variance: float,
+    ) -> Target:  # fmt: skip
+        """Return the target of weighted sums along one axis, by the other attributes.
+
+        Args:
+            scope: attribute names in declared order.
+            weighed: place of the axis.
+            weights: float64, shape (cells,): what a record of each cell of that axis adds; not all 0.
+            sums: float64, one axis per other attribute.
+            variance: of each of them.
+        """
+        shape = [1] * len(scope)
+        shape[weighed] = len(weights)
+        values = np.expand_dims(sums, weighed) * (weights / np.vdot(weights, weights)).reshape(shape)
+        information = [np.eye(size) for size in values.shape]
+        information[weighed] = np.outer(weights, weights)
+        return cls(scope, values, np.full(values.shape, variance), tuple(information), weighed)
 
     @property
     def free_numbers(self) -> int:
         """How many numbers the measurement is of: a residual sums to zero along each attribute."""
+        if self.weighed is not None:
+            return math.prod(self.values.shape[: self.weighed] + self.values.shape[self.weighed + 1 :])
         return math.prod(size - (self.information is not None) for size in self.values.shape)
 
     def pull(self, errors: NDArray[np.float64]) -> NDArray[np.float64]:

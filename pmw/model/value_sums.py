@@ -4,11 +4,15 @@ A value lies t whole steps above the least declared one. Measured is the sum of 
 of each cell of a scope, where l and h are the least and the greatest place that a value may have there: of
 the record's own cell, or of all values. So each record adds a number between -w and w, w = h - l. The sum is
 taken in parts of w, in units of 2^-20 of it, rounded down, so that a record adds one record's units at most.
+
+With sums by other attributes than their own, two more numbers of each cell can be measured under the same
+noise: how many records have a value, and the sum of the squares of what they add, in parts of w^2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +23,9 @@ from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.numbers import NumberCells, ValueGrid, places_of
+
+# Units that a record may add to the number of values beside a sum, the most first: 2^20 / sqrt(2)^k.
+COUNT_UNITS = tuple(math.isqrt(UNITS**2 >> power) for power in range(13))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +70,32 @@ class SummedValues:
         scope: attribute names in declared order, one number for each cell; none for one number of everybody.
         by_cells: a value is measured from the middle of its own cell; else from that of the declared ends.
         clipped: values are measured from 0, and those of one person come to no more than is declared.
+        count_units: how much a record with a value adds to the number of values of its cell, which is then
+            measured beside the sum: one of ``COUNT_UNITS``; 0 where it is not measured.
+        squared: the squares are measured too.
     """
 
     attribute: str
     scope: tuple[str, ...]
     by_cells: bool = False
     clipped: bool = False
+    count_units: int = 0
+    squared: bool = False
+
+    def __post_init__(self) -> None:
+        if self.count_units and (self.by_cells or self.count_units not in COUNT_UNITS):
+            raise ScopeError(f"no number of values is measured at {self.count_units} units beside such a sum")
+        if self.squared and (self.clipped or not self.count_units):
+            raise ScopeError("squares are measured beside a number of values, where no values are clipped")
+
+    @property
+    def parts(self) -> int:
+        """How many numbers of each cell are measured: the sum, the number of values, the squares."""
+        return 1 + bool(self.count_units) + self.squared
+
+    def shape(self, domain: Domain) -> tuple[int, ...]:
+        """Return the shape of what is measured: the parts, and one axis per attribute of the scope."""
+        return (self.parts, *domain.scope_shape(self.scope))
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -99,21 +126,37 @@ class SummedValues:
         return UNITS // Places.of(domain, self.attribute).grid.most
 
     def units(
-        self, domain: Domain, places: NDArray[np.int64], counts: NDArray[np.int64]
+        self,
+        domain: Domain,
+        places: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        squares: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Return what is measured: int64, one axis per attribute of the scope, in units.
+        """Return what is measured: int64, of ``shape``, in units.
 
         Args:
             domain: the declared attributes.
             places: int64, the sums of the places of values, over ``counted`` in declared order.
             counts: int64, the records, over the same.
+            squares: int64, the sums of the squares, over the same, where they are measured.
 
         Privacy: a function of true sums (secret). A record adds between -2^20 and 2^20 to one number: the
             quotient of a whole number of at most w by w, times 2^20, is a whole number at its ends, and
             rounding down keeps differences within whole numbers. Where values are clipped, a person's steps
             over all cells come to at most ``ValueGrid.most``, each counts for ``factor`` units, and nothing
-            is rounded.
+            is rounded. To the number of values beside it a record adds ``count_units``, and to the squares
+            between 0 and 2^20.
         """
+        found = [self._sum_units(domain, places, counts)]
+        if self.count_units:
+            found.append(self.count_units * self._over_scope(domain, counts))
+        if squares is not None and self.squared:
+            found.append(self._over_scope(domain, squares))
+        return np.stack(found)
+
+    def _sum_units(
+        self, domain: Domain, places: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         over = domain.scope(self.counted)
         middle, _ = self.ends(domain)
         summed = 2 * places - counts * _along(domain, self.attribute, middle, over)
@@ -125,6 +168,14 @@ class SummedValues:
         whole, rest = np.divmod(summed, widths)  # so that no product is larger than 2^62
         return np.asarray(whole * UNITS + rest * UNITS // widths, dtype=np.int64)
 
+    def _over_scope(self, domain: Domain, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return numbers over ``counted`` of the records with a value, by the cells of the scope."""
+        over = domain.scope(self.counted)
+        present = Places.of(domain, self.attribute).present.astype(np.int64)
+        held = numbers * _along(domain, self.attribute, present, over)
+        axes = () if self.attribute in self.scope else (over.index(self.attribute),)
+        return np.asarray(held.sum(axis=axes), dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumMeasurement:
@@ -132,7 +183,8 @@ class SumMeasurement:
 
     Args:
         summed: which sums they are.
-        units: int64, one axis per attribute of the scope, noisy, in units of 2^-20 of the scope's w.
+        units: int64, of ``SummedValues.shape``, noisy: sums in units of 2^-20 of the scope's w, then numbers
+            of values, then squares, in those of ``SummedValues``.
         noise: distribution of each number's noise, in units.
     """
 
@@ -142,23 +194,39 @@ class SumMeasurement:
 
     def __post_init__(self) -> None:
         units = np.array(self.units, dtype=np.int64)
-        if units.ndim != len(self.summed.scope):
+        parts, axes = self.summed.parts, 1 + len(self.summed.scope)
+        if units.ndim != axes or len(units) != parts:
             raise ScopeError(
-                f"expected {len(self.summed.scope)} axes over {list(self.summed.scope)}, got {units.ndim}"
+                f"expected {parts} numbers a cell, {axes} axes over {list(self.summed.scope)}, got "
+                f"{units.shape}"
             )
         units.flags.writeable = False
         object.__setattr__(self, "units", units)
 
+    @property
+    def sums(self) -> NDArray[np.int64]:
+        """The sums: int64, one axis per attribute of the scope, in units."""
+        return np.asarray(self.units[0], dtype=np.int64)
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How many records have a value, where that is measured: float64, one axis per attribute."""
+        return np.asarray(self.units[1] / self.summed.count_units, dtype=np.float64)
+
     def scales(self, domain: Domain) -> NDArray[np.float64]:
-        """Return what one record's units stand for in each number: w/2 steps, in the attribute's own unit."""
+        """Return what one record's units stand for in each sum: w/2 steps, in the attribute's own unit."""
         step = Places.of(domain, self.summed.attribute).grid.step
         if self.summed.clipped:
-            return np.full(self.units.shape, UNITS / self.summed.factor(domain) * step)
+            return np.full(self.sums.shape, UNITS / self.summed.factor(domain) * step)
         return np.asarray(self.summed.widths(domain) * (step / 2), dtype=np.float64)
 
     def values(self, domain: Domain) -> NDArray[np.float64]:
         """Return the noisy sums of values less the middles that they are measured from: float64."""
-        return np.asarray(self.units / UNITS * self.scales(domain), dtype=np.float64)
+        return np.asarray(self.sums / UNITS * self.scales(domain), dtype=np.float64)
+
+    def squares(self, domain: Domain) -> NDArray[np.float64]:
+        """Return the sums of squared differences of values from what they are measured from: float64."""
+        return np.asarray(self.units[2] / UNITS * self.scales(domain) ** 2, dtype=np.float64)
 
     def middles(self, domain: Domain) -> NDArray[np.float64]:
         """Return what the values of each cell of the attribute are measured from: float64, shape (cells,)."""
@@ -185,6 +253,14 @@ def sums_of(domain: Domain, name: str, scope: tuple[str, ...]) -> SummedValues:
     """
     clipped = Places.of(domain, name).grid.clip is not None
     return SummedValues(name, scope, by_cells=name in scope and not clipped, clipped=clipped)
+
+
+def measurable() -> Iterator[SummedValues]:
+    """Yield of what one person moves differently one each: the kinds of sums, and what is measured beside."""
+    for count_units in (0, *COUNT_UNITS):
+        yield SummedValues("", (), clipped=True, count_units=count_units)
+        for squared in (False, True)[: 1 + bool(count_units)]:
+            yield SummedValues("", (), count_units=count_units, squared=squared)
 
 
 def opening_sums(domain: Domain) -> Sequence[SummedValues]:

@@ -7,7 +7,7 @@ bar that is such a part of the least that the mean may be.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
-from pmw.model import SumMeasurement, SummedValues, sums_of
+from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
 from pmw.planning.value_sums import sum_noise
 from pmw.privacy.budget import floor_price
-from pmw.privacy.noise import NoiseDistribution
+from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
+from pmw.public.bars import Bars
 from pmw.public.charges import sum_charge
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import Within, affordable_price
 from pmw.public.state import PublicState
+from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
 from queries.cells import cell_count
 from queries.errors import QueryError
@@ -36,6 +38,8 @@ from queries.statements import Statement
 MOST_CELLS = 2**16  # of sums that are measured together: each is a draw
 USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
 _FINEST = 2**16  # parts of the cap that prices are looked for in
+_LEAST_OF_SQUARES = 0.5  # of a sum's units, for the number of values where squares are measured
+_UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class SumQuote:
         cells: how many numbers are measured.
         share: the price as a part of the cap, in [0, 1] where it is affordable.
         half_width: how far each measured sum may be off at the session's confidence, in the attribute's unit.
-        mean_half_width: how far that moves the mean of a group of average size.
+        mean_half_width: how far the mean of a group of average size may be off, by that and by its number of
+            values.
         affordable: the price is left under the cap, besides what open rounds have reserved.
     """
 
@@ -61,6 +66,16 @@ class SumQuote:
     affordable: bool
 
     @property
+    def counted(self) -> bool:
+        """Whether the number of values is measured beside each sum."""
+        return self.summed is not None and bool(self.summed.count_units)
+
+    @property
+    def squared(self) -> bool:
+        """Whether the squares are summed too."""
+        return self.summed is not None and self.summed.squared
+
+    @property
     def needed(self) -> bool:
         """Whether anything need be measured."""
         return self.noise is not None
@@ -71,6 +86,8 @@ class SumQuote:
             "sum": None if self.summed is None else self.summed.attribute,
             "scope": [] if self.summed is None else list(self.summed.scope),
             "cells": self.cells,
+            "counted": self.counted,
+            "squared": self.squared,
             "share": self.share,
             "half_width": self.half_width,
             "mean_half_width": self.mean_half_width,
@@ -79,29 +96,40 @@ class SumQuote:
 
 
 def quote_sum(
-    state: PublicState, summed: SummedValues, *, share: Fraction | None = None, within: Within | None = None
+    state: PublicState,
+    what: tuple[str, tuple[str, ...]],
+    *,
+    squares: bool = False,
+    share: Fraction | None = None,
+    within: Within | None = None,
 ) -> SumQuote:
     """Return the price of sums of values.
 
+    Beside each sum the number of its values is measured, where means are better known for it: a public rule,
+    by scales of noise and by how far the model's mean is from where values are measured from.
+
     Args:
         state: the public state.
-        summed: which sums.
+        what: the attribute whose values are summed, and by which attributes, in declared order.
+        squares: the squares are summed too.
         share: the part of the budget that is paid; None for the usual one.
-        within: how far the mean of a group of average size may be off because of them, in place of a share.
+        within: how far the mean of a group of average size may be off, in place of a share.
 
     Raises:
         BudgetError: the share is no part of the budget.
         QueryError: the values are not summed, or there are too many cells; or no price gives such a mean.
         SessionError: the session measures nothing on request.
     """
-    summed = require_summed(state, summed.attribute, summed.scope)
+    summed = require_summed(state, *what)
+    ways = _ways(state, summed, squared=squares)
     if within is not None:
         wanted = _absolute(within, _mean_low(state, summed))
-        return _cheapest(state, summed, lambda quote: quote.mean_half_width <= wanted, within)
+        return _cheapest(state, ways, lambda quote: quote.mean_half_width <= wanted, within)
     share = USUAL_SHARE if share is None else share
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
-    return quote_sum_noise(state, summed, _noise(state, summed, share))
+    quotes = [quote_sum_noise(state, one, _noise(state, one, share)) for one in ways]
+    return min(quotes, key=lambda quote: quote.mean_half_width)
 
 
 def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> SumQuote:
@@ -128,15 +156,15 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
         return SumQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True)
-    summed = require_summed(state, summed.attribute, summed.scope)
+    ways = _ways(state, require_summed(state, summed.attribute, summed.scope))
 
     def fits(quote: SumQuote) -> bool:
-        later = _expected(state, summed, quote.noise) if quote.noise is not None else None
-        return later is not None and _fits(
-            dict(_intervals(replace(state, sums=(*state.sums, later)), statement, node)), wanted
-        )
+        if quote.summed is None or quote.noise is None:
+            return False
+        later = _expected(state, quote.summed, quote.noise)
+        return _fits(dict(_intervals(replace(state, sums=(*state.sums, later)), statement, node)), wanted)
 
-    return _cheapest(state, summed, fits, within)
+    return _cheapest(state, ways, fits, within)
 
 
 def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> SummedValues:
@@ -186,50 +214,110 @@ def require_affordable_sum(state: PublicState, quote: SumQuote) -> None:
 def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:
     """Return the price of sums of values under some noise."""
     ledger, domain = state.ledger, state.domain
-    charge = sum_charge(noise, state.contract.options, clipped=summed.clipped)
-    price = ledger.price(charge)
-    zeros = np.zeros(domain.scope_shape(summed.scope), dtype=np.int64)
-    scale = float(SumMeasurement(summed, zeros, noise).scales(domain).max())
-    confidence = Confidences.in_state(state, 2).alone
-    width = scale * (sum_half_width(noise, 1.0, confidence) + 1 / UNITS)
+    price = ledger.price(sum_charge(summed, noise, state.contract.options))
+    scale, away, known = _of_a_group(state, summed)
+    halves, whole = (Confidences.in_state(state, events).alone for events in (2, 1))
     cells = domain.scope_size(summed.scope)
+    width = scale * (sum_half_width(noise, 1.0, halves) + 1 / UNITS)
+    mean = width + away * known
+    if summed.count_units:
+        mean = sum_half_width(noise, scale**2 + (away * UNITS / summed.count_units) ** 2, whole)
     return SumQuote(
         summed,
         noise,
         cells,
         float(price / ledger.cap),
         width,
-        width * cells / state.total.value,
+        mean * cells / state.total.value,
         affordable=price <= affordable_price(state),
     )
+
+
+def _of_a_group(state: PublicState, summed: SummedValues) -> tuple[float, float, float]:
+    """Return what matters of sums by groups for a mean, by what is public.
+
+    Returns:
+        What 2^20 units of a sum stand for; how far the model's mean is from where values are measured from;
+        and how far the number of the values of one group may be off, as far as that is known.
+    """
+    domain, name = state.domain, summed.attribute
+    empty = SumMeasurement(summed, np.zeros(summed.shape(domain), dtype=np.int64), _UNIT)
+    scale = float(empty.scales(domain).max())
+    if summed.by_cells:
+        return scale, 0.0, 0.0
+    places, middles = Places.of(domain, name), cell_middles(domain, name)
+    mass = np.where(places.present, np.maximum(state.model.marginal((name,)), 0.0), 0.0)
+    values = float(mass.sum())
+    if values <= 0:
+        return scale, 0.0, 0.0
+    middle = empty.middles(domain)[places.present][0]
+    scope = summed.scope if places.present.all() else domain.scope(summed.counted)
+    weights = np.ones(domain.scope_shape(scope))
+    for place, one in enumerate(scope):
+        held = places.present if one == name else np.arange(domain[one].size) == 0
+        weights = weights * held.reshape([-1 if axis == place else 1 for axis in range(len(scope))])
+    bounds = Bars(state, 2).of_family(scope, weights)
+    known = math.inf if bounds is None else bounds.half_width(weights)
+    away = abs(float(np.sum(mass * middles)) / values - float(middle))
+    return scale, away, known if away else 0.0
+
+
+def _ways(state: PublicState, summed: SummedValues, *, squared: bool = False) -> Sequence[SummedValues]:
+    """Return how sums can be measured: alone, and with the number of values.
+
+    With w of noise for the sum and d for the number of values, at t of its units, the noise of a mean is
+    least where t^2 = d/w; a person's K records count K times, clipped sums once.
+    """
+    if summed.by_cells:
+        if squared:
+            raise _refused(f"squares of {summed.attribute} are summed by other attributes than its own")
+        return (summed,)
+    if squared and summed.clipped:
+        raise _refused(f"squares of {summed.attribute} are not summed: persons are clipped")
+    scale, away, _ = _of_a_group(state, summed)
+    records = state.contract.options.records_per_person if summed.clipped else 1
+    wanted = max(math.sqrt(away / scale / records) if scale else 0.0, _LEAST_OF_SQUARES if squared else 0.0)
+    units = min(COUNT_UNITS, key=lambda one: abs(math.log(one / UNITS) - math.log(max(wanted, 2.0**-20))))
+    joint = replace(summed, count_units=units, squared=squared)
+    return (joint,) if squared else (summed, joint)
 
 
 def _noise(state: PublicState, summed: SummedValues, share: Fraction) -> NoiseDistribution:
     price, options = floor_price(share * state.ledger.cap), state.contract.options
     try:
-        return sum_noise(state.ledger, price, options, clipped=summed.clipped)
+        return sum_noise(summed, state.ledger, price, options)
     except NoiseError:
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
 def _cheapest(
-    state: PublicState, summed: SummedValues, fits: Callable[[SumQuote], bool], within: Within
+    state: PublicState, ways: Sequence[SummedValues], fits: Callable[[SumQuote], bool], within: Within
 ) -> SumQuote:
     """Return the quote of the least share that fits, to a part in 65,536 of the budget.
 
     Raises:
         QueryError: the whole budget gives none.
     """
+    found = [quote for one in ways if (quote := _least_share(state, one, fits)) is not None]
+    if not found:
+        raise _refused(
+            f"no price gives a bar of {within}: counts, or the width of cells, are off by more; ask for a "
+            "wider one"
+        )
+    return min(found, key=lambda quote: quote.share)
+
+
+def _least_share(
+    state: PublicState, summed: SummedValues, fits: Callable[[SumQuote], bool]
+) -> SumQuote | None:
+    """Return the quote of the least share of one way that fits; None where the whole budget does not."""
 
     def quote(parts: int) -> SumQuote:
         return quote_sum_noise(state, summed, _noise(state, summed, Fraction(parts, _FINEST)))
 
     low, high = 0, _FINEST  # low does not fit, high does
     if not fits(quote(high)):
-        raise _refused(
-            f"no price gives a bar of {within}: counts, or the width of cells, are off by more; ask for a "
-            "wider one"
-        )
+        return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(quote(middle)) else (middle, high)
@@ -239,19 +327,21 @@ def _cheapest(
 def _expected(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumMeasurement:
     """Return the measurement as it would be where the model is right, with values at the middles of cells."""
     domain, over = state.domain, state.domain.scope(summed.counted)
-    empty = SumMeasurement(summed, np.zeros(domain.scope_shape(summed.scope), dtype=np.int64), noise)
+    empty = SumMeasurement(summed, np.zeros(summed.shape(domain), dtype=np.int64), noise)
     counts = np.maximum(state.model.marginal(over), 0.0)
-    least, greatest = domain[summed.attribute].number_ends() or ((), ())
-    middles = np.zeros(domain[summed.attribute].size)
-    middles[: len(least)] = (np.array(least) + np.array(greatest)) / 2
-    moved = middles - empty.middles(domain)
-    shape = [domain[name].size if name == summed.attribute else 1 for name in over]
-    sums = counts * moved.reshape(shape)
+    moved = cell_middles(domain, summed.attribute) - empty.middles(domain)
+    place = over.index(summed.attribute)
+    shape = [-1 if axis == place else 1 for axis in range(len(over))]
+    present = Places.of(domain, summed.attribute).present.reshape(shape)
+    sums, values = counts * moved.reshape(shape), counts * present
     if summed.attribute not in summed.scope:
-        sums = sums.sum(axis=over.index(summed.attribute))
+        sums, values = sums.sum(axis=place), values.sum(axis=place)
     scales = np.maximum(empty.scales(domain), np.finfo(float).tiny)
-    units = np.where(empty.scales(domain) > 0, sums / scales * UNITS, 0.0)
-    return SumMeasurement(summed, np.rint(units).astype(np.int64), noise)
+    parts = [np.where(empty.scales(domain) > 0, sums / scales * UNITS, 0.0)]
+    if summed.count_units:
+        parts.append(values * summed.count_units)
+    units = np.rint(np.stack(parts)).astype(np.int64)
+    return SumMeasurement(summed, units, noise)
 
 
 def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:

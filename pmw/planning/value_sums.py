@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pmw.errors import BudgetError, NoiseError
 from pmw.model import SummedValues, opening_sums
-from pmw.planning.calibration import calibrated_noise
+from pmw.planning.calibration import noise_of_price
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
@@ -53,21 +53,21 @@ def planned_sums(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         return ()
     price = floor_price(min(SHARE, _MOST / len(sums)) * budget_filter.cap)
     try:
-        return tuple((one, sum_noise(budget_filter, price, options, clipped=one.clipped)) for one in sums)
+        return tuple((one, sum_noise(one, budget_filter, price, options)) for one in sums)
     except NoiseError:
         raise too_small() from None
 
 
 def sum_noise(
-    ledger: PrivacyFilter, price: Fraction, options: Options, *, clipped: bool = False
+    summed: SummedValues, ledger: PrivacyFilter, price: Fraction, options: Options
 ) -> NoiseDistribution:
     """Return the narrowest noise of sums that costs at most a price.
 
     Raises:
         NoiseError: the price is not positive.
     """
-    moved = sum_sensitivity(options, clipped=clipped)
-    return calibrated_noise(ledger.composition, price, moved, options, one=True)
+    moved, squared = sum_sensitivity(summed, options)
+    return noise_of_price(ledger.composition, price, moved, Fraction(squared))
 
 
 def kept_for_sums(state: PublicState) -> Fraction:
@@ -77,7 +77,7 @@ def kept_for_sums(state: PublicState) -> Fraction:
         return Fraction(0)
     ledger, options = state.ledger, state.contract.options
     later = state.sums[opened:]
-    charges = (sum_charge(one.noise, options, clipped=one.summed.clipped) for one in later)
+    charges = (sum_charge(one.summed, one.noise, options) for one in later)
     spent = sum(map(ledger.price, charges), Fraction(0))
     return max(ledger.cap * KEPT_FOR_SUMS - spent, Fraction(0))
 

@@ -18,8 +18,11 @@ standard deviations).
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -27,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
+from pmw.privacy.budget import decimal_of
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from queries.factors import UNITS
 
@@ -40,6 +44,8 @@ _STEP_OF_FEW = 1 / 512  # of the lattice, in scales: up to 64 cells
 _STEP_OF_MANY = 1 / 128
 _LATTICE_CELLS = 2048
 _LATTICE_BETA = 1e-9  # below, rounding in the transform would show
+_REACH_DIGITS = 100
+_REACH_MARGIN = Decimal(10) ** -60  # units: scales below 2^50 leave 80 digits behind the point
 _ROUNDING = 1e-12  # of a tail probability after the transform
 
 
@@ -57,6 +63,29 @@ def l1_mean(noise: NoiseDistribution) -> float:
         return sigma * math.sqrt(2 / math.pi) * (1 - 1 / (12 * sigma**2)) / UNITS
     support = np.arange(math.ceil(40 * sigma) + 2, dtype=np.int64)
     return float(2 * np.sum(support * noise.pmf(support))) / UNITS
+
+
+def least_reach(noise: DiscreteLaplace, chance: Fraction) -> int:
+    """Return the least whole number t, 1 or more, that noise reaches with at most this probability, in units.
+
+    P(X >= t) = r^t / (1 + r) for t >= 1, r = e^(-1/b), so t is b ln(1/(chance (1 + r))), rounded up. The
+    logarithms have 100 digits, and what is far less than a unit is added, so that t is never too small.
+
+    Args:
+        noise: in units.
+        chance: above 0.
+
+    Raises:
+        PMWError: the chance is not above 0.
+    """
+    if chance <= 0:
+        raise PMWError("expected a chance above 0: noise reaches every number with some")
+    with decimal.localcontext() as context:
+        context.prec = _REACH_DIGITS
+        scale = decimal_of(noise.scale)
+        twice = 1 + (-1 / scale).exp()
+        reach = scale * -(decimal_of(chance) * twice).ln()
+        return max(1, math.ceil(reach + _REACH_MARGIN))
 
 
 def sum_half_width(

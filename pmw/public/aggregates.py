@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from pmw.public.bars import SumBounds
 from pmw.public.heads import estimated_heads
+from pmw.public.joint_sums import JointLine
 from pmw.public.state import PublicState
 from pmw.public.sums import (
     Estimate,
@@ -176,6 +177,8 @@ class Aggregates:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
         if measured is None:
             return within(value, *self._sums.ends(weights, events))
+        if measured.joint is not None:
+            return self._sums.joint_sum(weights, measured, measured.joint)
         low, high = self._sums.ends(measured.counted, measured.events)
         low, high = (low + measured.value - measured.half_width, high + measured.value + measured.half_width)
         return within(self._sums.joined(weights, measured), low, high)
@@ -186,6 +189,8 @@ class Aggregates:
         value = upper / divisor if divisor else math.nan
         if not math.isfinite(value):
             return Estimate(None)
+        if measured is not None and measured.joint is not None:
+            return self._sums.joint_mean((above, below), measured, measured.joint)
         hard = hard_ends(above, below)
         if measured is not None:
             events, (below, measured) = measured.events, self._sums.narrowed(below, measured)
@@ -314,6 +319,9 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     mean = sums.model(summed) / count
     square = sums.model(sums.weights(squared_values(node.values, mean), group)) / count
     value = finish(max(0.0, square), max(count, least))
+    joint = sums.joint_spread(node.values, group, (mean, square), events)
+    if joint is not None:
+        return _joint_spread(sums, node, counted, joint, events)
     bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
     if bounds is None:
         lowest, highest = hard_ends(summed, counted)
@@ -322,6 +330,21 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     fewest, most = (max(end, least) for end in sums.ends(counted, _SPREAD_EVENTS * events))
     low, high = _variance_ends(sums, node.values, group, (counted, bounds))
     return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
+
+
+def _joint_spread(
+    sums: Sums, node: Spread, counted: GroupWeights, measured: JointLine, events: int
+) -> Estimate:
+    """Return the same by what was measured of the number of the values, their sum and their squares."""
+    (joint, (factor, constant)), least, finish = measured, 2 if node.sample else 1, _finisher(node)
+    alone = sums.alone(_SPREAD_EVENTS * events)
+    hard = sorted((end - constant) / factor for end in _range(node.values))
+    low, high = (end * factor**2 for end in joint.variance_ends((hard[0], hard[1]), alone))
+    half = joint.count_half_width(alone)
+    fewest, most = (max(joint.count + sign * half, least) for sign in (-1, 1))
+    records = max(sums.counted(joint, counted, events), least)
+    value = finish(joint.variance(records) * factor**2, records)
+    return within(value, finish(low, most), finish(high, fewest), conditional=not joint.is_sure(least, alone))
 
 
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:

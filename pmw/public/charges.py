@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -94,15 +94,36 @@ def l2_squared_sensitivity(options: Options) -> Fraction:
     return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
-def sum_sensitivity(options: Options, *, clipped: bool = False) -> int:
-    """Return how much one person changes sums of values, in L1 and in L2 alike, in units.
+def sum_sensitivity(summed: SummedValues, options: Options) -> tuple[int, int]:
+    """Return how much one person changes sums of values, and what is measured beside them, in units.
 
-    A record adds between -2^20 and 2^20 units to one number. So K records that are added or removed move the
-    numbers by K 2^20 at most, and K that are replaced by twice as much: all of them may share a number, where
-    each goes from one end to the other. Where the values of a person are clipped, all of them together add
-    2^20 units at most, whatever K is.
+    A record adds x to a sum, t to the number of values and z to the squares of one cell: x between -U and U,
+    z between 0 and U = 2^20, t = ``count_units``. So K records that are added or removed move the numbers by
+    K (U + t + U) at most in L1, and by K root of U^2 + t^2 + U^2 in L2: all of them may share a cell. Where
+    they are replaced, L1 doubles. The square of the L2 distance is convex in what each person adds, so it is
+    largest where all records of either are alike: in two cells it is K^2 (2 U^2 + 2 t^2 + 2 U^2); in one the
+    numbers of values are equal and it is 4 K^2 U^2, from one end to the other, whose squares are equal: the
+    sum moves by d U and the squares by at most d (2 - d) U, d <= 2, and d^2 (1 + (2 - d)^2) <= 4. (Rounding
+    down moves each by one unit at most, which 2 t^2 is more than.)
+
+    Where the values of a person are clipped, all of them add U at most to the sums, whatever K is, K t to the
+    numbers of values; replaced, the sums move by 2 U, the numbers by two vectors of length K t at most.
+
+    Args:
+        summed: which sums.
+        options: the custodian's choices.
+
+    Returns:
+        In L1, and the square of that in L2.
     """
-    return l1_sensitivity(replace(options, records_per_person=1) if clipped else options)
+    records = options.records_per_person
+    alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
+    squared = records * UNITS * summed.squared
+    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+        return alone + counted + squared, alone**2 + counted**2 + squared**2
+    if summed.clipped:
+        return 2 * (alone + counted), 4 * alone**2 + 2 * counted**2
+    return 2 * (alone + counted + squared), max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
@@ -127,12 +148,12 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def sum_charge(noise: NoiseDistribution, options: Options, *, clipped: bool = False) -> Charge:
+def sum_charge(summed: SummedValues, noise: NoiseDistribution, options: Options) -> Charge:
     """Return the price of sums of values, however many cells they are over."""
-    moved = sum_sensitivity(options, clipped=clipped)
+    moved, squared = sum_sensitivity(summed, options)
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(moved / noise.scale)
-    return gaussian_charge(Fraction(moved**2), noise.sigma)
+    return gaussian_charge(Fraction(squared), noise.sigma)
 
 
 def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) -> LedgerEntry:
@@ -143,7 +164,7 @@ def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) 
         noise: on each of them, in units.
         options: the custodian's choices.
     """
-    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(noise, options, clipped=summed.clipped))
+    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(summed, noise, options))
 
 
 def sum_label(summed: SummedValues) -> str:

@@ -50,7 +50,8 @@ class Contract:
         options: the custodian's choices.
 
     Raises:
-        BudgetError: domain and options name different columns of ids, or different numbers of records.
+        BudgetError: domain and options name different columns of ids, or different numbers of records; or the
+            drafts of the schema are for others than the session, or their deltas do not go with its own.
     """
 
     domain: Domain
@@ -62,13 +63,29 @@ class Contract:
         declared = (None, options.records_per_person) if person is None else (person.column, person.records)
         if declared != (options.person_column, options.records_per_person):
             raise BudgetError("expected the same persons in the domain and in the options; see agreed()")
+        if options.drafts:
+            self._check_drafts()
+
+    def _check_drafts(self) -> None:
+        """Refuse drafts of the schema whose charges do not add up with this session's."""
+        person, options = self.domain.person, self.options
         wanted = options.person_column, options.records_per_person
         if any((one.person_column, one.records_per_person) != wanted for one in options.drafts):
             raise BudgetError(
                 "the drafts of the schema are for other persons than the session, or for another number of "
                 "records of each; open it with those that they were made with"
             )
-        if drafted(options.drafts)[1] + self.budget.delta >= 1:
+        if person is not None and person.ids != "text":
+            raise BudgetError(
+                "drafts of a schema tell ids apart as texts, and its [person] as whole numbers; leave ids "
+                "out, and write each id in one way"
+            )
+        delta = drafted(options.drafts)[1]
+        if delta and not self.budget.delta:
+            raise BudgetError(
+                "drafts of the schema have a delta, and the session has none; open it with a delta above 0"
+            )
+        if delta + self.budget.delta >= 1:
             raise BudgetError("the deltas of the drafts and of the session come to 1; choose a smaller one")
 
     @property

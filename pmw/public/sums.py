@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from pmw.public.answer import Source
 from pmw.public.bars import Bars, SumBounds
+from pmw.public.joint_sums import JointLine, JointSums, last
 from pmw.public.state import PublicState
-from pmw.public.value_sums import SummedOver, ValueSums, joined_by_width
+from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
-from queries.expressions import Linear, Ratio
+from queries.expressions import Linear, Ratio, total
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
-_STEPS = 32  # of a bisection
 _TYPICAL = 0.1  # of half the width of a cell: how far the mean of its values is taken to be from its middle
 
 
@@ -179,6 +179,9 @@ class MeasuredSum(NamedTuple):
         half_width: how far the truth may be from it.
         events: how many intervals its count has to hold together with, counted as aggregates are.
         widths: how far this way, and the model's, may be off; the model knows nothing of clipped values.
+        joint: the sum with the number of its values by what was measured of both, in place of what is known
+            of the count; None where that is narrower.
+        line: what one of the values weighs in the sum: a factor, and a constant.
     """
 
     counted: GroupWeights
@@ -186,6 +189,8 @@ class MeasuredSum(NamedTuple):
     half_width: float
     events: int
     widths: tuple[float, float]
+    joint: JointSums | None = None
+    line: tuple[float, float] = (1.0, 0.0)
 
 
 class Sums:
@@ -294,24 +299,36 @@ class Sums:
         """
         if weights.summed is None:
             return None
-        part = self._values.measured(weights.summed, self._shared(2 * events).confidences.alone)
-        if part is None:
-            return None
+        parts = self._values.measured(weights.summed, self._shared(2 * events).confidences.alone)
         mass = np.maximum(self.marginal(weights.scope), 0.0)
-        ends = part.counted - part.reach, part.counted, part.counted + part.reach
-        everywhere = np.ones(part.counted.shape, dtype=bool)
-        counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
-        is_clipped = self._values.is_clipped(weights.summed.summed)
         middle = weights.summed.middle  # of the cells: it does not look at what was measured of sums
         ratio = self._ratio_of(middle, weights.scope, below)
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
         noise = self._reach(weights.scope, middle, below, ratio, events)
-        reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
-        width = part.half_width + float(np.sum(part.reach * mass)) + reach
-        if width >= noise + apart:
-            return None
+        is_clipped = self._values.is_clipped(weights.summed.summed)
         other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
-        return MeasuredSum(counted, part.value, part.half_width, 2 * events, (width, other))
+        found = []
+        for part in parts:
+            reached = float(np.sum(part.reach * mass))
+            reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
+            width = part.half_width + reached + reach
+            found.append(self._measured(weights, part, 2 * events, (width, other)))
+            line = _line_of(weights.summed, part, below)
+            if part.joint is not None and line is not None:
+                alone = self.alone(events)
+                width = part.joint.sum_half_width(line, ratio, alone) + reached
+                one = self._measured(weights, part, events, (width, other))
+                found.append(one._replace(joint=part.joint, line=line))
+        best = min(found, key=lambda one: one.widths[0], default=None)
+        return None if best is None or best.widths[0] >= noise + apart else best
+
+    def _measured(
+        self, weights: GroupWeights, part: MeasuredPart, events: int, widths: tuple[float, float]
+    ) -> MeasuredSum:
+        ends = part.counted - part.reach, part.counted, part.counted + part.reach
+        everywhere = np.ones(part.counted.shape, dtype=bool)
+        counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
+        return MeasuredSum(counted, part.value, part.half_width, events, widths)
 
     def _ratio_of(self, above: _Array, scope: tuple[str, ...], below: GroupWeights | None) -> float:
         """Return the model's sum with some weights, divided by another one; 0 for the sum alone."""
@@ -333,6 +350,78 @@ class Sums:
         whole = whole[tuple(0 if place in alike else slice(None) for place in range(whole.ndim))]
         bounds = self._shared(events).of_family(names, whole)
         return math.inf if bounds is None else bounds.half_width(whole)
+
+    def joint_sum(self, weights: GroupWeights, measured: MeasuredSum, joint: JointSums) -> Estimate:
+        """Return a sum by what was measured of it and of the number of its values, joined with the model."""
+        found, ends = joint.sum_ends(measured.line, self.alone(measured.events))
+        return within(joined_by_width((found, self.model(weights)), measured.widths), *ends)
+
+    def joint_mean(
+        self, pair: tuple[GroupWeights, GroupWeights], measured: MeasuredSum, joint: JointSums
+    ) -> Estimate:
+        """Return a mean by what was measured of the sum and of the number of its values, likewise.
+
+        That there are values is known from the number alone: of a fixed table only one of the two claims can
+        fail.
+
+        Args:
+            pair: the sums above and below; the second counts the values.
+            measured: what was measured of the first.
+            joint: the same with the number of its values.
+        """
+        alone = self.alone(measured.events)
+        found = joint.mean(measured.line, self.counted(joint, pair[1], measured.events))
+        above, below = map(self.model, pair)
+        value = (
+            joined_by_width((found, above / below), measured.widths)
+            if math.isfinite(found)
+            else above / below
+        )
+        ends = joint.mean_ends(measured.line, hard_ends(*pair), alone)
+        return within(value, *ends, conditional=not joint.is_sure(1, alone))
+
+    def counted(self, joint: JointSums, counted: GroupWeights, events: int) -> float:
+        """Return a number of values as it was measured and as other measurements have it, by their scales."""
+        bounds = self.bounds(counted, events)
+        if bounds is None:
+            return joint.count
+        known = (bounds.low(counted.middle) + bounds.high(counted.middle)) / 2
+        widths = joint.count_half_width(self.alone(events)), bounds.half_width(counted.middle)
+        return joined_by_width((joint.count, known), widths)
+
+    def joint_spread(
+        self, values: CellValues, group: Group, model: tuple[float, float], events: int
+    ) -> JointLine | None:
+        """Return what was measured of squares of values, where that is better known than their cells tell.
+
+        With it comes what one of the values weighs: a factor, and a constant.
+
+        It depends on scales of noise and on how far values may lie apart in the cells of the model's records.
+
+        Args:
+            values: whose variance is wanted.
+            group: over whose records.
+            model: the mean and the variance as the model has them.
+            events: how many intervals have to hold together.
+        """
+        whole = self.weights(total(values, None, self.domain), group)
+        joint = None if whole.summed is None else self._values.squared(whole.summed)
+        if whole.summed is None or joint is None or not whole.summed.summed.line.factor:
+            return None
+        name, factor = whole.summed.summed.line
+        own = on_scope(self.domain, (name,), self._values.above_zero(whole.summed.summed), whole.scope)
+        constant = float((whole.summed.middle - own)[whole.summed.held].flat[0])
+        (mean, variance), squares = model, self.weights(squared_values(values, model[0]), group)
+        count = self.weights(counted_values(values), group)
+        mass = np.maximum(self.marginal(squares.scope), 0.0)
+        apart = float(np.sum((squares.high - squares.low) * mass)) / 2
+        reach = self._reach(squares.scope, squares.middle, count, variance, events)
+        width = joint.variance_width((mean - constant) / factor, variance / factor**2, self.alone(events))
+        return (joint, (factor, constant)) if width * factor**2 < apart + reach else None
+
+    def alone(self, events: int) -> float:
+        """Return how surely a measurement holds that both ends of an interval rest on."""
+        return self._shared(events).confidences.alone
 
     def narrowed(self, below: GroupWeights, measured: MeasuredSum) -> tuple[GroupWeights, MeasuredSum]:
         """Return a divisor, and what was measured of the sum above it, over the attributes that matter.
@@ -402,9 +491,26 @@ class Sums:
             low, high = max(low, -reach), min(high, reach)
         if not math.isfinite(high - low):
             return None
-        top = _last(lambda r: bounds.high(above.minus(r, below).high) + most_more >= 0, low, high)
-        bottom = -_last(lambda r: bounds.low(above.minus(-r, below).low) + least_more <= 0, -high, -low)
+        top = last(lambda r: bounds.high(above.minus(r, below).high) + most_more >= 0, low, high)
+        bottom = -last(lambda r: bounds.low(above.minus(-r, below).low) + least_more <= 0, -high, -low)
         return bottom, top
+
+
+def _line_of(over: SummedOver, part: MeasuredPart, below: GroupWeights | None) -> tuple[float, float] | None:
+    """Return what one value weighs: a factor, and a constant; None where values of cells weigh differently.
+
+    Or where what the sum is divided by is not the number of its values.
+    """
+    factor, held = over.summed.line.factor, over.held
+    if part.joint is None or not (factor and held.any()) or np.any(part.counted[~held]):
+        return None
+    if below is not None and not all(np.array_equal(one, held) for one in (below.low, below.high)):
+        return None
+    weights = part.counted[held]
+    constant = float(weights.flat[0]) - factor * part.joint.middle
+    if not np.allclose(weights, weights.flat[0], rtol=1e-12, atol=1e-9):
+        return None
+    return factor, constant
 
 
 def within(value: float, low: float, high: float, *, conditional: bool = False) -> Estimate:
@@ -450,16 +556,6 @@ def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
         return -math.inf, math.inf
     corners = [one[inside] / two[inside] for one in (low, high) for two in (least, most)]
     return float(min(one.min() for one in corners)), float(max(one.max() for one in corners))
-
-
-def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the greatest number in a range where a condition holds that holds up to it, from above."""
-    if low >= high or holds(high):
-        return high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return high
 
 
 # --- sums that aggregates are made of -----------------------------------------------------------------------

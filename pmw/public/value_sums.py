@@ -8,15 +8,17 @@ cells, is decided by the scale of the noise and by how wide the cells are, not b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Places, SumMeasurement
+from pmw.model import Places, SumMeasurement, Target
 from pmw.model.measurement import noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.joint_sums import JointSums
 from pmw.public.state import PublicState
 from queries.cell_values import on_scope
 from queries.domain import Domain
@@ -25,6 +27,7 @@ from queries.factors import UNITS
 from queries.records import CodedRecords
 
 _Array = NDArray[np.float64]
+_MOST_TARGET_CELLS = 2048  # of an attribute whose sums rows are fitted to
 _SPREAD = 1 / 12  # squared half-widths: how far the mean of a cell is taken to be from its middle, beforehand
 
 
@@ -36,12 +39,14 @@ class MeasuredPart(NamedTuple):
         half_width: how far the truth may be from it.
         counted: float64, over the scope of the sum: the weights of the count that goes with it.
         reach: how far each weight may be off, since values are known to their places on the grid: float64.
+        joint: the sum with the number of its values, where that was measured too.
     """
 
     value: float
     half_width: float
     counted: _Array
     reach: _Array
+    joint: JointSums | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class ValueSums:
 
     def above_zero(self, summed: Summed) -> _Array:
         """Return how much more the middle of each cell weighs than 0 does: float64, shape (cells,)."""
-        return summed.line.factor * self._middles(summed.line.attribute)
+        return summed.line.factor * cell_middles(self.domain, summed.line.attribute)
 
     def shift(self, attribute: str) -> _Array:
         """Return how far the mean of each cell's values is above the cell's middle: float64, shape (cells,).
@@ -103,7 +108,7 @@ class ValueSums:
         totals = (one for one in self._state.sums if one.summed.attribute == attribute and one.summed.clipped)
         total = next((one for one in totals if not one.summed.scope), None)
         if total is not None:
-            middles = self._middles(attribute)
+            middles = cell_middles(self.domain, attribute)
             whole = float(np.sum(middles * np.maximum(self._state.model.marginal((attribute,)), 0.0)))
             if whole <= 0:
                 return np.zeros_like(middles)
@@ -116,9 +121,11 @@ class ValueSums:
         scales = measured.scales(self.domain)
         counts = np.maximum(self._state.model.marginal((attribute,)), 0.0)
         noise = noise_variance(measured.noise)
-        mean = measured.units / UNITS * counts * _SPREAD / (counts**2 * _SPREAD + noise)
+        mean = measured.sums / UNITS * counts * _SPREAD / (counts**2 * _SPREAD + noise)
         moved = np.clip(mean, -1.0, 1.0) * scales
-        return np.where(scales > 0, moved + measured.middles(self.domain) - self._middles(attribute), 0.0)
+        return np.where(
+            scales > 0, moved + measured.middles(self.domain) - cell_middles(self.domain, attribute), 0.0
+        )
 
     def leans(self, records: CodedRecords) -> dict[str, _Array]:
         """Return where in their cells numbers of synthetic rows lie on average, by what was measured of sums.
@@ -134,6 +141,34 @@ class ValueSums:
         """
         names = dict.fromkeys(one.summed.attribute for one in self._state.sums if not one.summed.clipped)
         return {name: self._leans(name, records) for name in names}
+
+    def targets(self) -> Sequence[Target]:
+        """Return what synthetic rows should add up to: the newest sums by groups, and numbers of values.
+
+        A row counts with the mean of its cell, or bin. Left out are groups by bins of long attributes, and
+        attributes with so many cells that all pairs of them are too much to hold.
+        """
+        coarsening, found = self._state.coarsening, list[Target]()
+        newest = {(one.summed.attribute, one.summed.scope): one for one in self._state.sums}
+        for (name, scope), one in newest.items():
+            cells = coarsening.coarse[name].size
+            if one.summed.by_cells or one.summed.clipped or name in scope or cells > _MOST_TARGET_CELLS:
+                continue
+            if coarsening.coarse.scope_shape(scope) != self.domain.scope_shape(scope):
+                continue
+            over, present = self.domain.scope(one.summed.counted), Places.of(self.domain, name).present
+            places = cell_middles(self.domain, name) + self.shift(name) - one.middles(self.domain)
+            weights = coarsening.averaged((name,), np.where(present, places, 0.0))
+            scale, variance = float(one.scales(self.domain).max()), noise_variance(one.noise)
+            where = over.index(name)
+            if weights.any():
+                sums = one.values(self.domain)
+                found.append(Target.of_sums(over, where, weights, sums, variance * scale**2))
+            if one.summed.count_units:
+                ones = coarsening.averaged((name,), present.astype(np.float64))
+                counted = variance * (UNITS / one.summed.count_units) ** 2
+                found.append(Target.of_sums(over, where, ones, one.counts, counted))
+        return found
 
     def _leans(self, name: str, records: CodedRecords) -> _Array:
         own = (one for one in self._state.sums if one.summed.attribute == name and not one.summed.by_cells)
@@ -151,10 +186,13 @@ class ValueSums:
 
         def summed(numbers: _Array) -> _Array:
             weights = np.where(held, numbers, 0.0)
-            return np.asarray(np.bincount(groups, weights, measured.units.size), dtype=np.float64)
+            return np.asarray(np.bincount(groups, weights, measured.sums.size), dtype=np.float64)
 
-        row = len(records) / self._state.total.value
-        wanted = measured.values(self.domain).ravel() * row + summed(measured.middles(self.domain)[codes])
+        if measured.summed.count_units:  # rows have the mean, whatever their number is
+            rows = summed(np.ones(len(records))) / np.maximum(measured.counts.ravel(), 1.0)
+        else:
+            rows = np.full(measured.sums.size, len(records) / self._state.total.value)
+        wanted = measured.values(self.domain).ravel() * rows + summed(measured.middles(self.domain)[codes])
         low, wide = summed(least[codes]), summed((greatest - least)[codes])
         return _inside((wanted - low) / np.where(wide > 0, wide, 1.0))[groups]
 
@@ -171,15 +209,8 @@ class ValueSums:
         ends[1, : len(greatest)] = np.array(greatest) + beyond
         return ends[0], ends[1]
 
-    def _middles(self, attribute: str) -> _Array:
-        """Return the middle of each cell, as sums without measurements have it."""
-        least, greatest = self.domain[attribute].number_ends() or ((), ())
-        middles = np.zeros(self.domain[attribute].size)
-        middles[: len(least)] = (np.array(least) + np.array(greatest)) / 2
-        return middles
-
-    def measured(self, over: SummedOver, confidence: float) -> MeasuredPart | None:
-        """Return what was measured of a sum, with the least noise; None where nothing was of these records.
+    def measured(self, over: SummedOver, confidence: float) -> Sequence[MeasuredPart]:
+        """Return what was measured of a sum: of the least noise, alone and with the number of its values.
 
         Args:
             over: the sum.
@@ -191,7 +222,22 @@ class ValueSums:
             for one in self._state.sums
             if one.summed.attribute == name and (part := self._part(one, over, confidence)) is not None
         ]
-        return min(found, key=lambda part: part.half_width, default=None)
+        found.sort(key=lambda part: part.half_width)
+        joint = [part for part in found[1:] if part.joint is not None]
+        return (*found[:1], *joint[:1])
+
+    def squared(self, over: SummedOver) -> JointSums | None:
+        """Return what was measured of squares, with the least noise; None where nothing was."""
+        name, found = over.summed.line.attribute, list[JointSums]()
+        for one in self._state.sums:
+            inside = self._inside(one, over) if one.summed.attribute == name and one.summed.squared else None
+            joint = None if inside is None else self._joint(one, inside)
+            found += [] if joint is None else [joint]
+        return min(
+            found,
+            key=lambda joint: joint.cells * joint.scale * float(noise_variance(joint.noise)),
+            default=None,
+        )
 
     def _part(self, measured: SumMeasurement, over: SummedOver, confidence: float) -> MeasuredPart | None:
         inside = self._inside(measured, over)
@@ -202,12 +248,30 @@ class ValueSums:
         squares, largest = float(np.sum(scales**2)), float(np.max(scales, initial=0.0))
         width = sum_half_width(measured.noise, squares, confidence, peak=largest**2 or None)
         width += float(scales.sum()) / UNITS  # it was rounded down
-        moved = measured.middles(domain) - self._middles(name)
+        moved = measured.middles(domain) - cell_middles(self.domain, name)
         places = np.broadcast_to(on_scope(domain, (name,), moved, over.scope), over.held.shape)
         counted = over.middle + np.where(over.held, factor * places, 0.0)
         reach = np.where(over.held, abs(factor) * Places.of(domain, name).grid.reach, 0.0)
-        value = factor * float(np.sum(scales * measured.units) / UNITS)
-        return MeasuredPart(value, abs(factor) * width, counted, reach)
+        value = factor * float(np.sum(scales * measured.sums) / UNITS)
+        return MeasuredPart(value, abs(factor) * width, counted, reach, self._joint(measured, inside))
+
+    def _joint(self, measured: SumMeasurement, inside: NDArray[np.bool_]) -> JointSums | None:
+        summed, domain = measured.summed, self.domain
+        cells = int(np.count_nonzero(inside))
+        if not summed.count_units or not cells:
+            return None
+        places = Places.of(domain, summed.attribute)
+        return JointSums(
+            float(measured.values(domain)[inside].sum()),
+            float(measured.counts[inside].sum()),
+            float(measured.squares(domain)[inside].sum()) if summed.squared else None,
+            float(measured.middles(domain)[places.present][0]),
+            places.grid.reach,
+            measured.noise,
+            cells,
+            float(measured.scales(domain).max()),
+            UNITS / summed.count_units,
+        )
 
     def _inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
         """Return the numbers whose sum is that of the records that count; None where there are none such.
@@ -228,7 +292,15 @@ class ValueSums:
         common = tuple(one for one in over.scope if one in scope)
         inside = least.reshape([self.domain[one].size for one in common])
         inside = on_scope(self.domain, common, inside, scope)
-        return np.broadcast_to(inside, measured.units.shape)
+        return np.broadcast_to(inside, measured.sums.shape)
+
+
+def cell_middles(domain: Domain, attribute: str) -> _Array:
+    """Return the middle of each cell, as sums without measurements have it: float64; 0 without values."""
+    least, greatest = domain[attribute].number_ends() or ((), ())
+    middles = np.zeros(domain[attribute].size)
+    middles[: len(least)] = (np.array(least) + np.array(greatest)) / 2
+    return middles
 
 
 def _inside(places: _Array) -> _Array:

@@ -95,7 +95,7 @@ class Measured(_Body):
 
     With ``heads`` it is persons that are counted by these, not records. Of both, ``share`` is the part of the
     budget that is paid. Of sums it may be ``within`` instead, how far the mean of a group of average size may
-    be off: a number, or a text such as 2%.
+    be off: a number, or a text such as 2%. With ``squares`` sums of squares are measured too.
     """
 
     scope: Annotated[list[str], Field(max_length=100)]
@@ -103,12 +103,13 @@ class Measured(_Body):
     heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     within: _Width | None = None
+    squares: bool = False
     dry_run: bool = False
 
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        if self.sum is None and self.within is not None:
+        if self.sum is None and (self.within is not None or self.squares):
             raise ValueError
         if self.sum is None and not self.heads and (not self.scope or self.share is not None):
             raise ValueError
@@ -298,7 +299,12 @@ def measure(request: Request, user: CurrentUser, name: str, measured: Measured) 
             return analyst.measure(measured.scope, dry_run=dry_run).to_dict()
         within = None if measured.within is None else Within.parse(str(measured.within))
         return analyst.measure_sum(
-            measured.sum, measured.scope, share=measured.share, within=within, dry_run=dry_run
+            measured.sum,
+            measured.scope,
+            share=measured.share,
+            within=within,
+            squares=measured.squares,
+            dry_run=dry_run,
         ).to_dict()
 
 

@@ -196,11 +196,12 @@ class RemoteSession:
         *,
         share: float | None = None,
         within: float | str | None = None,
+        squares: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
 
-        Returns sum, scope, cells, share, half_width, mean_half_width and affordable.
+        Returns sum, scope, cells, counted, squared, share, half_width, mean_half_width and affordable.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
@@ -210,6 +211,7 @@ class RemoteSession:
         given = {"sum": name, "scope": [by] if isinstance(by, str) else list(by), "dry_run": dry_run}
         given |= {} if share is None else {"share": share}
         given |= {} if within is None else {"within": within}
+        given |= {"squares": True} if squares else {}
         return self._json("POST", "/measure", given, again=dry_run)
 
     def status(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from pmw.errors import BudgetError
 from pmw.loop import Forecast
-from pmw.model import SummedValues
 from pmw.planning.heads import HeadsQuote, quote_heads
 from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
 from pmw.privacy.budget import Number, as_fraction
@@ -164,6 +163,7 @@ class Dialogue(Asking):
         *,
         share: Number | None = None,
         within: Within | float | str | None = None,
+        squares: bool = False,
         dry_run: bool = False,
     ) -> SumQuote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
@@ -175,8 +175,9 @@ class Dialogue(Asking):
             name: an attribute that the schema gives a resolution.
             by: one attribute, or several; none for one sum of everybody.
             share: the part of the budget that is paid; 2 % where neither this nor ``within`` is given.
-            within: how far the mean of a group of average size may be off because of the sums: a number, or
-                a part of the least that the mean of everybody may be.
+            within: how far the mean of a group of average size may be off: a number, or a part of the least
+                that the mean of everybody may be.
+            squares: the sums of squares are measured too, for variances and standard deviations.
             dry_run: tell the price alone; free.
 
         Returns:
@@ -195,9 +196,12 @@ class Dialogue(Asking):
         width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
             state = engine.limited(self._account)
-            summed = SummedValues(name, state.domain.scope(names))
             quote = quote_sum(
-                state, summed, share=None if share is None else as_fraction(share, "share"), within=width
+                state,
+                (name, state.domain.scope(names)),
+                squares=squares,
+                share=None if share is None else as_fraction(share, "share"),
+                within=width,
             )
             if not dry_run:
                 engine.measure_sum(quote, self._account)

@@ -1,13 +1,17 @@
-"""Drafts of a schema from the table itself, by privacy: the ends of a number's values.
+"""Drafts of a schema from the table itself, by privacy: ends of a number's values, and the keys of a column.
 
-The records are counted by powers of two: one bin for each exponent from -20 to 63 and each sign, and one for
-what lies nearer to 0. The bins are fixed, and each count gets noise of its own. What is chosen is a function
-of the noisy counts.
+Ends: the records are counted by powers of two: one bin for each exponent from -20 to 63 and each sign, and
+one for what lies nearer to 0. The bins are fixed, and each count gets noise of its own. What is chosen is a
+function of the noisy counts.
+
+Keys: persons are counted by the texts of a column. Each text that somebody holds gets noise of its own, and
+those that pass a threshold are told. Who is the only one to hold a text is seen with a small probability.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data import Table, as_source
+from pmw.data.keys import key_holders
 from pmw.errors import BudgetError
-from pmw.privacy.budget import NeighboringRelation
+from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.privacy.tail_bounds import sum_half_width
+from pmw.privacy.tail_bounds import least_reach, sum_half_width
 from pmw.public.drafts import DraftCharge
 from pmw.session.store import record_charge
 from queries.domain import Domain
@@ -46,6 +51,7 @@ class DraftTerms:
         neighboring_relation: which tables are neighbours.
         records_per_person: the most records of one person, K.
         person_column: the column of ids by which K is kept; None where K is promised.
+        delta: of this draft alone; keys need one.
 
     Raises:
         BudgetError: a number is out of range.
@@ -55,20 +61,47 @@ class DraftTerms:
     neighboring_relation: NeighboringRelation
     records_per_person: int = 1
     person_column: str | None = None
+    delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0 or self.records_per_person < 1:
-            raise BudgetError("expected an epsilon above 0, and one record per person or more")
+        Budget(self.epsilon, self.delta)
+        if self.records_per_person < 1:
+            raise BudgetError("expected one record per person or more")
+
+    @property
+    def person(self) -> Person | None:
+        """What tells which records belong to one person; None where K is promised."""
+        return None if self.person_column is None else Person(self.person_column, self.records_per_person)
 
     @property
     def noise(self) -> DiscreteLaplace:
-        """The noise of each of numbers that records are counted in, each record in one: in units.
+        """The noise of each number of records, or of persons by key, in units.
 
         One person moves them by K together in L1 under add/remove, by 2K under replace-one.
         """
         moves = 1 if self.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
         moved = moves * self.records_per_person * UNITS
         return DiscreteLaplace(Fraction(math.ceil(moved / self.epsilon)))
+
+    @property
+    def threshold(self) -> int:
+        """The least number of persons, T, that the noisy count of a key has to reach; it is public.
+
+        It is the least that a key of one person reaches with probability delta/K at most.
+
+        Raises:
+            BudgetError: there is no delta, or nothing tells which of several records are of one person.
+        """
+        if not self.delta:
+            raise BudgetError(
+                "keys need a delta above 0: with some probability one is told that a single person holds"
+            )
+        if self.person_column is None and self.records_per_person > 1:
+            raise BudgetError(
+                "keys are counted by persons; name the column of ids (--person-column), by which "
+                f"{self.records_per_person} records of each are known"
+            )
+        return 1 + -(-least_reach(self.noise, self.delta / self.records_per_person) // UNITS)
 
     def charge(self, what: str) -> DraftCharge:
         """Return what a draft is charged."""
@@ -78,6 +111,7 @@ class DraftTerms:
             self.records_per_person,
             self.person_column,
             self.epsilon,
+            self.delta,
         )
 
 
@@ -113,6 +147,33 @@ class DraftedEnds:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class DraftedKeys:
+    """Keys of a column that enough persons hold; all else is ``other``.
+
+    Args:
+        attribute: the name of the column.
+        keys: different texts, sorted; none where no noisy count reached the threshold.
+        threshold: T, in persons.
+        charge: what it cost.
+    """
+
+    attribute: str
+    keys: tuple[str, ...]
+    threshold: int
+    charge: DraftCharge
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "attribute": self.attribute,
+            "values": list(self.keys),
+            "threshold": self.threshold,
+            "epsilon": float(self.charge.epsilon),
+            "delta": float(self.charge.delta),
+        }
+
+
 def draft_bounds(table: Table, attribute: str, terms: DraftTerms, path: Path) -> DraftedEnds:
     """Return ends of an attribute's values that about 1 % of the records are beyond; no more is promised.
 
@@ -125,23 +186,67 @@ def draft_bounds(table: Table, attribute: str, terms: DraftTerms, path: Path) ->
     Raises:
         DataError: the table cannot be read, or lacks the column; nothing is charged.
         DomainError: the column has no name that can be declared, or is that of the ids.
+        NoiseError: epsilon is too small for a scale; nothing is charged.
         StoreError: the charge could not be made durable; nothing was drawn.
 
     Privacy: epsilon of ``terms``, delta 0, in its relation. The bins are fixed, a record is in one of them,
         and each has discrete Laplace noise of scale K/epsilon (2K/epsilon replaced): Dwork and Roth 2014,
         Theorem 3.6. Ends and bound are functions of the noisy counts.
     """
-    person = None
-    if terms.person_column is not None:
-        person = Person(terms.person_column, terms.records_per_person)
     numbers = NumericAttribute(attribute, EDGES, missing=True, other=True)
-    domain = Domain((numbers,), name="draft", person=person)
-    source = as_source(table, domain, None if person is None else fresh_seed())
+    domain = Domain((numbers,), name="draft", person=terms.person)
+    source = as_source(table, domain, _key_of(terms))
     counts = source.counts((attribute,)).counts
-    charge = terms.charge(f"ends of {attribute}")
+    charge, noise = terms.charge(f"ends of {attribute}"), terms.noise
     record_charge(path, charge)
-    units = noisy_counts(counts, terms.noise, BitSource(fresh_seed()))
-    return chosen_ends(attribute, units[: len(EDGES) - 1], charge, terms.noise)
+    units = noisy_counts(counts, noise, BitSource(fresh_seed()))
+    return chosen_ends(attribute, units[: len(EDGES) - 1], charge, noise)
+
+
+def draft_keys(table: Table, attribute: str, terms: DraftTerms, path: Path) -> DraftedKeys:
+    """Return the keys of a column of texts that about T persons hold, or more.
+
+    Args:
+        table: the table; its records are read here.
+        attribute: the column of texts.
+        terms: whom it protects, and how much; with a delta.
+        path: the file of drafts, which takes in the charge before anything is drawn.
+
+    Raises:
+        BudgetError: the terms have no threshold; the table is not read.
+        DataError: the table cannot be read, or lacks the column, or its type is not of texts; nothing is
+            charged.
+        DomainError: the column has no name that can be declared, or is that of the ids.
+        NoiseError: epsilon is too small for a scale; nothing is charged.
+        StoreError: the charge could not be made durable; nothing was drawn.
+
+    Privacy: epsilon and delta of ``terms``, in its relation. Each person gives at most K keys, chosen by this
+        person's keys alone (``pmw.data.keys``); each key that is given has discrete Laplace noise Z of scale
+        K/epsilon (2K/epsilon replaced), and is told if its number of persons and Z come to T. T is public,
+        with q = P(1 + Z >= T) <= delta/K. Let x keys be given in D alone of two neighbours D and D', y in D'
+        alone. One person gives each of them, so x, y <= K, and x = 0 or y = 0 under add/remove. Numbers of
+        the keys that both give differ by K - x - y in L1 at most, 2K - x - y replaced: which of these keys
+        are told has probabilities a and a' in any set of outcomes, and a <= e^epsilon a'. None of the x keys
+        is told with probability p >= 1 - x q, none of the y with p' >= 1 - y q. For any set S of outcomes,
+        P(M(D) in S) <= p a + 1 - p and P(M(D') in S) >= p' a', a and a' those of S without such keys. So
+        P(M(D) in S) - e^epsilon P(M(D') in S) <= 1 - p + a (p - p'), which is 1 - p at a = 0, 1 - p' at
+        a = 1, and between these elsewhere: at most max(x, y) q <= K q <= delta. So delta/K is enough under
+        replace-one too, where K keys may come and K others go: the two do not add up.
+
+    Source: Korolova, Kenthapadi, Mishra and Ntoulas (2009) for a threshold on noisy counts of users; the
+        proof for both relations is above, and ``docs/algorithm.md`` has it too.
+    """
+    threshold, noise = terms.threshold, terms.noise
+    holders = key_holders(table, attribute, terms.person, _key_of(terms))
+    charge = terms.charge(f"keys of {attribute}")
+    record_charge(path, charge)
+    units = noisy_counts(holders.persons, noise, BitSource(fresh_seed()))
+    return DraftedKeys(attribute, passing_keys(holders.keys, units, threshold), threshold, charge)
+
+
+def _key_of(terms: DraftTerms) -> bytes | None:
+    """Return fresh bytes that choose which records, or keys, of a person count; None without persons."""
+    return None if terms.person_column is None else fresh_seed()
 
 
 def noisy_counts(counts: NDArray[np.int64], noise: DiscreteLaplace, bits: BitSource) -> NDArray[np.int64]:
@@ -150,6 +255,17 @@ def noisy_counts(counts: NDArray[np.int64], noise: DiscreteLaplace, bits: BitSou
     Privacy: ``counts`` are secret; costs what ``DraftTerms`` says.
     """
     return counts * UNITS + noise.sample_array(bits, counts.size)
+
+
+def passing_keys(keys: Sequence[str], units: NDArray[np.int64], threshold: int) -> tuple[str, ...]:
+    """Return the keys whose noisy counts reach a threshold, sorted: their order tells nothing else.
+
+    Args:
+        keys: of a table; those that do not pass are secret.
+        units: int64, shape (keys,): their noisy counts.
+        threshold: in persons.
+    """
+    return tuple(sorted(keys[place] for place in np.flatnonzero(units >= threshold * UNITS).tolist()))
 
 
 def chosen_ends(

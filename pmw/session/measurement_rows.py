@@ -6,6 +6,7 @@ A row is the form of a measurement in three parts: its numbers, its noise, and a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def read_sum(domain: Domain, row: MeasurementRow) -> SumMeasurement:
     what = loads(row.what)
     summed: SummedValues = read(SummedValues, what["summed"])
     require_sum(domain, summed)
-    units = _read_units(row.units).reshape(domain.scope_shape(summed.scope))
+    units = _read_units(row.units).reshape(summed.shape(domain))
     found: SumMeasurement = _measurement(SumMeasurement, row, units)
     return found
 
@@ -139,7 +140,7 @@ def require_sum(domain: Domain, summed: SummedValues) -> None:
     """
     if domain.scope(summed.scope) != summed.scope:
         raise FormError("the attributes of a sum are not in declared order")
-    if summed != sums_of(domain, summed.attribute, summed.scope):
+    if replace(summed, count_units=0, squared=False) != sums_of(domain, summed.attribute, summed.scope):
         raise FormError("a sum is measured from elsewhere than its values are")
 
 

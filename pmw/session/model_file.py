@@ -298,7 +298,7 @@ def _check_opening(released: Released, one: OneWayMeasurement) -> None:
 
 def _check_sum(domain: Domain, measured: SumMeasurement) -> None:
     require_sum(domain, measured.summed)
-    _require(measured.units.shape == domain.scope_shape(measured.summed.scope), "a sum has other cells")
+    _require(measured.units.shape == measured.summed.shape(domain), "a sum has other cells")
     _check_range(measured.units, -_LARGEST_UNITS)
 
 

@@ -92,10 +92,10 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     """Return synthetic rows drawn from the model, and fitted to what it cannot hold.
 
     Systematic rows are drawn over the cells of the model, bins for long attributes. Where marginals are
-    measured, single values are changed until the rows are as near to all of these as noise lets them be
-    (``pmw.model.row_fitting``): the model's tree holds only some. Values inside bins come last. Independent
-    draws stay independent: none is changed. Inside cells numbers lean so that sums are about those that were
-    measured.
+    measured, or sums of values by groups, single values are changed until the rows are as near to all of
+    these as noise lets them be (``pmw.model.row_fitting``): the model's tree holds only some. Values inside
+    bins come last. Independent draws stay independent: none is changed. Inside cells numbers lean so that
+    sums are about those that were measured.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -107,6 +107,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
             for one in state.measurements
             if not isinstance(one, QueryMeasurement)
         ]
+        targets += ValueSums(state).targets()
         records = fit_rows(records, targets, state.total.value, generator)
     records = state.coarsening.drawn(records, generator, independent=plan.independent)
     return DrawnRows(records, generator, ValueSums(state).leans(records))

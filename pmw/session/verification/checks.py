@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from operator import add
 
 from pmw.display.texts import counted
 from pmw.loop import Proposal
-from pmw.planning.calibration import calibrated_noise
+from pmw.model import measurable
+from pmw.planning.calibration import calibrated_noise, noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
@@ -334,12 +336,12 @@ def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged what sums of values cost, under some noise."""
     if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "requested sums of values"):
         return False
-    options, composition = contents.contract.options, contents.cap.composition
-    price = contents.cap.price(entry.charge)
-    for clipped in (False, True):
-        moved = sum_sensitivity(options, clipped=clipped)
-        noise = calibrated_noise(composition, price, moved, options, one=True)
-        if contents.cap.price(sum_charge(noise, options, clipped=clipped)) == price:
+    options, cap = contents.contract.options, contents.cap
+    price = cap.price(entry.charge)
+    for summed in measurable():
+        moved, squared = sum_sensitivity(summed, options)
+        noise = noise_of_price(cap.composition, price, moved, Fraction(squared))
+        if cap.price(sum_charge(summed, noise, options)) == price:
             return True
     return False
 

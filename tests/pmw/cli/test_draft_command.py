@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,10 +159,123 @@ def test_ends_by_privacy_are_told_once_their_charge_is_written(run: Run, tmp_pat
     assert told in run.told("status", "s.pmw")
 
 
+CITIES = [(f"p{place}", "Oslo" if place % 2 else " oslo") for place in range(600)]
+KEYS = ("draft", "--data", "people.csv", "--keys", "city", "--epsilon", "0.5", "--delta", "1e-9")
+
+
+@pytest.fixture
+def cities(tmp_path: Path) -> Path:
+    rows = [*CITIES, *((f"r{place}", f"secret {place}") for place in range(50)), ("q", ""), ("q", '"')]
+    (tmp_path / "people.csv").write_text("id,city\n" + "".join(f"{who},{city}\n" for who, city in rows))
+    return tmp_path
+
+
+def test_keys_by_privacy_are_a_schema_once_their_charge_is_written(run: Run, cities: Path) -> None:
+    told = run.told(*KEYS, "--person-column", "id", "--records-per-person", "2")
+    assert told.startswith(
+        "# Values of city by noisy counts of persons, for epsilon = 0.5 and delta = 1e-09.\n"
+    )
+    assert "Those that came to 84 persons, noise included; all others count as other." in told
+    assert told.endswith('values = [" oslo", "Oslo"]\nmissing = true\nother = true\n')
+    assert "secret" not in told
+    (line,) = (cities / "people.csv.draft").read_text().splitlines()
+    assert json.loads(line) == {
+        "content": "online-pmw draft", "what": "keys of city", "neighboring_relation": "add_remove",
+        "records_per_person": 2, "person_column": "id", "epsilon": "1/2", "delta": "1/1000000000",
+    }  # fmt: skip
+    (cities / "people.toml").write_text('[person]\ncolumn = "id"\nrecords = 2\n' + told)
+    opened = ("open", "s.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+    refused = run.refused(*opened, "--draft", "people.csv.draft")
+    assert "open it with a delta above 0" in refused
+    words = (
+        "epsilon = 1.5, delta = 2e-09 (epsilon = 1, delta = 1e-09 in the session and epsilon = 0.5, "
+        "delta = 1e-09 in 1 draft of its schema)"
+    )
+    assert words in run.told(*opened, "--delta", "1e-9", "--draft", "people.csv.draft")
+    assert words in run.told("status", "s.pmw")
+
+
+def test_spaces_around_fields_are_dropped_where_the_dialect_says_so(run: Run, cities: Path) -> None:
+    assert run.form(*KEYS, "--trim")["values"] == ["Oslo", "oslo"]
+    form = run.form(*KEYS, "--missing-text", "Oslo")
+    assert form == {
+        "attribute": "city", "values": [" oslo"], "threshold": 42, "epsilon": 0.5, "delta": 1e-9,
+    }  # fmt: skip
+
+
+def test_where_no_text_passes_it_is_said_in_words(run: Run, cities: Path) -> None:
+    told = run.told(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")
+    assert "# No noisy count came to 20,032 persons: there is no value to declare." in told
+    assert "[[attributes]]" not in told
+    assert len((cities / "people.csv.draft").read_text().splitlines()) == 1
+    assert run.form(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")["values"] == []
+
+
+def test_how_many_persons_are_enough_is_told_for_nothing(run: Run, tmp_path: Path) -> None:
+    for more, threshold in (((), 42), (("--neighbors", "replace-one"), 82)):
+        told = run.told(*KEYS, *more, "--dry-run")  # there is no table
+        assert f"comes to {threshold}. Nothing was read or charged." in told
+        assert run.form(*KEYS, *more, "--dry-run") == {"attribute": "city", "threshold": threshold}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (("--keys", "town"), 1, "expected one column 'town' in the first line, got no such column"),
+        (("--delta", "0"), 1, "keys need a delta above 0"),
+        (("--delta", "1"), 1, "0 <= delta < 1"),
+        (("--delta", "x"), 1, "finite number for delta"),
+        (("--epsilon", "0"), 1, "expected epsilon > 0"),
+        (("--epsilon", "1e-12"), 1, "scale"),
+        (("--records-per-person", "2"), 1, "name the column of ids (--person-column)"),
+        (("--person-column", "town"), 1, "expected one column 'town'"),
+        (("--person-column", "city"), 1, "expected a column that is no attribute"),
+        (("--bounds", "city"), 2, "two drafts, each with its own charge"),
+        (("--from-public", "people.csv"), 2, "--keys costs privacy"),
+    ],
+)
+def test_keys_that_cannot_be_drafted_cost_nothing_and_show_no_record(
+    more: tuple[str, ...], code: int, message: str, run: Run, cities: Path
+) -> None:
+    refused = run.refused(*KEYS, *more, code=code)
+    assert message in refused
+    assert not any(text in refused for text in ("secret", "oslo", "Oslo"))
+    assert [path.name for path in cities.iterdir()] == ["people.csv"]
+
+
+_KILLED = """
+import os, signal, sys
+import click
+from pmw.cli import main
+def killed(*given, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[1] == "killed":
+    click.echo = killed
+main(sys.argv[2:])
+"""
+
+
+def test_a_process_that_is_killed_before_it_prints_has_charged(cities: Path) -> None:
+    ends = []
+    for how in ("killed", "whole"):
+        run = [sys.executable, "-c", _KILLED, how, *KEYS]
+        ended = subprocess.run(run, capture_output=True, check=False, cwd=cities, env=os.environ)
+        charges = len((cities / "people.csv.draft").read_text().splitlines())
+        ends.append((ended.returncode, b"Oslo" in ended.stdout, ended.stderr, charges))
+    assert ends == [(-signal.SIGKILL, False, b"", 1), (0, True, b"", 2)]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         ("--bounds", "age"),
+        ("--bounds", "age", "--epsilon", "1", "--delta", "1e-9"),
+        ("--bounds", "age", "--epsilon", "1", "--dry-run"),
+        ("--keys", "work"),
+        ("--keys", "work", "--epsilon", "1"),
+        ("--delta", "1e-9"),
+        ("--dry-run",),
         ("--bounds", "age", "--epsilon", "1", "--from-public", "people.csv"),
         ("--epsilon", "1"),
         ("--draft", "x.draft"),

@@ -457,8 +457,9 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads", "shell": "wait no-history",
-    "finish": "wait dry-run", "draft": "from-public bounds draft", "open": "data-is-public draft",
-    "demo": "force", "export": "force", "report": "force", "serve": "users host port rate",
+    "finish": "wait dry-run", "draft": "from-public bounds keys dry-run draft",
+    "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
+    "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 

@@ -129,8 +129,9 @@ def test_values_fall_into_the_cells_that_the_encoder_gives_them(tmp_path: Path, 
         assert source.counts((name,)).counts.tolist() == expected.tolist(), domain[name]
         assert source.counts(()).total == expected.sum()
         if domain.grids:
-            sums = source.place_sums((name,), name).counts.tolist()
-            assert sums == held.place_sums((name,), name).counts.tolist(), domain[name]
+            for squared in (False, True):
+                sums = source.place_sums((name,), name, squared=squared).counts.tolist()
+                assert sums == held.place_sums((name,), name, squared=squared).counts.tolist(), domain[name]
     assert os.listdir(tmp_path) == ["t.duckdb"]
 
 
@@ -218,7 +219,9 @@ def test_random_tables_are_counted_as_in_memory(
 def same_sums(one: CountSource, other: CountSource, scopes: list[tuple[str, ...]]) -> None:
     for scope in scopes:
         for name in {"a", "b"} & set(scope):
-            assert np.array_equal(one.place_sums(scope, name).counts, other.place_sums(scope, name).counts)
+            for squared in (False, True):
+                sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
+                assert np.array_equal(*sums)
 
 
 def test_a_sum_is_of_whole_places_that_no_float_of_32_bits_holds(tmp_path: Path) -> None:

@@ -267,7 +267,11 @@ INSIDE_VALUES = {
 def sums(source: CountSource) -> list[list[int]]:
     """Return the sums of the places of every attribute that has some, by its cells."""
     names = [grid.attribute for grid in source.domain.grids]
-    return [source.place_sums((name,), name).counts.tolist() for name in names]
+    return [
+        source.place_sums((name,), name, squared=squared).counts.tolist()
+        for name in names
+        for squared in (False, True)
+    ]
 
 
 @pytest.mark.parametrize("kind", INSIDE_VALUES)
@@ -293,7 +297,9 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
 
 def same_sums(one: CountSource, other: CountSource, scope: tuple[str, ...]) -> None:
     for name in {"a", "b"} & set(scope):
-        assert np.array_equal(one.place_sums(scope, name).counts, other.place_sums(scope, name).counts)
+        for squared in (False, True):
+            sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
+            assert np.array_equal(*sums)
 
 
 def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:

@@ -79,6 +79,22 @@ def test_rows_take_on_what_was_measured(count: int, total: float, is_residual: b
     assert np.abs(counts(fitted, ("c",), total) / total - 0.5).max() < 0.05
 
 
+def test_rows_take_on_weighted_sums_by_groups() -> None:
+    """A mean of 0.5 where b is x and of 2.5 elsewhere; what is not seen stays about even."""
+    weights, wanted = np.arange(4.0), np.array([0.5, 2.5, 2.5]) * 400
+    target = Target.of_sums(("a", "b"), 0, weights, wanted, 9.0)
+    assert target.free_numbers == 3
+    assert np.tensordot(weights, target.values, axes=(0, 0)) == pytest.approx(wanted)
+    drawn, counted = rows(1200), Target(("b",), np.full(3, 400.0), np.full(3, 9.0))
+    fitted = fit_rows(drawn, [target, counted], 1200.0, np.random.default_rng(6))
+    assert distance(fitted, [target], 1200.0) <= 3 * ENOUGH * 4
+    found = counts(fitted, ("a", "b"), 1200.0)
+    assert np.tensordot(weights, found, axes=(0, 0)) == pytest.approx(wanted, abs=20)
+    error = np.random.default_rng(1).normal(size=(4, 3))
+    by_hand = np.outer(weights, weights @ error).reshape(4, 3) / 9
+    assert target.pull(error) == pytest.approx(by_hand)
+
+
 def test_three_attributes_are_fitted_together() -> None:
     """Parity: every pair is as in independent rows."""
     values = np.zeros((4, 3, 2))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
 from pmw.loop import RequestedSum, counted_sum
-from pmw.model import SumMeasurement, SummedValues, opening_sums
+from pmw.model import COUNT_UNITS, SumMeasurement, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import sum_sensitivity
@@ -23,10 +25,12 @@ from pmw.public.options import Options
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.domain import Attribute
 from queries.errors import DomainError, ScopeError
+from queries.numbers import ValueGrid
 from queries.person import Person
 from queries.schema import format_schema, parse_schema
 
 NOISE = DiscreteGaussian(Fraction(1000))
+ADD_REMOVE = NeighboringRelation.ADD_REMOVE
 WHOLE = Domain(
     (
         CategoricalAttribute("group", ("a", "b")),
@@ -40,6 +44,12 @@ SUMS = [
     SummedValues("x", ("x",), by_cells=True),
     SummedValues("x", ("group", "x"), by_cells=True),
     SummedValues("x", ("group",), by_cells=True),
+    SummedValues("x", (), count_units=COUNT_UNITS[0]),
+    SummedValues("x", ("group",), count_units=COUNT_UNITS[3]),
+    SummedValues("x", ("group",), count_units=COUNT_UNITS[-1]),
+    SummedValues("x", (), count_units=COUNT_UNITS[-1], squared=True),
+    SummedValues("x", ("group",), count_units=COUNT_UNITS[0], squared=True),
+    SummedValues("x", ("group",), count_units=COUNT_UNITS[5], squared=True),
 ]
 
 
@@ -64,9 +74,15 @@ def test_a_person_moves_sums_by_the_sensitivity_and_no_more(
     nobody = units(summed, [])
     others = [nobody] if relation is NeighboringRelation.ADD_REMOVE else list(alone.values())
     moved = [one - other for one in alone.values() for other in others]
-    most = sum_sensitivity(options)
-    assert max(int(np.abs(one).sum()) for one in moved) == most
-    assert max(int((one**2).sum()) for one in moved) == most**2
+    most, squared = sum_sensitivity(summed, options)
+    reached = max(int(np.abs(one).sum()) for one in moved), max(int((one**2).sum()) for one in moved)
+    assert reached <= (most, squared)
+    assert reached[1] <= squared
+    groups = len(set(summed.scope) - {"x"}) or relation is NeighboringRelation.ADD_REMOVE
+    if groups or summed.parts == 1:  # two records of one group do not differ in everything
+        assert reached == (most, squared)
+    if summed.parts == 1:
+        assert squared == most**2
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -75,7 +91,8 @@ def test_a_record_moves_sums_as_far_beside_others(summed: SummedValues) -> None:
         before = units(summed, list(others))
         for record in RECORDS:
             moved = units(summed, [*others, record]) - before
-            assert int(np.abs(moved).sum()) <= UNITS
+            assert int(np.abs(moved).sum()) <= sum_sensitivity(summed, Options())[0]
+            assert int((moved**2).sum()) <= sum_sensitivity(summed, Options())[1]
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -90,9 +107,40 @@ def test_sums_are_those_of_the_values(summed: SummedValues) -> None:
         if x is not None:
             wanted[key] += x - (cells[x] if summed.by_cells else 2.0)
     places: dict[str, list[object]] = {"group": ["a", "b"], "x": [0, 1, 2, None]}
-    for place in np.ndindex(measured.units.shape):
+    for place in np.ndindex(measured.sums.shape):
         key = tuple(places[name][cell] for name, cell in zip(summed.scope, place, strict=True))
         assert measured.values(WHOLE)[place] == pytest.approx(wanted[key], abs=1e-4)
+        held = [x for group, x in RECORDS * 3 if x is not None and (not key or group == key[0])]
+        if summed.count_units:
+            assert measured.counts[place] == len(held)
+        if summed.squared:
+            squares = sum((x - 2.0) ** 2 for x in held)
+            assert squares - 1e-4 <= measured.squares(WHOLE)[place] <= squares
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"by_cells": True, "count_units": UNITS},
+        {"count_units": 5},
+        {"squared": True},
+        {"clipped": True, "count_units": UNITS, "squared": True},
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ScopeError, match="measured"):
+        SummedValues("x", ("group",), **given)
+
+
+@given(st.integers(1, 2**20), st.data())
+def test_squares_of_places_are_whole_numbers_up_to_one_record(size: int, data: st.DataObject) -> None:
+    grid = ValueGrid("values of x", 0, size - 1, 1, whole=True)
+    assert grid.base_size == size
+    place, top = data.draw(st.integers(0, size - 1)), max(size - 1, 1)
+    exact = Fraction((2 * place - (size - 1)) ** 2, top**2) * UNITS
+    assert grid.squares(np.array([place])).tolist() == [math.floor(exact)]
+    words = grid.square_in_words(str(place), "//")
+    assert eval(words) == math.floor(exact)  # noqa: S307
 
 
 @given(
@@ -120,7 +168,13 @@ def test_an_attribute_whose_cells_tell_its_values_has_nothing_to_measure_by_cell
 # --- values of a person that are clipped ----------------------------------------------------------------
 
 SPENT: list[tuple[str, float | None]] = list(itertools.product("ab", [-2, 0, 1, 3, None]))
-CLIPPED = [SummedValues("x", (), clipped=True), SummedValues("x", ("group",), clipped=True)]
+CLIPPED = [
+    SummedValues("x", (), clipped=True),
+    SummedValues("x", ("group",), clipped=True),
+    SummedValues("x", (), clipped=True, count_units=COUNT_UNITS[0]),
+    SummedValues("x", ("group",), clipped=True, count_units=COUNT_UNITS[0]),
+    SummedValues("x", ("group",), clipped=True, count_units=COUNT_UNITS[-1]),
+]
 
 
 def clipped_domain(records: int, most: float) -> Domain:
@@ -156,10 +210,31 @@ def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
     moves = [one - other for one in alone for other in alone]
     moved = alone if relation is NeighboringRelation.ADD_REMOVE else moves
     most_moved = max(int(np.abs(one).sum()) for one in moved)
-    bound = sum_sensitivity(options, clipped=True)
-    assert bound == (1 if relation is NeighboringRelation.ADD_REMOVE else 2) * UNITS
-    assert bound - 4 * most <= most_moved <= bound
-    assert max(int((one**2).sum()) for one in moved) <= bound**2
+    bound, squared = sum_sensitivity(summed, options)
+    assert bound == (1 if relation is NeighboringRelation.ADD_REMOVE else 2) * (
+        UNITS + 3 * summed.count_units
+    )
+    assert most_moved <= bound
+    assert max(int((one**2).sum()) for one in moved) <= squared
+    if not summed.count_units:
+        assert bound - 4 * most <= most_moved
+        assert squared == bound**2
+
+
+def test_numbers_of_values_beside_clipped_sums_move_by_a_persons_records() -> None:
+    """Of one sign in one group, and of the other one in another: the bound is reached but for rounding."""
+    domain, summed = clipped_domain(3, 6.0), CLIPPED[3]
+    one = clipped_units(summed, domain, [[("a", 3.0)] * 3])
+    other = clipped_units(summed, domain, [[("b", -2.0)] * 3])
+    options = Options(records_per_person=3, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    bound, squared = sum_sensitivity(summed, options)
+    assert bound - 16 <= int(np.abs(one - other).sum()) <= bound
+    assert int(((one - other)[1] ** 2).sum()) == 2 * (3 * UNITS) ** 2
+    assert int(((one - other) ** 2).sum()) <= squared
+    alone = clipped_units(summed, domain, [])
+    bound, squared = sum_sensitivity(summed, replace(options, neighboring_relation=ADD_REMOVE))
+    assert bound - 8 <= int(np.abs(one - alone).sum()) <= bound
+    assert squared - 2**26 <= int(((one - alone) ** 2).sum()) <= squared
 
 
 def test_a_persons_values_are_scaled_down_together_and_others_are_left() -> None:

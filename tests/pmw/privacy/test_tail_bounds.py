@@ -22,6 +22,7 @@ from pmw.privacy.tail_bounds import (
     certificate_half_width,
     intersection,
     l1_mean,
+    least_reach,
     simultaneous_half_width,
     split_confidence,
     sum_half_width,
@@ -32,6 +33,22 @@ SCALE = 2**24  # units: 16 records
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(SCALE)), DiscreteGaussian(Fraction(SCALE))
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(400)
 CONFIDENCES = (0.5, 0.8, 0.9, 0.907, 0.95, 0.99, 0.999, 1 - 1e-6)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(400)])
+@pytest.mark.parametrize("chance", [Fraction(1, 3), Fraction(1, 100), Fraction(1, 10**9)])
+def test_the_least_reach_is_the_least_that_noise_seldom_reaches(scale: Fraction, chance: Fraction) -> None:
+    noise = DiscreteLaplace(scale)
+    reach = least_reach(noise, chance)
+    passes, before = noise.survival(np.array([reach, reach - 1]))
+    assert passes <= chance
+    assert before > chance
+
+
+def test_the_least_reach_is_above_nothing_and_of_some_chance() -> None:
+    assert least_reach(DiscreteLaplace(Fraction(5)), Fraction(3, 4)) == 1
+    with pytest.raises(PMWError, match="above 0"):
+        least_reach(DiscreteLaplace(Fraction(5)), Fraction(0))
 
 
 def laplace_tail(t: float, cells: int) -> float:

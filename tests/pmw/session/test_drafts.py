@@ -165,23 +165,38 @@ from pmw.privacy.budget import NeighboringRelation
 from pmw.session import drafts
 def killed(*given):
     os.kill(os.getpid(), signal.SIGKILL)
-setattr(drafts, sys.argv[2], killed)
-terms = drafts.DraftTerms(Fraction(1, 50), NeighboringRelation.ADD_REMOVE)
-print(drafts.draft_bounds(pd.DataFrame({"amount": [1.0, 2.0]}), "amount", terms, Path(sys.argv[1])))
+setattr(drafts, sys.argv[3], killed)
+terms = drafts.DraftTerms(Fraction(1, 50), NeighboringRelation.ADD_REMOVE, delta=Fraction(1, 10**9))
+table = pd.DataFrame({"amount": [1.0, 2.0], "city": ["Oslo", "Oslo"]})
+print(getattr(drafts, sys.argv[2])(table, sys.argv[4], terms, Path(sys.argv[1])))
 """
 
 
-@pytest.mark.parametrize(("moment", "charges"), [("noisy_counts", 1), ("chosen_ends", 1), ("fresh_seed", 1)])
+@pytest.mark.parametrize(
+    ("draft", "moment", "attribute", "charges"),
+    [
+        ("draft_bounds", "as_source", "amount", 0),
+        ("draft_bounds", "fresh_seed", "amount", 1),
+        ("draft_bounds", "noisy_counts", "amount", 1),
+        ("draft_bounds", "chosen_ends", "amount", 1),
+        ("draft_keys", "key_holders", "city", 0),
+        ("draft_keys", "fresh_seed", "city", 1),
+        ("draft_keys", "noisy_counts", "city", 1),
+        ("draft_keys", "passing_keys", "city", 1),
+        ("draft_keys", "DraftedKeys", "city", 1),
+    ],
+)
 def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
-    moment: str, charges: int, tmp_path: Path
+    draft: str, moment: str, attribute: str, charges: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.draft"
     run = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(path), moment], capture_output=True, check=False, env=os.environ
-    )
+        [sys.executable, "-c", _KILLED, str(path), draft, moment, attribute],
+        capture_output=True, check=False, env=os.environ,
+    )  # fmt: skip
     assert run.returncode == -signal.SIGKILL
     assert run.stdout == b""
-    assert len(read_charges(path)) == charges
+    assert len(read_charges(path) if charges else list(tmp_path.iterdir())) == charges
 
 
 def test_a_line_that_was_never_finished_is_written_over(tmp_path: Path) -> None:

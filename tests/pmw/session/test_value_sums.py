@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -110,37 +111,41 @@ def test_the_quoted_price_is_the_ledgers_line(
         assert line.share == pytest.approx(quote.share)
         assert 0.0299 < quote.share <= 0.03
         assert session.state.ledger.spent == before + line.price
-        assert moved_by(session) == squared_price(session)
+        assert paid_for(session) == pytest.approx(moved_by(session), rel=1e-9)
+        assert quote.counted == bool(session.state.sums[-1].summed.count_units)
         assert session.verify().holds
 
 
-def moved_by(session: pmw.Session) -> Fraction:
-    """Return what one person moves the numbers by, in L2, by the relation."""
-    moves = 1 if session.state.contract.options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
-    return Fraction(moves * UNITS)
+def moved_by(session: pmw.Session) -> float:
+    """Return what one person moves the numbers by, by the relation: in L1 for a pure price, else in L2."""
+    replaced = session.state.contract.options.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    counted = session.state.sums[-1].summed.count_units
+    if isinstance(session.state.sums[-1].noise, DiscreteLaplace):
+        return (1 + replaced) * (UNITS + counted)
+    return math.sqrt(4 * UNITS**2 if replaced else UNITS**2 + counted**2)
 
 
-def squared_price(session: pmw.Session) -> Fraction:
+def paid_for(session: pmw.Session) -> float:
     """Return the move that the newest charge is the price of, exactly: from its noise alone."""
     noise, charge = session.state.sums[-1].noise, session.ledger().lines[-1]
     if isinstance(noise, DiscreteLaplace):
-        assert charge.price == moved_by(session) / noise.scale
-        return Fraction(charge.price * noise.scale)
+        return float(charge.price * noise.scale)
     composition = session.state.ledger.composition
     squared = 2 * charge.price * noise.sigma**2
     if composition is Composition.GDP:
         squared = charge.price * noise.sigma**2 / (1 + 1 / (2 * noise.sigma)) ** 2
-    found = round(float(squared) ** 0.5)
-    assert float(squared) == pytest.approx(float(found) ** 2, rel=1e-9)
-    return Fraction(found)
+    return math.sqrt(squared)
 
 
 def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
     noise = DiscreteGaussian(Fraction(2**24))
-    requested = RequestedSum(SummedValues("delay", ("region",)), noise)
-    zeros = np.zeros(5, dtype=np.int64)
+    requested = RequestedSum(SummedValues("delay", ("region",), count_units=UNITS, squared=True), noise)
+    zeros = np.zeros((3, 2), dtype=np.int64)
     drawn = np.array(
-        [draw_sum(requested, zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
+        [
+            draw_sum(requested, zeros, BitSource(repeatable_seed(9, number))).units.ravel()
+            for number in range(600)
+        ]
     )
     require_independent(drawn)
     assert drawn.std() == pytest.approx(2**24, rel=0.06)
@@ -209,6 +214,44 @@ def test_a_condition_that_the_scope_does_not_tell_gets_no_narrower_bar() -> None
         assert width(after[0]) == pytest.approx(width(before[0]), rel=1e-6)
 
 
+def spread(where: str = "region == region") -> float:
+    return float(CLIPPED.query(where)["delay"].std(ddof=0))
+
+
+def test_numbers_of_values_and_squares_are_measured_beside_sums() -> None:
+    statement = "SELECT region, AVG(delay) AS a, STDDEV_POP(delay) AS s FROM trips GROUP BY region"
+    with open_trips() as session:
+        before = session.sql(statement).to_dict()["rows"]
+        quote = session.measure_sum("delay", "region", squares=True, share="0.1")
+        assert quote.counted
+        assert quote.squared
+        assert session.state.sums[-1].units.shape[0] == 3
+        for row, was in zip(session.sql(statement).to_dict()["rows"][:3], before[:3], strict=True):
+            here = f"region == '{row['key'][0]}'" if "key" in row else f"region == '{row['region']}'"
+            assert row["a"]["low"] <= mean(here) <= row["a"]["high"]
+            assert row["s"]["low"] <= spread(here) <= row["s"]["high"]
+            assert row["s"]["high"] - row["s"]["low"] < was["s"]["high"] - was["s"]["low"]
+        row = session.sql("SELECT VARIANCE(2 * delay + 1) AS v FROM trips").to_dict()["rows"][0]
+        assert row["v"]["low"] <= 4 * spread() ** 2 <= row["v"]["high"]
+        row = session.sql("SELECT SUM(1 - 2 * delay) AS v FROM trips WHERE region = 'east'").to_dict()[
+            "rows"
+        ][0]
+        east = CLIPPED.query("region == 'east'")["delay"]
+        assert row["v"]["low"] <= len(east) - 2 * east.sum() <= row["v"]["high"]
+        assert session.verify().holds
+
+
+def test_the_number_of_values_is_measured_where_means_are_better_known_for_it() -> None:
+    """A small share buys no number of values as good as what opening measured of the groups."""
+    with open_trips(opening=pmw.Opening.PAIRS) as session:
+        assert session.measure_sum("delay", "region", share="0.1", dry_run=True).counted
+        assert not session.measure_sum("delay", "region", share="0.0001", dry_run=True).counted
+        wide = session.measure_sum("delay", "region", within=20, dry_run=True)
+        assert wide.mean_half_width <= 20
+        with pytest.raises(QueryError, match="by other attributes than its own"):
+            session.measure_sum("delay", ["region", "delay"], squares=True)
+
+
 def test_a_bar_that_was_asked_for_is_kept_and_paid_once() -> None:
     statement = "SELECT AVG(delay) AS a FROM trips WHERE rooms >= 3"
     attributes = (replace(one, missing=False, other=False) for one in DOMAIN if one.name != "cost")
@@ -219,7 +262,8 @@ def test_a_bar_that_was_asked_for_is_kept_and_paid_once() -> None:
         session.sql(statement)
         quote = session.quote_aggregate(statement, 8)
         assert quote.needed
-        assert quote.summed == SummedValues("delay", ("rooms",))
+        assert quote.summed is not None
+        assert (quote.summed.attribute, quote.summed.scope) == ("delay", ("rooms",))
         before = session.state.ledger.spent
         row = session.sql_within(statement, 8).to_dict()["rows"][0]
         assert width(row) / 2 <= 8 * 1.02
@@ -349,6 +393,19 @@ def test_rows_have_the_means_that_were_measured() -> None:
         delays = numbers(session, "delay")
         assert delays.between(-60, 539).all()
         assert (delays == delays.round()).all()
+
+
+def test_rows_of_fine_cells_are_fitted_to_the_means_that_were_measured() -> None:
+    delay = IntegerAttribute("delay", -60, 339, missing=True, resolution=1)
+    fine = Domain((DOMAIN["region"], DOMAIN["rooms"], DOMAIN["years"], delay), name="trips")
+    with opened(FRAME, fine, epsilon=2, seed=4, opening=pmw.Opening.ONE_WAY) as session:
+        wanted = [mean(f"region == '{region}'") for region in ("north", "south", "east")]
+        assert max(abs(numbers(session, "delay", one).mean() - real) for one, real in zip(
+            ("north", "south", "east"), wanted, strict=True)) > 10  # fmt: skip
+        quote = session.measure_sum("delay", "region", share="0.1")
+        assert quote.counted
+        for one, real in zip(("north", "south", "east"), wanted, strict=True):
+            assert numbers(session, "delay", one).mean() == pytest.approx(real, abs=2 * quote.mean_half_width)
 
 
 def test_a_value_stays_in_its_cell_wherever_it_leans() -> None:
