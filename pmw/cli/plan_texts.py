@@ -16,6 +16,7 @@ from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
 from pmw.planning.outlook import OrderForecast
+from pmw.planning.opening import check_attributes
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
@@ -400,6 +401,15 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
         yield f"    {shown_name(one.name)}, {cost}; {coarser}"
     if len(most) > _SHOWN_BINS:
         yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"
+
+
+def require_size(domain: Domain) -> None:
+    """Refuse a schema that no session holds, whatever its options; see ``check_attributes``.
+
+    Raises:
+        BudgetError: there are too many attributes, or they have too many cells together.
+    """
+    check_attributes(domain)
 
 
 def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]:
