@@ -793,7 +793,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "if len(residuals) != 2 ** len(measurement.scope) - len(measurement.scope) - 2:", "if False:",
      "pmw/public/test_foundations"),
     ("triples-as-fine-as-their-noise-allows", "pmw/public/plans",
-     "cells <= self.fine_cells and self.order <= 2", "cells <= self.fine_cells",
+     "self.fine_cells if self.order <= 2 else 0", "self.fine_cells",
      "pmw/planning/test_opening"),
     ("sum-without-the-noise-of-everybody", "pmw/model/measurement",
      "return found + everybody**2 * under.variance", "return found", "pmw/model/test_residual_counts"),

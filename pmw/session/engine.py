@@ -54,7 +54,8 @@ from pmw.session.store import OPENING, TESTS, AnswerColumns, IntentRow, Outcome,
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
-_BATCH = 256  # questions per intent
+_LARGEST_BATCH = 256  # questions per intent
+_FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -316,7 +317,7 @@ class Engine:
 
     def _answer_batch(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
         """Answer questions up to and including the first positive, durably."""
-        free, proposal = self._free_first(requests.questions, account, _BATCH)
+        free, proposal = self._free_first(requests.questions, account, _LARGEST_BATCH)
         if not free:
             try:
                 self._table(self._state.contract)  # before anything is drawn
@@ -331,26 +332,45 @@ class Engine:
         recorded = journal.Recorded(proposal, proposal.reserved, account.whole, marks)
         return self._carry_out(*self._begin(TESTS, recorded), recorded, requests, were_settled)
 
-    def _free_first(self, questions: Questions, account: Account, size: int) -> tuple[int, Proposal]:
+    def _free_first(self, questions: Questions, account: Account, most: int) -> tuple[int, Proposal]:
         """Return how many of the first questions draw no noise, and the batch after them.
 
-        Thresholds come down as questions are answered, once for ``size`` of them: where the last of many
-        would ask for no test, none does.
+        They are looked at in parts, each with twice as many as the one before, and thresholds come down from
+        part to part. Nothing is looked at behind a part that is tested.
+
+        Args:
+            questions: in order.
+            account: who asks.
+            most: questions of a part.
         """
         free, count, state = 0, len(questions), self.limited(account)
-        are_many = count > size and state.contract.options.bar_limit is None
-        if are_many:
-            last = replace(state, asked=state.asked + (count - 1) // size * size)
-            free = 0 if are_tested(last, questions).any() else count
+        size = min(_batch_size(state), most)
+        are_alike = state.contract.options.bar_limit is None  # questions of a kind, to ``are_tested``
+        looks_ahead = are_alike and size == most > 1
         while free < count:
+            are_all = not free and count <= size
+            if looks_ahead and not are_all and self._are_free(questions, free, state):
+                break
             now = replace(state, asked=state.asked + free) if free else state
-            some = questions.take(np.arange(free, min(free + size, count))) if count > size else questions
-            if not are_many or are_tested(now, some).any():
+            some = questions if are_all else questions.take(np.arange(free, min(free + size, count)))
+            if are_all or not are_alike or are_tested(now, some).any():
+                if free and are_alike:
+                    return free, Proposal.untested(())  # looked at again once those before are answered
                 proposal = propose(now, some.queries(0, size))
                 if proposal.requests:
                     return free, proposal
-            free += len(some)
-        return free, Proposal.untested(())
+            looks_ahead = are_alike and size < most <= 2 * size
+            free, size = free + len(some), min(2 * size, most)
+        return count, Proposal.untested(())
+
+    @staticmethod
+    def _are_free(questions: Questions, start: int, state: PublicState) -> bool:
+        """Tell whether no question from a place on asks for a test, looking at all of them at once.
+
+        Thresholds come down as questions are answered: where none asks for a test at the end, none does.
+        """
+        last = replace(state, asked=state.asked + len(questions) - 1)
+        return not are_tested(last, questions.take(np.arange(start, len(questions)))).any()
 
     def _answer_free(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
         """Answer questions from the model, without noise: durably, in one commit."""
@@ -535,3 +555,16 @@ class Engine:
         if self._coarse_source is None and not coarsening.is_identity:
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return source, self._coarse_source
+
+
+def _batch_size(state: PublicState) -> int:
+    """Return how many questions the next intent may hold.
+
+    That is few after a positive, and as many as marginals were not found wrong since. It follows from what
+    was released alone, so a session that comes back goes on with the same batches.
+    """
+    tier = marginal_tier(state.plan)
+    if tier is None or not tier.tests:
+        return _LARGEST_BATCH
+    negatives = sum(one.version == state.version for one in state.certificates.values())
+    return min(max(_FIRST_BATCH, negatives), _LARGEST_BATCH)

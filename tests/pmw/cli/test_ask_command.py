@@ -219,7 +219,7 @@ def test_a_batch_is_printed_with_one_write_once_all_of_it_is_durable(
 def test_what_is_durable_is_printed_where_a_later_answer_fails(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pmw.session.engine, "_BATCH", 2)
+    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 2)
     monkeypatch.setattr(QuestionList, "most_together", 4)
     lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
     finish, times = SessionStore.finish, itertools.count()

@@ -333,7 +333,7 @@ def run(
     choices = pmw.Options(
         composition=composition,
         neighboring_relation=relation,
-        seed=record,
+        seed=record + 3,
         opening=opening,
     )
     asked = list(random_conjunctions(domain, QUESTIONS, seed=9))

@@ -220,7 +220,7 @@ def test_a_fit_that_ran_out_of_memory_is_made_again_with_the_same_outcome(
 def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pmw.session.engine, "_BATCH", 4)
+    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 4)
     monkeypatch.setattr(QuestionList, "most_together", 12)
     with PEOPLE.opened(path, epsilon=1) as session:
         before = random_conjunctions(PEOPLE.domain, 100, seed=9)
@@ -242,7 +242,7 @@ def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_
 def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pmw.session.engine, "_BATCH", 2)
+    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 2)
     begin, given, seen = SessionStore.begin, list[pmw.Answer](), list[int]()
 
     def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:

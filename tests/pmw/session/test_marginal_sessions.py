@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import pandas as pd
 import pytest
 
 import pmw
+import pmw.session.engine
 from pmw.cli.texts import opening_text
+from pmw.loop import Proposal, propose
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.public.export import measurements_form
 from pmw.public.options import ModelKind, TestKind
 from pmw.public.plans import marginal_tier
-from pmw.public.state import PublicState
+from pmw.public.state import Certificate, PublicState
+from pmw.session.engine import _batch_size
 from pmw.session.maintenance import read_session
-from queries import CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
+from queries import CategoricalAttribute, Domain, LinearQuery, all_marginals, parse_where, random_conjunctions
 from tests.pmw.session.stored import execute
 from tests.worlds import PEOPLE, YEARS, opened
 
@@ -169,7 +173,7 @@ def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
     frame: pd.DataFrame, tmp_path: Path, model: ModelKind, cells: int | None
 ) -> None:
     path, frame = tmp_path / "study.pmw", dependent(frame)
-    options = marginal(model=model, max_cells=cells, update_limit=4, composition=pmw.Composition.ZCDP)
+    options = marginal(model=model, max_cells=cells, update_limit=8, composition=pmw.Composition.ZCDP)
     questions = list(random_conjunctions(YEARS.domain, 60, seed=9))
     with pmw.open_session(frame, YEARS.domain, epsilon=4, delta=1e-9, path=path, options=options) as session:
         session.ask_all(questions)
@@ -250,3 +254,31 @@ def test_status_and_exports_tell_of_marginals() -> None:
     text = opening_text(state, Path("study.pmw"), verbose=True)
     assert "A marginal is measured where its distance from the model exceeds" in text
     assert "up to 3 marginals, each cell with standard deviation" in text
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_batch_is_short_after_a_positive_and_as_long_as_marginals_were_negative_since(
+    frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = list[tuple[int, int]]()
+
+    def noting(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
+        negatives = sum(one.version == state.version for one in state.certificates.values())
+        sizes.append((negatives, len(queries)))
+        return propose(state, queries)
+
+    monkeypatch.setattr(pmw.session.engine, "propose", noting)
+    options = marginal(update_limit=8)
+    with pmw.open_session(dependent(frame), YEARS.domain, epsilon=4, delta=1e-9, options=options) as session:
+        session.ask_all(list(random_conjunctions(YEARS.domain, 200, seed=9)))
+        assert session.state.positives_used
+    assert sizes
+    assert all(size == 16 for negatives, size in sizes if not negatives)
+
+    def size_of(negatives: int, version: int) -> int:
+        one = Certificate(("sex",), version, 1, np.zeros(2, dtype=np.int64))
+        return _batch_size(replace(session.state, certificates={(f"a{n}",): one for n in range(negatives)}))
+
+    now = session.state.version
+    assert [size_of(negatives, now) for negatives in (0, 16, 40, 300)] == [16, 16, 40, 256]
+    assert size_of(300, now - 1) == 16

@@ -103,6 +103,7 @@ ORDER = "the share in answers never falls and never exceeds 1"
 OUTSIDE = "the interval .* does not hold it"
 PROMISED = "it lacks an interval that its source promises"
 TYPICAL = "typical error: .* is not that of the quantiles before it"
+NOT_MEASURED = "(model version . is not a new one|measurement . does not contain its question)"
 TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]] = {
     "no number": (lambda one: {"count": math.nan}, FORM, "the count nan is no number of records"),
     "no finite number": (
@@ -131,7 +132,7 @@ TAMPERINGS: dict[str, tuple[Callable[[StoredAnswer], dict[str, Any]], str, str]]
     "a version that never was": (
         lambda one: {"version": one.version + 9}, ORDER, "there is no model version .*",
     ),
-    "measured": (lambda one: {"source": "measured"}, MEASURED, "model version . is not a new one"),
+    "measured": (lambda one: {"source": "measured"}, MEASURED, NOT_MEASURED),
 }  # fmt: skip
 
 
