@@ -254,8 +254,9 @@ def _encode_column(attribute: Attribute | ValueGrid, column: pd.Series[Any]) -> 
         return codes
     categories = getattr(dtype, "categories", None)
     if categories is not None and len(categories) <= len(column):
-        known = [own.encode(value) for value in (*objects_of(categories.to_series()), None)]
-        return np.array(known, dtype=np.int64)[column.cat.codes.to_numpy()]  # code -1: empty
+        known = np.append(_encode_column(attribute, categories.to_series()), own.empty)
+        # In as few bytes as hold the cells, since there may be many records.
+        return known.astype(np.min_scalar_type(-attribute.size))[column.cat.codes.to_numpy()]  # -1: empty
     values = objects_of(column)
     find = _KnownValues(own).__getitem__ if _alike(values) else _KnownCells(own).cell
     return np.fromiter(map(find, values), dtype=np.int64, count=len(values))

@@ -6,10 +6,13 @@ text, whichever cannot fail. A declared column of any other type is refused, wha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pmw.errors import DataError
 from queries.domain import Attribute, Domain
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
 DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
 TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
-_CHUNK = 50  # vectors of 2,048 rows at a time
-_MOST_LISTED = 4096  # distinct texts of a column
+_CHUNK = 128  # vectors of 2,048 rows at a time
+_MOST_LISTED = 4096  # distinct values of a column
+_TINY = 128  # places that a TINYINT holds
+_WIDEST = 2**62  # the ends of whole numbers are less than this, so that 64 bits hold their difference
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
@@ -119,7 +124,9 @@ def read_frames(
 ) -> Iterator[pd.DataFrame]:
     """Yield the records of a source part by part, declared columns only.
 
-    A column of texts that has few distinct values is read as their numbers, which is much faster.
+    A column of which few values are told apart is read as numbers that stand for these, as a categorical one
+    of pandas, which is much faster: of whole numbers where few lie between the declared ends, and of texts
+    where the source has few.
 
     Args:
         connection: to the engine; times with a zone are written in that of its settings.
@@ -131,21 +138,22 @@ def read_frames(
 
     Privacy: true records; they stay in this room.
     """
-    columns = [_column(attribute, kinds[attribute.name]) for attribute in domain]
+    ranges = _ranges(domain, kinds)
+    columns = [_column(one, kinds[one.name], ranges.get(one.name)) for one in domain]
     ids = None if domain.person is None else domain.person.column
     whole = ids is not None and kinds[ids] in _WHOLE
     if ids is not None:
         columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
     if again:
-        texts = [attribute.name for attribute in domain if _is_text(kinds[attribute.name])]
-        for number, name in enumerate(texts):
-            place = domain.index(name)
-            columns[place] = _listed(
-                connection, columns[place], quoted_column(name), f"listed_{number}", source, parameters or {}
-            )
+        for place, attribute in enumerate(domain):
+            if not _is_number(attribute, kinds[attribute.name]):
+                name, kind = quoted_column(attribute.name), f"listed_{place}"
+                columns[place] = _listed(connection, columns[place], name, kind, source, parameters or {})
     connection.execute(f"SELECT {', '.join(columns)} FROM {source}", parameters or {})  # noqa: S608 - quoted
+    known = {name: _categories(numbers) for name, numbers in ranges.items()}
     while len(chunk := connection.fetch_df_chunk(_CHUNK)):
-        yield _with_empty_ids(chunk) if whole else chunk
+        found = _with_numbers(chunk, known)
+        yield _with_empty_ids(found) if whole else found
 
 
 def quoted_column(name: str) -> str:
@@ -153,15 +161,66 @@ def quoted_column(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _column(attribute: Attribute, kind: str) -> str:
-    """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
-    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
-        return quoted_column(attribute.name)
-    return _plain_column(attribute.name, kind)
+def _is_number(attribute: Attribute, kind: str) -> bool:
+    """Return whether a column is read as numbers, not as text."""
+    return kind in _FLOATING or (
+        kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute)
+    )
 
 
-def _is_text(kind: str) -> bool:
-    return kind == "VARCHAR" or kind.startswith("ENUM(")
+def _ranges(domain: Domain, kinds: Mapping[str, str]) -> dict[str, range]:
+    """Return the whole numbers that are told apart in columns of these, of those columns that have few.
+
+    They are the numbers between the declared ends, and one beyond either: a number beyond that one has the
+    cell of that one, the place, and what the custodian is told of it.
+    """
+    found = {}
+    for attribute in domain:
+        if kinds[attribute.name] in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
+            low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
+            if high - low < _MOST_LISTED and -_WIDEST < low and high < _WIDEST:
+                found[attribute.name] = range(low, high + 1)
+    return found
+
+
+def _column(attribute: Attribute, kind: str, numbers: range | None) -> str:
+    """Return the expression that reads an attribute: as numbers where it is one, else as any other column.
+
+    Args:
+        attribute: what is declared of the column.
+        kind: its type.
+        numbers: those that it is read as the places of, -1 where it is empty; None for another column.
+    """
+    name = quoted_column(attribute.name)
+    if numbers is not None:
+        kind = "TINYINT" if len(numbers) < _TINY else "SMALLINT"
+        # It is clipped inside the cast, which so never fails, and cast before it is clipped: the type may be
+        # too small for the ends.
+        clipped = f"LEAST(GREATEST(CAST({name} AS BIGINT), {numbers[0]}), {numbers[-1]})"
+        place = f"CAST({clipped} - ({numbers[0]}) AS {kind})"
+        return f"CASE WHEN {name} IS NULL THEN CAST(-1 AS {kind}) ELSE {place} END AS {name}"
+    return name if _is_number(attribute, kind) else _plain_column(attribute.name, kind)
+
+
+def _categories(numbers: range) -> pd.CategoricalDtype:
+    import pandas as pd  # late: only where tables are handled
+
+    return pd.CategoricalDtype(np.arange(numbers[0], numbers[-1] + 1))
+
+
+def _with_numbers(chunk: pd.DataFrame, known: Mapping[str, pd.CategoricalDtype]) -> pd.DataFrame:
+    """Return records whose columns of places say what numbers these are of."""
+    import pandas as pd  # late: only where tables are handled
+
+    if not known:
+        return chunk
+    columns = {
+        name: pd.Categorical.from_codes(chunk[name].to_numpy(), dtype=known[name], validate=False)
+        if name in known
+        else chunk[name]
+        for name in chunk.columns
+    }
+    return pd.DataFrame(columns, copy=False)
 
 
 def _listed(
@@ -190,7 +249,8 @@ def _listed(
         return column
     listed = "SELECT value FROM listed WHERE value IS NOT NULL"
     connection.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({listed})")
-    return f"CAST({value} AS {kind}) AS {name}"
+    # A cast that may fail would be made for each record, this one for each text of the engine's dictionaries.
+    return f"TRY_CAST({value} AS {kind}) AS {name}"
 
 
 def _whole_ids(column: str) -> list[str]:
@@ -213,7 +273,7 @@ def _plain_column(column: str, kind: str) -> str:
     A number that is none is empty, as in a pandas table; a time or decimal without a text is undeclared.
     """
     name = quoted_column(column)
-    if kind == "BOOLEAN" or kind in _FLOATING:
+    if kind in _FLOATING:
         return name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in TIMESTAMPS:
