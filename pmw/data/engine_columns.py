@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pmw.errors import DataError
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
@@ -178,7 +176,7 @@ def _ranges(domain: Domain, kinds: Mapping[str, str]) -> dict[str, range]:
     for attribute in domain:
         if kinds[attribute.name] in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
             low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
-            if high - low < _MOST_LISTED and -_WIDEST < low and high < _WIDEST:
+            if high - low < _MOST_LISTED and max(-low, high) < _WIDEST:
                 found[attribute.name] = range(low, high + 1)
     return found
 
@@ -205,7 +203,7 @@ def _column(attribute: Attribute, kind: str, numbers: range | None) -> str:
 def _categories(numbers: range) -> pd.CategoricalDtype:
     import pandas as pd  # late: only where tables are handled
 
-    return pd.CategoricalDtype(np.arange(numbers[0], numbers[-1] + 1))
+    return pd.CategoricalDtype(pd.RangeIndex(numbers))
 
 
 def _with_numbers(chunk: pd.DataFrame, known: Mapping[str, pd.CategoricalDtype]) -> pd.DataFrame:

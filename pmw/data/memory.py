@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.engine_columns import require_ids
-from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_digest, records_of
+from pmw.data.packed import BlockKeeper, Codes, PackedRecords, add_up, pack, packed_digest, records_of
 from pmw.data.people import (
     OWN,
     Bound,
@@ -84,10 +84,10 @@ class PeopleIntake:
         self.roster = Roster(bound.person, bound.key)
         self._blocks: list[tuple[Codes, ...]] = []
         self._records = 0
-        self._kept = BlockKeeper(domain, limit)
         self._persons = 0  # whose records are kept
         # Where one record of each is kept, records are persons.
         self._numbers_persons = bound.records > 1
+        self._kept = BlockKeeper(domain, limit, single=self._numbers_persons)
         self._everyone: SortedRows | None = None
         self._buckets: _Buckets | None = None
 
@@ -390,9 +390,11 @@ class MemorySource(CountSource):
         counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
         looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]
         if looked_up:
-            for found in self._records.several_sums([self._summands(scope) for scope, _ in looked_up]):
+            tables = [self._summands(scope) for scope, _ in looked_up]
+            blocks = zip(self._records.several_sums(tables), self._records.times_by_block, strict=True)
+            for found, times in blocks:
                 for (_, counts), cells in zip(looked_up, found, strict=True):
-                    _add_up(counts, cells)
+                    add_up(counts, cells, times)
         for scope, counts in zip(scopes, counted, strict=True):
             if not scope:
                 counts[0] = len(self._records)
@@ -409,8 +411,9 @@ class MemorySource(CountSource):
         values: list[NDArray[np.int64] | None] = [None] * len(stored)
         values[stored.index(grid.name)] = places
         summed = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
-        for cells, weights in self._records.several_sums([self._summands(scope), values]):
-            np.add.at(summed, cells, weights)
+        found = self._records.several_sums([self._summands(scope), values])
+        for (cells, placed), times in zip(found, self._records.times_by_block, strict=True):
+            np.add.at(summed, cells, placed if times is None else placed * times)
         return summed
 
     @property
@@ -435,11 +438,3 @@ class MemorySource(CountSource):
 
     def _over(self, coarse: Domain, bins: Bins) -> MemorySource:
         return MemorySource(self._records, binned=(coarse, bins))
-
-
-def _add_up(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> None:
-    """Add the number of records in each cell to counts."""
-    if len(cells) < len(counts):
-        np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
-    else:
-        counts += np.bincount(cells, minlength=len(counts))
