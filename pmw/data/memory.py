@@ -42,11 +42,11 @@ from queries.domain import Domain
 from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,
+    Columns,
     encode_columns,
     encode_places,
+    frame_columns,
     kept_records,
-    named_column,
-    require_frame,
 )
 from queries.schema import format_schema
 
@@ -62,11 +62,11 @@ class TablePart:
     """Some records of a table, in its order.
 
     Args:
-        frame: the records, declared columns only.
+        columns: the declared columns.
         malformed: numbers of the lines of a file that could not be read, its first line being 1.
     """
 
-    frame: pd.DataFrame
+    columns: Columns
     malformed: tuple[int, ...] = ()
 
 
@@ -230,12 +230,11 @@ class Intake:
         """Take in the records of a part; of those that cannot be read all values are undeclared.
 
         Raises:
-            RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
             DataError: the column of ids is of a type that is refused; or the records exceed the limit, and
                 the disk is full, or fails.
         """
         people = self._people
-        codes = kept_codes(part.frame, self._domain, None if people is None else people.roster)
+        codes = kept_codes(part.columns, self._domain, None if people is None else people.roster)
         (self._kept if people is None else people).add(pack(self._stored, codes))
         if part.malformed and holds_malformed(self._domain):
             others = [np.full(len(part.malformed), attribute.other_code) for attribute in self._stored]
@@ -250,39 +249,47 @@ class Intake:
         return (self._kept.finish(), None, None) if self._people is None else self._people.finish()
 
 
-def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:
+def frame_parts(frames: Iterable[pd.DataFrame], domain: Domain) -> Iterator[TablePart]:
+    """Yield the records of pandas tables, declared columns only.
+
+    Raises:
+        RecordsError: one is no pandas table, or a declared column is absent or stands there twice.
+    """
+    return (TablePart(frame_columns(frame, domain.columns)) for frame in frames)
+
+
+def kept_codes(
+    columns: Columns, domain: Domain, roster: Roster | None
+) -> tuple[NDArray[np.signedinteger[Any]], ...]:
     """Return the cells of the records that are not dropped, and behind them the places of values on grids.
 
     These are as many arrays as ``domain.stored`` has attributes, shape (kept records,) each.
 
     Args:
-        frame: some records.
+        columns: the declared columns of some records.
         domain: the declared attributes, and persons.
         roster: takes in whose the kept records are; None where no persons are declared.
 
     Raises:
-        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
         DataError: the column of ids is of a type that is refused.
     """
-    require_frame(frame)
-    ids = ids_of(frame, domain)
-    codes = encode_columns(frame, domain) + encode_places(frame, domain)
+    ids = ids_of(columns, domain)
+    codes = encode_columns(columns, domain) + encode_places(columns, domain)
     kept = kept_records(codes)
     if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
     return codes if kept.all() else tuple(column[kept] for column in codes)
 
 
-def ids_of(frame: pd.DataFrame, domain: Domain) -> pd.Series[Any] | None:
+def ids_of(columns: Columns, domain: Domain) -> pd.Series[Any] | None:
     """Return the column of ids of some records; None where no persons are declared.
 
     Raises:
-        RecordsError: it is absent or stands there twice.
         DataError: it is of a type that is refused.
     """
     if domain.person is None:
         return None
-    ids = named_column(frame, domain.person.column)
+    ids = columns[domain.person.column].series()
     require_ids("the table", domain, {domain.person.column: declared_kind(ids.dtype)})
     return ids
 
@@ -330,7 +337,7 @@ class MemorySource(CountSource):
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, domain: Domain, key: bytes | None = None) -> MemorySource:
         """Return the source of a pandas table; see ``from_parts``."""
-        return cls.from_parts([TablePart(frame)], domain, key)
+        return cls.from_parts(frame_parts([frame], domain), domain, key)
 
     @classmethod
     def from_parts(
