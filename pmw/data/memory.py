@@ -313,7 +313,7 @@ class MemorySource(CountSource):
         records: the cells of each kept record.
         bound: how they were bounded; None where no persons are declared.
         identity: what tells the table from others, where persons are declared: the kept records alone do not
-            tell whose they are, nor which were left out.
+            tell whose they are, nor which were left out. None where the records tell it.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
@@ -389,8 +389,10 @@ class MemorySource(CountSource):
         Raises:
             DataError: the records are in a file, and the disk is full, or fails.
         """
+        if self._identity is None:  # the records never change: a session that opens asks twice
+            self._identity = packed_digest(self._records)
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
-        digest.update(packed_digest(self._records) if self._identity is None else self._identity)
+        digest.update(self._identity)
         return digest.digest()
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:

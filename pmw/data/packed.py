@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,13 +32,14 @@ from queries.records import CodedRecords
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Block: TypeAlias = tuple[Codes | StoredArray, ...]  # of some records: one array per group
-_Number = TypeVar("_Number", np.int64, np.uint64)
+_Number = TypeVar("_Number", bound=np.integer[Any])
 
 _BYTE = 256
 _STORED_RECORDS = 2**18  # of a block in a file
 _SORTED_AT_ONCE = 2**24  # records
 _MOST_COUNTED = 2**24  # cells of a domain whose records are counted as they come
 _HASHED_AT_ONCE = 2**20  # records
+_PARTING_CELLS = 2**12  # of the attributes that tell which records come first
 _NO_WORDS: Words = np.zeros(0, dtype=np.uint64)
 
 
@@ -92,28 +94,39 @@ class PackedRecords:
         Raises:
             DataError: the file that they are in cannot be read.
         """
-        groups = _groups(self.domain.shape)
-        joined = [
-            [
-                None if all(tables[place] is None for place in group) else _joined(self.domain, group, tables)
-                for group in groups
-            ]
-            for tables in wanted
-        ]
-        needed = [any(tables[number] is not None for tables in joined) for number in range(len(groups))]
+        joined = [_joined_tables(self.domain, tables) for tables in wanted]
         for block in self.blocks:
-            codes = [_loaded(part) if need else None for part, need in zip(block, needed, strict=True)]
-            yield [
-                reduce(
-                    np.add,
-                    [
-                        table[part]
-                        for table, part in zip(tables, codes, strict=True)
-                        if table is not None and part is not None
-                    ],
-                )
-                for tables in joined
-            ]
+            codes = _needed(block, joined)
+            yield [_summed(tables, codes) for tables in joined]
+
+    def sums_between(
+        self,
+        tables: Sequence[Words | None],
+        leading: Sequence[Codes | None],
+        ends: tuple[int | None, int | None],
+    ) -> Iterator[Words]:
+        """Yield block by block the ``sums`` of the rows of which another sum lies between two ends.
+
+        Args:
+            tables: as ``sums`` has them.
+            leading: those of the other sum.
+            ends: the least that it may be, and what it is to be below; None where there is no end.
+
+        Raises:
+            DataError: the file that they are in cannot be read.
+        """
+        joined, other = _joined_tables(self.domain, tables), _joined_tables(self.domain, leading)
+        low, high = ends
+        for block in self.blocks:
+            codes = _needed(block, [joined, other])
+            looked_at = _summed(other, codes)
+            within = np.ones(len(looked_at), dtype=bool)
+            if low is not None:
+                within &= looked_at >= looked_at.dtype.type(low)
+            if high is not None:
+                within &= looked_at < looked_at.dtype.type(high)
+            places = np.flatnonzero(within)  # which take few rows several times as fast
+            yield _summed(joined, [None if part is None else part.take(places) for part in codes])
 
     def heads_of(self, tables: Sequence[NDArray[np.int64] | None], cells: int) -> NDArray[np.int64]:
         """Return how many persons have a record in each cell: int64, shape (cells,).
@@ -296,6 +309,34 @@ def _groups(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, groups))
 
 
+def _joined_tables(
+    domain: Domain, tables: Sequence[NDArray[_Number] | None]
+) -> list[NDArray[_Number] | None]:
+    """Return the table of each group; None where none of its attributes has one."""
+    return [
+        None if all(tables[place] is None for place in group) else _joined(domain, group, tables)
+        for group in _groups(domain.shape)
+    ]
+
+
+def _needed(block: Block, joined: Sequence[Sequence[NDArray[Any] | None]]) -> list[Codes | None]:
+    """Return the codes of a block; None where no table is for them, and they are not read."""
+    return [
+        None if all(tables[number] is None for tables in joined) else _loaded(part)
+        for number, part in enumerate(block)
+    ]
+
+
+def _summed(tables: Sequence[NDArray[_Number] | None], codes: Sequence[Codes | None]) -> NDArray[_Number]:
+    """Return the sum over groups of what each row's code stands for."""
+    found = [
+        table[part]
+        for table, part in zip(tables, codes, strict=True)
+        if table is not None and part is not None
+    ]
+    return reduce(np.add, found)
+
+
 def _joined(
     domain: Domain, group: Sequence[int], tables: Sequence[NDArray[_Number] | None]
 ) -> NDArray[_Number]:
@@ -367,20 +408,47 @@ def packed_digest(records: PackedRecords) -> bytes:
     if len(tables) > 1:
         return multiset_digest([np.concatenate([_NO_WORDS, *records.sums(each)]) for each in tables])
     digest = hashlib.sha256(len(records).to_bytes(8, "little"))
-    ends = _ends(records, tables[0])
-    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
-    for words in records.sums(tables[0]):
-        sizes += np.bincount(_parts(ends, words), minlength=len(sizes))
-    space = np.empty(int(sizes.max()), dtype=np.uint64)  # used again for each part
-    for part, size in enumerate(sizes.tolist()):
-        filled = 0
-        for words in records.sums(tables[0]):
-            chosen = words[_parts(ends, words) == part]
-            space[filled : filled + len(chosen)] = chosen
-            filled += len(chosen)
-        space[:size].sort()
-        digest.update(space[:size].view(np.uint8).data)
+    for words in _in_order(records, tables[0]):
+        digest.update(words.view(np.uint8).data)
     return digest.digest()
+
+
+def _in_order(records: PackedRecords, tables: Sequence[Words | None]) -> Iterator[Words]:
+    """Yield the words of all records in order, some at a time; each array is used again for the next.
+
+    Only the first attributes, which weigh most in a word, are looked at to tell which records come next.
+    """
+    leading = _leading_tables(records.domain.shape)
+    ends = _ends(records, leading)
+    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
+    for words in records.sums(leading):
+        sizes += np.bincount(np.searchsorted(ends, words, "right"), minlength=len(sizes))
+    space = np.empty(int(sizes.max()), dtype=np.uint64)
+    for size, between in zip(sizes.tolist(), pairwise([None, *ends.tolist(), None]), strict=True):
+        filled = 0
+        for words in records.sums_between(tables, leading, between):
+            space[filled : filled + len(words)] = words
+            filled += len(words)
+        space[:size].sort()
+        yield space[:size]
+
+
+def _leading_tables(shape: Sequence[int]) -> list[Codes | None]:
+    """Return what each cell of each of the first attributes adds to the number of the cell of all of these.
+
+    They are, in declared order, as many as have cells enough to part records evenly. In few bytes, for these
+    numbers are looked up for each part again.
+    """
+    first = next(
+        (count for count in range(1, len(shape)) if math.prod(shape[:count]) >= _PARTING_CELLS), len(shape)
+    )
+    tables: list[Codes | None] = [None] * len(shape)
+    for place in range(first):
+        stride, cells = math.prod(shape[place + 1 : first]), np.arange(shape[place], dtype=np.uint64)
+        tables[place] = (cells * np.uint64(stride % 2**64)).astype(
+            np.min_scalar_type(math.prod(shape[:first]) - 1)
+        )
+    return tables
 
 
 def _counted_digest(
@@ -398,18 +466,13 @@ def _counted_digest(
     return digest.digest()
 
 
-def _ends(records: PackedRecords, tables: Sequence[Words | None]) -> Words:
-    """Return words that part the records into sets of about as many as are sorted at once."""
+def _ends(records: PackedRecords, tables: Sequence[Codes | None]) -> Codes:
+    """Return numbers that part the records into sets of about as many as are sorted at once."""
     parts = -(-len(records) // _SORTED_AT_ONCE)
     if parts <= 1:
         return _NO_WORDS
     sample = np.sort(np.concatenate([words[:: 32 * parts].copy() for words in records.sums(tables)]))
     return np.unique(sample[:: max(1, len(sample) // parts)][1:parts])
-
-
-def _parts(ends: Words, words: Words) -> NDArray[np.int64]:
-    """Return the part of each word: how many of the ends are not above it."""
-    return np.searchsorted(ends, words, "right")
 
 
 def _word_groups(shape: Sequence[int]) -> list[list[int]]:
