@@ -54,7 +54,7 @@ from queries import Domain
 from queries.cells import quoted_name
 from queries.numbers import NumberCells
 from queries.parsing import parse_sql
-from queries.records import encode_columns, kept_records
+from queries.records import encode_columns, frame_columns, kept_records
 
 _Array = NDArray[np.float64]
 _PEER_DRAWS = 400  # that the peer's mean errors are taken over
@@ -285,7 +285,7 @@ class _Work:
         values = frame[question.attribute].astype(np.float64).to_numpy()
         cells = np.zeros(len(frame), dtype=np.int64)
         if plain is not None:
-            codes = encode_columns(frame, plain)
+            codes = encode_columns(frame_columns(frame, plain.names), plain)
             cells = np.where(kept_records(codes), np.ravel_multi_index(np.maximum(codes, 0), plain.shape), -1)
         given = (cells >= 0) & np.isfinite(values)
         size = domain.scope_size(question.by)

@@ -1,4 +1,4 @@
-"""Records and codes: the values of a pandas table, and the numbers of the cells that they fall into.
+"""Records and codes: the values of a table's columns, and the numbers of the cells that they fall into.
 
 A record is kept or dropped by its own values alone, whatever the other records hold:
 
@@ -15,11 +15,12 @@ decided by its type (``queries.plain_values``); no value makes the reading fail 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,8 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
         RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
         DomainError: the domain is none.
     """
-    codes = encode_columns(frame, domain)
+    require_domain(domain)
+    codes = encode_columns(frame_columns(frame, domain.names), domain)
     kept = kept_records(codes)
     return CodedRecords(
         domain,
@@ -92,35 +94,37 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     )
 
 
-def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int64], ...]:
+def encode_columns(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedinteger[Any]], ...]:
     """Return the cell of every value of the declared columns, -1 where it drops its record.
 
+    Args:
+        columns: the declared columns of some records.
+        domain: the declared attributes.
+
     Returns:
-        One int64 array per attribute, in declared order, shape (records,).
+        One array of integers per attribute, in declared order, shape (records,).
 
     Raises:
-        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
         DomainError: the domain is none.
     """
-    require_frame(frame)
     require_domain(domain)
-    return tuple(_encode_column(attribute, named_column(frame, attribute.name)) for attribute in domain)
+    return tuple(columns[attribute.name].cells(attribute) for attribute in domain)
 
 
-def encode_places(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int64], ...]:
+def encode_places(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedinteger[Any]], ...]:
     """Return the place of every value of the columns whose values are summed, on the attribute's grid.
 
+    Args:
+        columns: the declared columns of some records.
+        domain: the declared attributes.
+
     Returns:
-        One int64 array per grid, in the order of ``domain.grids``, shape (records,).
-
-    Raises:
-        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+        One array of integers per grid, in the order of ``domain.grids``, shape (records,).
     """
-    require_frame(frame)
-    return tuple(_encode_column(grid, named_column(frame, grid.attribute)) for grid in domain.grids)
+    return tuple(columns[grid.attribute].cells(grid) for grid in domain.grids)
 
 
-def kept_records(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+def kept_records(codes: Sequence[NDArray[np.signedinteger[Any]]]) -> NDArray[np.bool_]:
     """Return which records no value drops, by the cells of their values: bool, shape (records,)."""
     kept = np.ones(len(codes[0]), dtype=bool)
     for column in codes:
@@ -235,30 +239,189 @@ def _column_generators(
 # --- one column ------------------------------------------------------------------------------------------
 
 
-def _encode_column(attribute: Attribute | ValueGrid, column: pd.Series[Any]) -> NDArray[np.int64]:
-    """Return the cell of each value of a column; equal to ``Values.encode`` value by value."""
-    own = values_of(attribute)
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "fi":
-        with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
-            numbers = column.to_numpy().astype(np.float64 if dtype.kind == "f" else np.int64)
-            cells = own.encode_numbers(numbers)
-        if cells is not None:
-            return cells
-    if dtype.kind in "biufM" and isinstance(dtype, np.dtype):
-        # One kind of number throughout: equal ones encode equally, so encode each distinct one once.
-        with np.errstate(all="ignore"):  # as above
-            positions, distinct = column.factorize()
-        table = [own.encode(value) for value in (*distinct, None)]  # position -1: empty
-        codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
-        return codes
-    categories = getattr(dtype, "categories", None)
-    if categories is not None and len(categories) <= len(column):
-        known = [own.encode(value) for value in (*objects_of(categories.to_series()), None)]
-        return np.array(known, dtype=np.int64)[column.cat.codes.to_numpy()]  # code -1: empty
-    values = objects_of(column)
-    find = _KnownValues(own).__getitem__ if _alike(values) else _KnownCells(own).cell
-    return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
+class Column(ABC):
+    """The values of one column of some records, as whoever holds them has them."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value, -1 where it drops its record; equal to ``Values.encode`` of each.
+
+        Returns:
+            Integers, shape (records,), of as many bits as the cells need or more.
+        """
+
+    @abstractmethod
+    def series(self) -> pd.Series[Any]:
+        """Return the values as pandas has them."""
+
+
+Columns: TypeAlias = Mapping[str, Column]  # of some records, by name
+
+
+class FrameColumn(Column):
+    """A column of pandas.
+
+    Args:
+        column: of any type.
+    """
+
+    def __init__(self, column: pd.Series[Any]) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value."""
+        own, column = values_of(attribute), self._column
+        dtype = column.dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "fi":
+            cells = _number_cells(own, column.to_numpy())
+            if cells is not None:
+                return cells
+        if dtype.kind in "biufM" and isinstance(dtype, np.dtype):
+            # One kind of number throughout: equal ones encode equally, so encode each distinct one once.
+            with np.errstate(all="ignore"):  # a NaN may signal
+                positions, distinct = column.factorize()
+            table = [own.encode(value) for value in (*distinct, None)]  # position -1: empty
+            codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
+            return codes
+        categories = getattr(dtype, "categories", None)
+        if categories is not None and len(categories) <= len(column):
+            known = [own.encode(value) for value in (*objects_of(categories.to_series()), None)]
+            return np.array(known, dtype=np.int64)[column.cat.codes.to_numpy()]  # code -1: empty
+        values = objects_of(column)
+        find = _KnownValues(own).__getitem__ if _alike(values) else _KnownCells(own).cell
+        return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
+
+    def series(self) -> pd.Series[Any]:
+        """Return the column."""
+        return self._column
+
+
+class NumberColumn(Column):
+    """Numbers of one kind.
+
+    Args:
+        numbers: int64, or floating-point numbers, of which NaN is empty: shape (records,).
+        empty: which are empty, whatever stands there: bool, shape (records,); None where none is.
+    """
+
+    def __init__(self, numbers: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> None:
+        self._numbers, self._empty = numbers, empty
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value."""
+        own = values_of(attribute)
+        cells = _number_cells(own, self._numbers)
+        if cells is None:
+            return FrameColumn(self.series()).cells(attribute)
+        if self._empty is not None:
+            cells[self._empty] = own.empty
+        return cells
+
+    def series(self) -> pd.Series[Any]:
+        """Return the values as pandas has them."""
+        import pandas as pd  # late: only where a table of pandas is needed
+
+        column = pd.Series(self._numbers)
+        if self._empty is None or not self._empty.any():
+            return column
+        return column.astype("Int64").mask(self._empty)
+
+
+class TextColumn(Column):
+    """Texts.
+
+    Args:
+        texts: of each record one; None is empty, as the empty text is.
+    """
+
+    def __init__(self, texts: Sequence[str | None]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value."""
+        find = _KnownValues(values_of(attribute)).__getitem__
+        return np.fromiter(map(find, self._texts), dtype=np.int64, count=len(self._texts))
+
+    def series(self) -> pd.Series[Any]:
+        """Return the values as pandas has them."""
+        import pandas as pd  # late: only where a table of pandas is needed
+
+        return pd.Series(list(self._texts), dtype=object)
+
+
+class Listing:
+    """The values that may stand in a column, each encoded once.
+
+    Args:
+        values: different ones.
+    """
+
+    def __init__(self, values: Column) -> None:
+        self.values = values
+        self._known: dict[Attribute | ValueGrid, NDArray[np.signedinteger[Any]]] = {}
+
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value, and behind them that of an empty one."""
+        if attribute not in self._known:
+            cells = np.append(self.values.cells(attribute), values_of(attribute).empty)
+            # In as few bytes as hold the cells, since there may be many records.
+            self._known[attribute] = cells.astype(np.min_scalar_type(-attribute.size))
+        return self._known[attribute]
+
+
+class ListedColumn(Column):
+    """Values that are listed once, and of each record the place of its own.
+
+    Args:
+        places: signed integers, shape (records,); -1 is empty.
+        listing: the values.
+    """
+
+    def __init__(self, places: NDArray[np.signedinteger[Any]], listing: Listing) -> None:
+        self._places, self._listing = places, listing
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
+        """Return the cell of each value."""
+        cells: NDArray[np.signedinteger[Any]] = self._listing.cells(attribute)[self._places]
+        return cells
+
+    def series(self) -> pd.Series[Any]:
+        """Return the values as pandas has them."""
+        import pandas as pd  # late: only where a table of pandas is needed
+
+        values = pd.CategoricalDtype(self._listing.values.series())
+        return pd.Series(pd.Categorical.from_codes(self._places, dtype=values))
+
+
+def frame_columns(frame: pd.DataFrame, names: Iterable[str]) -> Columns:
+    """Return some columns of a pandas table.
+
+    Raises:
+        RecordsError: it is no pandas table, or one of the columns is absent or stands there twice.
+    """
+    require_frame(frame)
+    return {name: FrameColumn(named_column(frame, name)) for name in names}
+
+
+def _number_cells(own: Values[Any], numbers: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return the cells of numbers, made at once; None where they are made one after the other."""
+    with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
+        return own.encode_numbers(numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64))
 
 
 def objects_of(column: pd.Series[Any]) -> list[object]:

@@ -254,6 +254,8 @@ def _rounded(
 class _Numbers(_Ordered[_Number]):
     def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
         """Return what ``encode`` does of each number."""
+        if numbers.dtype.kind == "i":
+            return self._clipped(numbers)
         attribute, valid = self.attribute, np.isfinite(numbers)
         if attribute.is_whole:
             valid &= numbers == np.floor(numbers)

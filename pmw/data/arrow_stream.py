@@ -13,27 +13,25 @@ check theirs. Texts of any other library are refused, for the engine fails at on
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from pmw.data.arrow_arrays import fields as fields_of
 from pmw.data.engine_columns import (
     column_kinds,
     engine,
     is_readable,
     quoted_column,
-    read_frames,
+    read_columns,
     require_ids,
 )
 from pmw.data.refusals import column_refusal, quietly, require_one_column
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.plain_values import type_name
-
-if TYPE_CHECKING:
-    import pandas as pd
+from queries.records import Columns
 
 # The formats that are read, as the C data interface writes them: bool, whole and floating-point numbers,
 # texts, bytes, days, times, durations, decimals.
@@ -69,7 +67,7 @@ def has_arrow_stream(table: object) -> bool:
     return library != "pandas" and (_has(table, "__arrow_c_stream__") or _is_lazy(table))
 
 
-def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
+def arrow_parts(table: object, domain: Domain) -> Iterator[Columns]:
     """Yield the records of a table part by part, declared columns only.
 
     Raises:
@@ -80,7 +78,7 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
     what = f"the table of type {type_name(table)}"
     failed = f"{what} could not be read"
     chosen, texts = quietly(failed, lambda: _chosen(table, domain))
-    fields = quietly(failed, lambda: _fields(chosen))
+    fields = quietly(failed, lambda: fields_of(chosen))
     checked = type_name(table).partition(".")[0].lstrip("_") in _CHECKED
     for name in domain.columns:
         form = _require_readable(what, name, fields)
@@ -98,7 +96,7 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
             if not is_readable(kind):
                 raise _refusal(what, name, kind)
         require_ids(what, domain, kinds)
-        yield from read_frames(connection, domain, kinds, source)
+        yield from read_columns(connection, domain, kinds, source, again=_is_held(chosen))
 
 
 # --- columns ---------------------------------------------------------------------------------------------
@@ -106,6 +104,12 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
 
 def _is_lazy(table: object) -> bool:
     return type_name(table).startswith("polars.") and _has(table, "collect")
+
+
+def _is_held(table: object) -> bool:
+    """Return whether a table is in memory, so that it can be read several times."""
+    library = type_name(table).partition(".")[0].lstrip("_")
+    return library == "polars" or (library == "pyarrow" and _has(table, "select"))
 
 
 def _has(table: object, name: str) -> bool:
@@ -182,49 +186,3 @@ class _Registered:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._table.__arrow_c_stream__(requested_schema)
-
-
-class _Schema(ctypes.Structure):
-    """``ArrowSchema`` of the C data interface."""
-
-
-_Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_void_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
-    ("dictionary", ctypes.POINTER(_Schema)),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-class _Stream(ctypes.Structure):
-    """The beginning of ``ArrowArrayStream`` of the C stream interface."""
-
-    _fields_ = (("get_schema", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Schema))),)
-
-
-def _fields(table: Any) -> list[tuple[str, str]]:
-    """Return the columns of a table: name, and format of the values, of a dictionary's where it has one.
-
-    Source: the Arrow C data and C stream interfaces.
-    """
-    capsule = table.__arrow_c_stream__()
-    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    address = pointer_of(capsule, b"arrow_array_stream")
-    schema = _Schema()
-    if _Stream.from_address(address).get_schema(address, ctypes.byref(schema)):
-        raise ValueError("the stream has no schema")
-    try:
-        return [_field(schema.children[place].contents) for place in range(schema.n_children)]
-    finally:
-        schema.release(ctypes.byref(schema))
-
-
-def _field(column: _Schema) -> tuple[str, str]:
-    values = column.dictionary.contents if column.dictionary else column
-    return column.name.decode(), values.format.decode()

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 
 from pmw.data.memory import TablePart
 from pmw.errors import DataError
+from queries.records import TextColumn
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
@@ -144,8 +145,6 @@ def csv_parts(
 
     Privacy: true records; they stay in this room.
     """
-    import pandas as pd  # late: only where tables are handled
-
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # our own limit decides alone
     header = csv_header(file, dialect)
     places = [header.index(name) for name in names]
@@ -160,9 +159,7 @@ def csv_parts(
                 texts = _cleaned([row[place] for row in rows], dialect)
                 column.extend(map(swapped_decimal, texts) if swap else texts)
             malformed += [number + start + line for line in unread]
-        series = {name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)}
-        frame = pd.DataFrame(series, copy=False)
-        yield TablePart(frame, tuple(malformed))
+        yield TablePart(dict(zip(names, map(TextColumn, columns), strict=True)), tuple(malformed))
         number += len(lines)
 
 

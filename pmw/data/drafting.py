@@ -194,7 +194,7 @@ def public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tupl
     seen: dict[str, Counter[Plain]] = {name: Counter() for name in names}
     for part in public.parts(texts):
         for name in names:
-            for value, count in part.frame[name].value_counts(dropna=False).items():
+            for value, count in part.columns[name].series().value_counts(dropna=False).items():
                 seen[name][plain_value(value)] += count
     for name in names:
         attribute = _attribute_of(name, seen[name], public.dialect.decimal)

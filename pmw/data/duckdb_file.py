@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.data.engine_columns import column_kinds, is_readable, read_frames, silence
+from pmw.data.arrow_arrays import StreamError
+from pmw.data.engine_columns import column_kinds, is_readable, read_columns, silence
 from pmw.data.engine_source import SqlTable, SqlWords
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.records import Columns
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
 # Nothing is downloaded, whatever a view may name; the database's own start-up settings are not read.
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -62,7 +63,7 @@ class DuckdbTable(SqlTable):
             return
         except (duckdb.IOException, duckdb.ConnectionException):
             told = "could not be opened as a DuckDB database; another process may be writing to it"
-        except (duckdb.Error, UnicodeDecodeError):
+        except (duckdb.Error, StreamError, UnicodeDecodeError):
             told = "its table could not be read"
         # The engine's own text may quote a record.
         raise DataError(f"{self._file}: {told}")
@@ -96,11 +97,11 @@ class DuckdbTable(SqlTable):
             absent = self._absent()
         raise absent
 
-    def frames_by(
+    def columns_by(
         self, connection: duckdb.DuckDBPyConnection, domain: Domain, kinds: Mapping[str, str]
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Columns]:
         """Yield the records of the table."""
-        return read_frames(connection, domain, kinds, self.quoted, again=True)
+        return read_columns(connection, domain, kinds, self.quoted, again=True)
 
     def refused(self, kind: str) -> str | None:
         """Return how a type is called whose values reading may fail at; None for one that is read."""

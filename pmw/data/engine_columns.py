@@ -6,26 +6,33 @@ text, whichever cannot fail. A declared column of any other type is refused, wha
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pmw.data.arrow_arrays import StreamError, batches
 from pmw.errors import DataError
-from queries.domain import Attribute, Domain
+from queries.domain import Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.records import Column, Columns, ListedColumn, Listing, NumberColumn, TextColumn
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
 DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
 TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
-_CHUNK = 50  # vectors of 2,048 rows at a time
-_MOST_LISTED = 4096  # distinct texts of a column
+_MOST_LISTED = 4096  # distinct values of a column
+_TINY = 128  # places that a TINYINT holds
+_WIDEST = 2**62  # the ends of whole numbers are less than this, so that 64 bits hold their difference
 _FLOATING = ("FLOAT", "DOUBLE")
-# NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
 _UNREADABLE = "'(unreadable)'"  # no date, and no number
 _FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
@@ -56,7 +63,12 @@ def engine(told: str) -> Iterator[duckdb.DuckDBPyConnection]:
         with duckdb.connect(":memory:") as connection:
             silence(connection)
             yield connection
-    except (duckdb.Error, UnicodeDecodeError):  # the latter where the engine's text quotes such bytes
+    except (
+        duckdb.Error,
+        StreamError,
+        UnicodeDecodeError,
+    ):
+        # The last where the engine's text quotes such bytes.
         raise DataError(told) from None
 
 
@@ -66,17 +78,14 @@ def silence(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET TimeZone = 'UTC'")
 
 
-def column_kinds(
-    connection: duckdb.DuckDBPyConnection, source: str, parameters: dict[str, str] | None = None
-) -> dict[str, str]:
+def column_kinds(connection: duckdb.DuckDBPyConnection, source: str) -> dict[str, str]:
     """Return the type of each column by its name, in the engine's words.
 
     Args:
         connection: to the engine.
         source: what stands behind FROM.
-        parameters: the values that it names.
     """
-    described = connection.execute(f"DESCRIBE SELECT * FROM {source}", parameters or {})  # noqa: S608 - quoted
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source}")  # noqa: S608 - quoted
     return {str(row[0]): str(row[1]) for row in described.fetchall()}
 
 
@@ -108,44 +117,47 @@ def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
         )
 
 
-def read_frames(
+def read_columns(
     connection: duckdb.DuckDBPyConnection,
     domain: Domain,
     kinds: Mapping[str, str],
     source: str,
-    parameters: dict[str, str] | None = None,
     *,
     again: bool = False,
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[Columns]:
     """Yield the records of a source part by part, declared columns only.
 
-    A column of texts that has few distinct values is read as their numbers, which is much faster.
+    A column of which few values are told apart comes as the places of these, which is much faster: one of
+    whole numbers where few lie between the declared ends, and one that is read as text where the source has
+    few of them.
 
     Args:
         connection: to the engine; times with a zone are written in that of its settings.
         domain: the declared attributes, and persons.
         kinds: the type of each declared column, in the engine's words; all are readable.
         source: what stands behind FROM.
-        parameters: the values that it names.
         again: it can be read several times, and says the same each time.
 
     Privacy: true records; they stay in this room.
     """
-    columns = [_column(attribute, kinds[attribute.name]) for attribute in domain]
-    ids = None if domain.person is None else domain.person.column
-    whole = ids is not None and kinds[ids] in _WHOLE
-    if ids is not None:
-        columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
-    if again:
-        texts = [attribute.name for attribute in domain if _is_text(kinds[attribute.name])]
-        for number, name in enumerate(texts):
-            place = domain.index(name)
-            columns[place] = _listed(
-                connection, columns[place], quoted_column(name), f"listed_{number}", source, parameters or {}
-            )
-    connection.execute(f"SELECT {', '.join(columns)} FROM {source}", parameters or {})  # noqa: S608 - quoted
-    while len(chunk := connection.fetch_df_chunk(_CHUNK)):
-        yield _with_empty_ids(chunk) if whole else chunk
+    reads: dict[str, _Read] = {}
+    for place, attribute in enumerate(domain):
+        name, kind = attribute.name, kinds[attribute.name]
+        if isinstance(attribute, IntegerAttribute | NumericAttribute) and kind in _WHOLE:
+            reads[name] = _numbers(attribute)
+        else:
+            listed = again and kind not in _FLOATING
+            found = _listed(connection, _text(name, kind), f"listed_{place}", source) if listed else None
+            reads[name] = found or _values(name, kind)
+    if domain.person is not None:
+        name, kind = domain.person.column, kinds[domain.person.column]
+        reads[name] = _exact(name) if kind in _WHOLE else _values(name, kind)
+    wanted = [expression for read in reads.values() for expression in read.expressions]
+    named = ", ".join(f"{expression} AS c{place}" for place, expression in enumerate(wanted))
+    with closing(batches(connection.sql(f"SELECT {named} FROM {source}"))) as parts:  # noqa: S608 - quoted
+        for arrays in parts:
+            rest = iter(arrays)
+            yield {name: read.made(*islice(rest, len(read.expressions))) for name, read in reads.items()}
 
 
 def quoted_column(name: str) -> str:
@@ -153,84 +165,96 @@ def quoted_column(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _column(attribute: Attribute, kind: str) -> str:
-    """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
-    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
-        return quoted_column(attribute.name)
-    return _plain_column(attribute.name, kind)
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """How a column is read.
+
+    Args:
+        expressions: what the engine is asked for.
+        made: makes the column of what it gives for these.
+    """
+
+    expressions: tuple[str, ...]
+    made: Callable[..., Column]
 
 
-def _is_text(kind: str) -> bool:
-    return kind == "VARCHAR" or kind.startswith("ENUM(")
+def _numbers(attribute: IntegerAttribute | NumericAttribute) -> _Read:
+    """Return how whole numbers of an attribute of numbers are read: as places, where few are told apart.
+
+    These are the numbers between the declared ends, and one beyond either: a number beyond that one has its
+    cell, its place on the grid, and its reading.
+    """
+    low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
+    if high - low >= _MOST_LISTED or max(-low, high) >= _WIDEST:
+        return _exact(attribute.name)
+    name, kind = quoted_column(attribute.name), "TINYINT" if high - low < _TINY else "SMALLINT"
+    # It is clipped inside the cast, which so never fails, and cast before it is clipped: the type may be too
+    # small for the ends.
+    clipped = f"LEAST(GREATEST(CAST({name} AS BIGINT), {low}), {high})"
+    place = f"CASE WHEN {name} IS NULL THEN -1 ELSE CAST({clipped} - ({low}) AS {kind}) END"
+    listing = Listing(NumberColumn(np.arange(low, high + 1)))
+    return _Read((f"CAST({place} AS {kind})",), partial(ListedColumn, listing=listing))
 
 
-def _listed(
-    connection: duckdb.DuckDBPyConnection,
-    column: str,
-    name: str,
-    kind: str,
-    source: str,
-    parameters: dict[str, str],
-) -> str:
-    """Return the expression that reads a column as numbers of its distinct texts; as before if it has many.
+def _exact(name: str) -> _Read:
+    """Return how whole numbers are read one by one: 0 where they are NULL, and which are."""
+    column = quoted_column(name)
+    expressions = (f"CAST(coalesce({column}, 0) AS BIGINT)", f"CAST({column} IS NULL AS TINYINT)")
+    return _Read(expressions, lambda numbers, empty: NumberColumn(numbers, empty != 0))
+
+
+def _values(name: str, kind: str) -> _Read:
+    """Return how values of another kind are read: floating-point numbers as such, others as texts.
+
+    A number that is none is empty, as in a pandas table.
+    """
+    if kind in _FLOATING:
+        return _Read((f"coalesce({quoted_column(name)}, CAST('NaN' AS {kind}))",), NumberColumn)
+    return _Read((_text(name, kind),), TextColumn)
+
+
+def _listed(connection: duckdb.DuckDBPyConnection, text: str, kind: str, source: str) -> _Read | None:
+    """Return how a column is read as places of its distinct texts; None if it has many.
 
     Args:
         connection: to the engine.
-        column: the expression that reads the column as texts.
-        name: of the column, quoted.
+        text: the expression that reads the column as texts.
         kind: a name for the type that lists its values.
         source: what stands behind FROM.
-        parameters: the values that it names.
     """
-    value = column.removesuffix(f" AS {name}")
-    few = f"SELECT DISTINCT {value} AS value FROM {source} LIMIT {_MOST_LISTED + 2}"  # noqa: S608 - quoted
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE listed AS {few}", parameters)
-    found = connection.execute("SELECT count(value) FROM listed").fetchone()
-    if found is None or not 0 < found[0] <= _MOST_LISTED:
-        return column
-    listed = "SELECT value FROM listed WHERE value IS NOT NULL"
-    connection.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({listed})")
-    return f"CAST({value} AS {kind}) AS {name}"
+    few = f"SELECT DISTINCT {text} AS value FROM {source} LIMIT {_MOST_LISTED + 2}"  # noqa: S608 - quoted
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE listed AS {few}")
+    ((found,),) = connection.execute("SELECT count(value) FROM listed").fetchall()
+    if not 0 < found <= _MOST_LISTED:
+        return None
+    given = "SELECT value FROM listed WHERE value IS NOT NULL"
+    connection.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({given})")
+    values = connection.execute(f"SELECT unnest(enum_range(CAST(NULL AS {kind})))").fetchall()
+    # A cast that may fail would be made for each record, this one for each text of the engine's dictionaries.
+    place = f"coalesce(CAST(enum_code(TRY_CAST({text} AS {kind})) AS SMALLINT), -1)"
+    listing = Listing(TextColumn([value for (value,) in values]))
+    return _Read((f"CAST({place} AS SMALLINT)",), partial(ListedColumn, listing=listing))
 
 
-def _whole_ids(column: str) -> list[str]:
-    """Return the expressions that read whole numbers exactly, some of them NULL: 0 there, and which are."""
+def _text(column: str, kind: str) -> str:
+    """Return the expression that reads a column as text; a time or decimal without one is undeclared."""
     name = quoted_column(column)
-    return [f"coalesce({name}, 0) AS {name}", f"{name} IS NULL"]
-
-
-def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
-    empty, rest = chunk.iloc[:, -1], chunk.iloc[:, :-1].copy(deep=False)
-    if empty.any():
-        ids = rest.columns[-1]
-        rest[ids] = rest[ids].astype("Int64").mask(empty)
-    return rest
-
-
-def _plain_column(column: str, kind: str) -> str:
-    """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
-
-    A number that is none is empty, as in a pandas table; a time or decimal without a text is undeclared.
-    """
-    name = quoted_column(column)
-    if kind == "BOOLEAN" or kind in _FLOATING:
-        return name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in TIMESTAMPS:
         readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
         text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
     if kind in _COARSE:
         readable = f"{name} BETWEEN {kind} '{_DATES[0]}' AND {kind} '{_DATES[1]}'"
         text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
     if decimal := DECIMAL.fullmatch(kind):
         # The bytes may hold more digits than are declared; such a number has no text.
         digits, scale = int(decimal[1]), int(decimal[2])
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
         value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
         text = f"TRY_CAST({value} AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
     text = f"TRY_CAST({name} AS VARCHAR)"
     # A column of a database may be declared to take A and a for one text.
-    return f"{text} COLLATE C AS {name}" if kind == "VARCHAR" else f"{text} AS {name}"
+    return f"{text} COLLATE C" if kind == "VARCHAR" else f"{text}"

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +42,9 @@ from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
+from queries.records import Columns
 from queries.schema import format_schema
 from queries.values import values_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_COMPARED = 1000  # edges, or values, of one attribute
 _WHOLE_TEXT = re.compile(r"0|-?[1-9][0-9]{0,17}")  # fits into 64 bits
@@ -100,7 +98,7 @@ class SqlTable(abc.ABC):
         with self.translated(), self.connect() as connection:
             return self.kinds_by(connection)
 
-    def frames(self, domain: Domain) -> Iterator[pd.DataFrame]:
+    def columns(self, domain: Domain) -> Iterator[Columns]:
         """Yield the records part by part, declared columns only, all of one snapshot.
 
         Raises:
@@ -117,7 +115,7 @@ class SqlTable(abc.ABC):
                 if refused is not None:
                     raise column_refusal(str(self), name, f"a column of type {refused}", MAKE_A_VIEW)
             require_ids(str(self), domain, kinds)
-            yield from self.frames_by(connection, domain, kinds)
+            yield from self.columns_by(connection, domain, kinds)
 
     @abc.abstractmethod
     def translated(self) -> AbstractContextManager[None]:
@@ -140,7 +138,7 @@ class SqlTable(abc.ABC):
         """
 
     @abc.abstractmethod
-    def frames_by(self, connection: Any, domain: Domain, kinds: Mapping[str, str]) -> Iterator[pd.DataFrame]:
+    def columns_by(self, connection: Any, domain: Domain, kinds: Mapping[str, str]) -> Iterator[Columns]:
         """Yield the records of a table whose columns were found readable."""
 
     @abc.abstractmethod

@@ -26,7 +26,7 @@ from queries.cells import canonical_text
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
-from queries.records import encode_columns, kept_records, named_column
+from queries.records import Column, Columns, encode_columns, kept_records
 from queries.values import DROPPED, Reading, values_of
 
 if TYPE_CHECKING:
@@ -184,14 +184,14 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     read = kept = 0
     malformed: list[int] = []
     for part in place.parts(domain):
-        codes = encode_columns(part.frame, domain)
-        for tally, column in zip(tallies, codes, strict=True):
-            tally.add(part.frame[tally.attribute.name], column)
+        codes = encode_columns(part.columns, domain)
+        for tally, cells in zip(tallies, codes, strict=True):
+            tally.add(part.columns[tally.attribute.name], cells)
         whole = kept_records(codes)
-        read += len(part.frame)
+        read += len(whole)
         kept += int(whole.sum())
         if people is not None:
-            people.add(part.frame, whole)
+            people.add(part.columns, whole)
         malformed += part.malformed
     is_text = file is not None and not file.is_parquet
     facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
@@ -215,9 +215,9 @@ class _PeopleTally:
         self._roster = Roster(person, fresh_seed())  # nothing is chosen: any key will do
         self._without = 0
 
-    def add(self, frame: pd.DataFrame, whole: NDArray[np.bool_]) -> None:
+    def add(self, columns: Columns, whole: NDArray[np.bool_]) -> None:
         """Count the records of a part that no value drops."""
-        has_person = self._roster.add(named_column(frame, self._person.column)[whole])
+        has_person = self._roster.add(columns[self._person.column].series()[whole])
         self._without += int((~has_person).sum())
 
     def facts(self) -> PeopleFacts:
@@ -251,7 +251,7 @@ class _Tally:
         self._readings: Counter[Reading] = Counter()
         self._outside: Counter[str] = Counter()
 
-    def add(self, column: pd.Series[Any], codes: NDArray[np.int64]) -> None:
+    def add(self, column: Column, codes: NDArray[np.signedinteger[Any]]) -> None:
         """Count the values of one part of the column, given their cells."""
         attribute = self.attribute
         # Only values of these cells can be empty, undeclared or clipped.
@@ -259,7 +259,7 @@ class _Tally:
         if not isinstance(attribute, CategoricalAttribute):
             telling |= {0, attribute.base_size - 1}
         chosen = np.isin(codes, [code for code in telling if code is not None])
-        for value, count in _distinct(column[chosen]):
+        for value, count in _distinct(column.series()[chosen]):
             reading = values_of(attribute).reading(value)
             self._readings[reading] += count
             if reading in _OUTSIDE:

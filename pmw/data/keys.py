@@ -26,7 +26,7 @@ from queries.cells import MISSING_LABEL, OTHER_LABEL
 from queries.domain import Domain
 from queries.person import Person
 from queries.plain_values import UNREADABLE, is_encodable, plain_value
-from queries.records import named_column, objects_of
+from queries.records import objects_of
 from queries.values import written_text
 
 LONGEST_KEY = 1000  # characters
@@ -138,9 +138,9 @@ def _read(
     known: dict[str, int] = {}
     pieces = [np.zeros(0, dtype=np.int64)]
     for part in parts:
-        found = map(key_of, objects_of(named_column(part.frame, domain.names[0])))
+        found = map(key_of, objects_of(part.columns[domain.names[0]].series()))
         places = [_NO_KEY if text is None else known.setdefault(text, len(known)) for text in found]
-        piece, ids = np.array(places, dtype=np.int64), ids_of(part.frame, domain)
+        piece, ids = np.array(places, dtype=np.int64), ids_of(part.columns, domain)
         pieces.append(piece if roster is None or ids is None else piece[roster.add(ids)])
     keys = np.empty(len(known), dtype=object)
     keys[:] = list(known)

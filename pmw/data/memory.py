@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.engine_columns import require_ids
-from pmw.data.packed import BlockKeeper, Codes, PackedRecords, pack, packed_digest, records_of
+from pmw.data.packed import BlockKeeper, Codes, PackedRecords, add_up, pack, packed_digest, records_of
 from pmw.data.people import (
     OWN,
     Bound,
@@ -42,11 +42,11 @@ from queries.domain import Domain
 from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,
+    Columns,
     encode_columns,
     encode_places,
+    frame_columns,
     kept_records,
-    named_column,
-    require_frame,
 )
 from queries.schema import format_schema
 
@@ -62,11 +62,11 @@ class TablePart:
     """Some records of a table, in its order.
 
     Args:
-        frame: the records, declared columns only.
+        columns: the declared columns.
         malformed: numbers of the lines of a file that could not be read, its first line being 1.
     """
 
-    frame: pd.DataFrame
+    columns: Columns
     malformed: tuple[int, ...] = ()
 
 
@@ -84,10 +84,10 @@ class PeopleIntake:
         self.roster = Roster(bound.person, bound.key)
         self._blocks: list[tuple[Codes, ...]] = []
         self._records = 0
-        self._kept = BlockKeeper(domain, limit)
         self._persons = 0  # whose records are kept
         # Where one record of each is kept, records are persons.
         self._numbers_persons = bound.records > 1
+        self._kept = BlockKeeper(domain, limit, single=self._numbers_persons)
         self._everyone: SortedRows | None = None
         self._buckets: _Buckets | None = None
 
@@ -230,12 +230,11 @@ class Intake:
         """Take in the records of a part; of those that cannot be read all values are undeclared.
 
         Raises:
-            RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
             DataError: the column of ids is of a type that is refused; or the records exceed the limit, and
                 the disk is full, or fails.
         """
         people = self._people
-        codes = kept_codes(part.frame, self._domain, None if people is None else people.roster)
+        codes = kept_codes(part.columns, self._domain, None if people is None else people.roster)
         (self._kept if people is None else people).add(pack(self._stored, codes))
         if part.malformed and holds_malformed(self._domain):
             others = [np.full(len(part.malformed), attribute.other_code) for attribute in self._stored]
@@ -250,39 +249,47 @@ class Intake:
         return (self._kept.finish(), None, None) if self._people is None else self._people.finish()
 
 
-def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:
+def frame_parts(frames: Iterable[pd.DataFrame], domain: Domain) -> Iterator[TablePart]:
+    """Yield the records of pandas tables, declared columns only.
+
+    Raises:
+        RecordsError: one is no pandas table, or a declared column is absent or stands there twice.
+    """
+    return (TablePart(frame_columns(frame, domain.columns)) for frame in frames)
+
+
+def kept_codes(
+    columns: Columns, domain: Domain, roster: Roster | None
+) -> tuple[NDArray[np.signedinteger[Any]], ...]:
     """Return the cells of the records that are not dropped, and behind them the places of values on grids.
 
     These are as many arrays as ``domain.stored`` has attributes, shape (kept records,) each.
 
     Args:
-        frame: some records.
+        columns: the declared columns of some records.
         domain: the declared attributes, and persons.
         roster: takes in whose the kept records are; None where no persons are declared.
 
     Raises:
-        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
         DataError: the column of ids is of a type that is refused.
     """
-    require_frame(frame)
-    ids = ids_of(frame, domain)
-    codes = encode_columns(frame, domain) + encode_places(frame, domain)
+    ids = ids_of(columns, domain)
+    codes = encode_columns(columns, domain) + encode_places(columns, domain)
     kept = kept_records(codes)
     if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
     return codes if kept.all() else tuple(column[kept] for column in codes)
 
 
-def ids_of(frame: pd.DataFrame, domain: Domain) -> pd.Series[Any] | None:
+def ids_of(columns: Columns, domain: Domain) -> pd.Series[Any] | None:
     """Return the column of ids of some records; None where no persons are declared.
 
     Raises:
-        RecordsError: it is absent or stands there twice.
         DataError: it is of a type that is refused.
     """
     if domain.person is None:
         return None
-    ids = named_column(frame, domain.person.column)
+    ids = columns[domain.person.column].series()
     require_ids("the table", domain, {domain.person.column: declared_kind(ids.dtype)})
     return ids
 
@@ -306,7 +313,7 @@ class MemorySource(CountSource):
         records: the cells of each kept record.
         bound: how they were bounded; None where no persons are declared.
         identity: what tells the table from others, where persons are declared: the kept records alone do not
-            tell whose they are, nor which were left out.
+            tell whose they are, nor which were left out. None where the records tell it.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
@@ -330,7 +337,7 @@ class MemorySource(CountSource):
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, domain: Domain, key: bytes | None = None) -> MemorySource:
         """Return the source of a pandas table; see ``from_parts``."""
-        return cls.from_parts([TablePart(frame)], domain, key)
+        return cls.from_parts(frame_parts([frame], domain), domain, key)
 
     @classmethod
     def from_parts(
@@ -382,17 +389,21 @@ class MemorySource(CountSource):
         Raises:
             DataError: the records are in a file, and the disk is full, or fails.
         """
+        if self._identity is None:  # the records never change: a session that opens asks twice
+            self._identity = packed_digest(self._records)
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
-        digest.update(packed_digest(self._records) if self._identity is None else self._identity)
+        digest.update(self._identity)
         return digest.digest()
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
         counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
         looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]
         if looked_up:
-            for found in self._records.several_sums([self._summands(scope) for scope, _ in looked_up]):
+            tables = [self._summands(scope) for scope, _ in looked_up]
+            blocks = zip(self._records.several_sums(tables), self._records.times_by_block, strict=True)
+            for found, times in blocks:
                 for (_, counts), cells in zip(looked_up, found, strict=True):
-                    _add_up(counts, cells)
+                    add_up(counts, cells, times)
         for scope, counts in zip(scopes, counted, strict=True):
             if not scope:
                 counts[0] = len(self._records)
@@ -409,8 +420,9 @@ class MemorySource(CountSource):
         values: list[NDArray[np.int64] | None] = [None] * len(stored)
         values[stored.index(grid.name)] = places
         summed = np.zeros(self.domain.scope_size(scope), dtype=np.int64)
-        for cells, weights in self._records.several_sums([self._summands(scope), values]):
-            np.add.at(summed, cells, weights)
+        found = self._records.several_sums([self._summands(scope), values])
+        for (cells, placed), times in zip(found, self._records.times_by_block, strict=True):
+            np.add.at(summed, cells, placed if times is None else placed * times)
         return summed
 
     @property
@@ -435,11 +447,3 @@ class MemorySource(CountSource):
 
     def _over(self, coarse: Domain, bins: Bins) -> MemorySource:
         return MemorySource(self._records, binned=(coarse, bins))
-
-
-def _add_up(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> None:
-    """Add the number of records in each cell to counts."""
-    if len(cells) < len(counts):
-        np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
-    else:
-        counts += np.bincount(cells, minlength=len(counts))

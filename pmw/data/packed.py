@@ -4,6 +4,10 @@ Attributes are put together while all their combinations fit into a byte, so tha
 take five bytes a record. What a count needs of a record is a sum over its bytes, each looked up in a table.
 Of a block in a file only the bytes that a count needs are read.
 
+Where all records take more memory than one number for each cell of the domain, they are counted instead: of
+each cell that has records there is one row, which says how many. Whether that may be depends on the domain
+and the limit alone; all counts, sums and digests are the same.
+
 A digest tells a table's records from others, whatever their order. A record is a few numbers of 64 bits for
 it. They are put into order and hashed, in memory or by way of a file.
 """
@@ -15,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,11 +32,14 @@ from queries.records import CodedRecords
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Block: TypeAlias = tuple[Codes | StoredArray, ...]  # of some records: one array per group
-_Number = TypeVar("_Number", np.int64, np.uint64)
+_Number = TypeVar("_Number", bound=np.integer[Any])
 
 _BYTE = 256
 _STORED_RECORDS = 2**18  # of a block in a file
 _SORTED_AT_ONCE = 2**24  # records
+_MOST_COUNTED = 2**24  # cells of a domain whose records are counted as they come
+_HASHED_AT_ONCE = 2**20  # records
+_PARTING_CELLS = 2**12  # of the attributes that tell which records come first
 _NO_WORDS: Words = np.zeros(0, dtype=np.uint64)
 
 
@@ -45,6 +53,8 @@ class PackedRecords:
         limit: the memory that they were to take, where they are in a file; None where they are in memory.
         heads: of each block the numbers of its records' persons; None where these are not kept.
         persons: how many persons there are: each of the numbers below has a record.
+        times: of each block how many records each of its rows stands for: int64, shape (rows,). The rows are
+            then different cells in growing order. None where each row is one record.
     """
 
     domain: Domain
@@ -52,12 +62,20 @@ class PackedRecords:
     limit: MemoryLimit | None = None
     heads: Block | None = None
     persons: int = 0
+    times: tuple[NDArray[np.int64], ...] | None = None
 
     def __len__(self) -> int:
+        if self.times is not None:
+            return sum(int(times.sum()) for times in self.times)
         return sum(len(block[0]) for block in self.blocks)
 
+    @property
+    def times_by_block(self) -> Iterator[NDArray[np.int64] | None]:
+        """Of each block how many records each of its rows stands for; None where each is one."""
+        return iter([None] * len(self.blocks) if self.times is None else self.times)
+
     def sums(self, tables: Sequence[NDArray[_Number] | None]) -> Iterator[NDArray[_Number]]:
-        """Yield block by block, of each record, the sum over attributes of what its cell stands for.
+        """Yield block by block, of each row, the sum over attributes of what its cell stands for.
 
         Args:
             tables: per attribute, a number for each cell: shape (cells,); None stands for nothing. One at
@@ -76,28 +94,39 @@ class PackedRecords:
         Raises:
             DataError: the file that they are in cannot be read.
         """
-        groups = _groups(self.domain.shape)
-        joined = [
-            [
-                None if all(tables[place] is None for place in group) else _joined(self.domain, group, tables)
-                for group in groups
-            ]
-            for tables in wanted
-        ]
-        needed = [any(tables[number] is not None for tables in joined) for number in range(len(groups))]
+        joined = [_joined_tables(self.domain, tables) for tables in wanted]
         for block in self.blocks:
-            codes = [_loaded(part) if need else None for part, need in zip(block, needed, strict=True)]
-            yield [
-                reduce(
-                    np.add,
-                    [
-                        table[part]
-                        for table, part in zip(tables, codes, strict=True)
-                        if table is not None and part is not None
-                    ],
-                )
-                for tables in joined
-            ]
+            codes = _needed(block, joined)
+            yield [_summed(tables, codes) for tables in joined]
+
+    def sums_between(
+        self,
+        tables: Sequence[Words | None],
+        leading: Sequence[Codes | None],
+        ends: tuple[int | None, int | None],
+    ) -> Iterator[Words]:
+        """Yield block by block the ``sums`` of the rows of which another sum lies between two ends.
+
+        Args:
+            tables: as ``sums`` has them.
+            leading: those of the other sum.
+            ends: the least that it may be, and what it is to be below; None where there is no end.
+
+        Raises:
+            DataError: the file that they are in cannot be read.
+        """
+        joined, other = _joined_tables(self.domain, tables), _joined_tables(self.domain, leading)
+        low, high = ends
+        for block in self.blocks:
+            codes = _needed(block, [joined, other])
+            looked_at = _summed(other, codes)
+            within = np.ones(len(looked_at), dtype=bool)
+            if low is not None:
+                within &= looked_at >= looked_at.dtype.type(low)
+            if high is not None:
+                within &= looked_at < looked_at.dtype.type(high)
+            places = np.flatnonzero(within)  # which take few rows several times as fast
+            yield _summed(joined, [None if part is None else part.take(places) for part in codes])
 
     def heads_of(self, tables: Sequence[NDArray[np.int64] | None], cells: int) -> NDArray[np.int64]:
         """Return how many persons have a record in each cell: int64, shape (cells,).
@@ -130,25 +159,35 @@ class PackedRecords:
             tables: list[NDArray[np.int64] | None] = [None] * len(self.domain)
             tables[place] = np.arange(size)
             dtype = np.min_scalar_type(size - 1)
-            pieces = [found.astype(dtype) for found in self.sums(tables)]
+            pieces = [
+                found.astype(dtype) if times is None else np.repeat(found.astype(dtype), times)
+                for found, times in zip(self.sums(tables), self.times_by_block, strict=True)
+            ]
             columns.append(np.concatenate([np.empty(0, dtype=dtype), *pieces]))
         return CodedRecords(self.domain, tuple(columns))
 
 
 class BlockKeeper:
-    """Keeps blocks in memory, or all of them in a scratch file once they exceed a limit.
+    """Keeps blocks in memory: as they are, or counted; or all of them in a scratch file beyond a limit.
 
     Args:
         domain: the declared attributes.
         limit: how much memory they may take.
+        single: each record is kept by itself, for it is told whose it is.
     """
 
-    def __init__(self, domain: Domain, limit: MemoryLimit) -> None:
+    def __init__(self, domain: Domain, limit: MemoryLimit, *, single: bool = False) -> None:
         self._domain, self._limit, self._most = domain, limit, limit.in_bytes
         self._held: list[tuple[Codes, ...]] = []
         self._stored: list[Block] = []
         self._file: ScratchFile | None = None
         self._bytes = self._records = 0
+        # Bytes of the counts of all cells; beside them, no more is held.
+        self._counted_bytes = 8 * domain.size
+        self._may_count = (
+            not single and domain.size <= _MOST_COUNTED and 2 * self._counted_bytes <= self._most
+        )
+        self._counts: NDArray[np.int64] | None = None
 
     def add(self, block: tuple[Codes, ...]) -> None:
         """Take in the cells of some records, as ``pack`` has them.
@@ -159,7 +198,10 @@ class BlockKeeper:
         self._held.append(block)
         self._records += len(block[0])
         self._bytes += sum(codes.nbytes for codes in block)
-        if self._bytes > self._most if self._file is None else self._records >= _STORED_RECORDS:
+        if self._may_count:
+            if self._bytes > self._counted_bytes:
+                self._count()
+        elif self._bytes > self._most if self._file is None else self._records >= _STORED_RECORDS:
             self._store()
 
     def finish(self, persons: int | None = None) -> PackedRecords:
@@ -171,6 +213,8 @@ class BlockKeeper:
         Raises:
             DataError: the disk is full.
         """
+        if self._counts is not None:
+            return self._counted(self._counts)
         if self._file is not None:
             self._store()
         blocks: Sequence[Block] = self._held if self._file is None else self._stored
@@ -179,6 +223,25 @@ class BlockKeeper:
             return PackedRecords(self._domain, tuple(blocks), limit)
         heads = tuple(block[-1] for block in blocks)
         return PackedRecords(self._domain, tuple(block[:-1] for block in blocks), limit, heads, persons)
+
+    def _count(self) -> None:
+        """Count the records that are held, which are held no more."""
+        if self._counts is None:
+            self._counts = np.zeros(self._domain.size, dtype=np.int64)
+        (tables,) = _word_tables(self._domain.shape)
+        for words in PackedRecords(self._domain, tuple(self._held)).sums(tables):
+            add_up(self._counts, words.view(np.int64))
+        self._held, self._bytes, self._records = [], 0, 0
+
+    def _counted(self, counts: NDArray[np.int64]) -> PackedRecords:
+        """Return all records, counted."""
+        self._count()
+        cells, blocks = np.flatnonzero(counts), []
+        for start in range(0, len(cells), _STORED_RECORDS):
+            some = np.unravel_index(cells[start : start + _STORED_RECORDS], self._domain.shape)
+            blocks.append(pack(self._domain, some))
+        times = np.split(counts[cells], range(_STORED_RECORDS, len(cells), _STORED_RECORDS))
+        return PackedRecords(self._domain, tuple(blocks), times=tuple(times))
 
     def _store(self) -> None:
         if self._file is None:
@@ -190,6 +253,24 @@ class BlockKeeper:
             groups.append([self._file.append(codes[start : start + _STORED_RECORDS]) for start in starts])
         self._stored += zip(*groups, strict=True)
         self._held, self._bytes, self._records = [], 0, 0
+
+
+def add_up(
+    counts: NDArray[np.int64], cells: NDArray[np.int64], times: NDArray[np.int64] | None = None
+) -> None:
+    """Add to counts the number of records in each cell.
+
+    Args:
+        counts: int64, shape (cells,); changed in place.
+        cells: of each row: int64, shape (rows,).
+        times: how many records each row stands for; None where each is one.
+    """
+    if times is not None:
+        np.add.at(counts, cells, times)
+    elif len(cells) < len(counts):
+        np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
+    else:
+        counts += np.bincount(cells, minlength=len(counts))
 
 
 def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[Codes, ...]:
@@ -226,6 +307,34 @@ def _groups(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         else:
             groups.append([place])
     return tuple(map(tuple, groups))
+
+
+def _joined_tables(
+    domain: Domain, tables: Sequence[NDArray[_Number] | None]
+) -> list[NDArray[_Number] | None]:
+    """Return the table of each group; None where none of its attributes has one."""
+    return [
+        None if all(tables[place] is None for place in group) else _joined(domain, group, tables)
+        for group in _groups(domain.shape)
+    ]
+
+
+def _needed(block: Block, joined: Sequence[Sequence[NDArray[Any] | None]]) -> list[Codes | None]:
+    """Return the codes of a block; None where no table is for them, and they are not read."""
+    return [
+        None if all(tables[number] is None for tables in joined) else _loaded(part)
+        for number, part in enumerate(block)
+    ]
+
+
+def _summed(tables: Sequence[NDArray[_Number] | None], codes: Sequence[Codes | None]) -> NDArray[_Number]:
+    """Return the sum over groups of what each row's code stands for."""
+    found = [
+        table[part]
+        for table, part in zip(tables, codes, strict=True)
+        if table is not None and part is not None
+    ]
+    return reduce(np.add, found)
 
 
 def _joined(
@@ -294,37 +403,76 @@ def packed_digest(records: PackedRecords) -> bytes:
         for found in records.several_sums(tables):
             rows.add(found)
         return rows.digest()
+    if records.times is not None:
+        return _counted_digest(records, tables[0], records.times)
     if len(tables) > 1:
         return multiset_digest([np.concatenate([_NO_WORDS, *records.sums(each)]) for each in tables])
     digest = hashlib.sha256(len(records).to_bytes(8, "little"))
-    ends = _ends(records, tables[0])
-    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
-    for words in records.sums(tables[0]):
-        sizes += np.bincount(_parts(ends, words), minlength=len(sizes))
-    space = np.empty(int(sizes.max()), dtype=np.uint64)  # used again for each part
-    for part, size in enumerate(sizes.tolist()):
-        filled = 0
-        for words in records.sums(tables[0]):
-            chosen = words[_parts(ends, words) == part]
-            space[filled : filled + len(chosen)] = chosen
-            filled += len(chosen)
-        space[:size].sort()
-        digest.update(space[:size].view(np.uint8).data)
+    for words in _in_order(records, tables[0]):
+        digest.update(words.view(np.uint8).data)
     return digest.digest()
 
 
-def _ends(records: PackedRecords, tables: Sequence[Words | None]) -> Words:
-    """Return words that part the records into sets of about as many as are sorted at once."""
+def _in_order(records: PackedRecords, tables: Sequence[Words | None]) -> Iterator[Words]:
+    """Yield the words of all records in order, some at a time; each array is used again for the next.
+
+    Only the first attributes, which weigh most in a word, are looked at to tell which records come next.
+    """
+    leading = _leading_tables(records.domain.shape)
+    ends = _ends(records, leading)
+    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
+    for words in records.sums(leading):
+        sizes += np.bincount(np.searchsorted(ends, words, "right"), minlength=len(sizes))
+    space = np.empty(int(sizes.max()), dtype=np.uint64)
+    for size, between in zip(sizes.tolist(), pairwise([None, *ends.tolist(), None]), strict=True):
+        filled = 0
+        for words in records.sums_between(tables, leading, between):
+            space[filled : filled + len(words)] = words
+            filled += len(words)
+        space[:size].sort()
+        yield space[:size]
+
+
+def _leading_tables(shape: Sequence[int]) -> list[Codes | None]:
+    """Return what each cell of each of the first attributes adds to the number of the cell of all of these.
+
+    They are, in declared order, as many as have cells enough to part records evenly. In few bytes, for these
+    numbers are looked up for each part again.
+    """
+    first = next(
+        (count for count in range(1, len(shape)) if math.prod(shape[:count]) >= _PARTING_CELLS), len(shape)
+    )
+    tables: list[Codes | None] = [None] * len(shape)
+    for place in range(first):
+        stride, cells = math.prod(shape[place + 1 : first]), np.arange(shape[place], dtype=np.uint64)
+        tables[place] = (cells * np.uint64(stride % 2**64)).astype(
+            np.min_scalar_type(math.prod(shape[:first]) - 1)
+        )
+    return tables
+
+
+def _counted_digest(
+    records: PackedRecords, tables: Sequence[Words | None], times: Sequence[NDArray[np.int64]]
+) -> bytes:
+    """Return ``packed_digest`` of records that are counted: their words are in order."""
+    digest = hashlib.sha256(len(records).to_bytes(8, "little"))
+    for words, counts in zip(records.sums(tables), times, strict=True):
+        ends = np.cumsum(counts)
+        for start in range(0, int(ends[-1]), _HASHED_AT_ONCE):
+            stop = min(start + _HASHED_AT_ONCE, int(ends[-1]))
+            some = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+            within = np.minimum(ends[some], stop) - np.maximum(ends[some] - counts[some], start)
+            digest.update(np.repeat(words[some], within).view(np.uint8).data)
+    return digest.digest()
+
+
+def _ends(records: PackedRecords, tables: Sequence[Codes | None]) -> Codes:
+    """Return numbers that part the records into sets of about as many as are sorted at once."""
     parts = -(-len(records) // _SORTED_AT_ONCE)
     if parts <= 1:
         return _NO_WORDS
     sample = np.sort(np.concatenate([words[:: 32 * parts].copy() for words in records.sums(tables)]))
     return np.unique(sample[:: max(1, len(sample) // parts)][1:parts])
-
-
-def _parts(ends: Words, words: Words) -> NDArray[np.int64]:
-    """Return the part of each word: how many of the ends are not above it."""
-    return np.searchsorted(ends, words, "right")
 
 
 def _word_groups(shape: Sequence[int]) -> list[list[int]]:

@@ -24,18 +24,16 @@ from pmw.data.engine_columns import (
     column_kinds,
     engine,
     is_readable,
-    read_frames,
+    read_columns,
     require_ids,
 )
 from pmw.data.refusals import column_refusal
 from queries.domain import Domain
+from queries.records import Columns
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
-# The columns are those of the file alone, whatever its folders are called.
-_FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"
 _DECIMAL_BYTES = ((4, 2), (9, 4), (18, 8), (38, 16))  # the engine's numbers: up to so many digits, in bytes
 
 
@@ -46,10 +44,10 @@ def parquet_kinds(file: Path) -> dict[str, str]:
         DataError: the file cannot be read.
     """
     with _connected(file) as connection:
-        return column_kinds(connection, _FILE, {"path": str(file)})
+        return column_kinds(connection, _scanned(file))
 
 
-def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
+def parquet_parts(file: Path, domain: Domain) -> Iterator[Columns]:
     """Yield the records of a file part by part, declared columns only.
 
     Raises:
@@ -58,14 +56,14 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
     Privacy: true records; they stay in this room.
     """
     with _connected(file) as connection:
-        kinds = column_kinds(connection, _FILE, {"path": str(file)})
+        kinds = column_kinds(connection, _scanned(file))
         # By place: the engine renames a column whose name stands there twice.
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
             _require_readable(file, name, kinds[name], stored[name])
         wide = {name: "DECIMAL" for name, how in stored.items() if how is not None and how.is_decimal}
         require_ids(str(file), domain, kinds | wide)  # of more than 38 digits, the engine makes them floats
-        yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)}, again=True)
+        yield from read_columns(connection, domain, kinds, _scanned(file), again=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +129,12 @@ def _is_as_wide(kind: str, stored: _Stored) -> bool:
         return True
     width = next(width for most, width in _DECIMAL_BYTES if int(decimal[1]) <= most)
     return stored.kind == "FIXED_LEN_BYTE_ARRAY" and 0 < stored.width <= width
+
+
+def _scanned(file: Path) -> str:
+    """Return what stands behind FROM: the columns of the file alone, whatever its folders are called."""
+    path = str(file).replace("'", "''")
+    return f"read_parquet('{path}', utf8_validation = 'replace', hive_partitioning = false)"
 
 
 def _connected(file: Path) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

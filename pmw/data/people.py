@@ -233,10 +233,12 @@ def _plain_texts(column: pd.Series[Any]) -> NDArray[np.object_] | None:
     if column.dtype.name in ("str", "string"):
         texts = column.to_numpy(dtype=object, na_value="")
     elif column.dtype == object:
-        texts = column.to_numpy()
+        texts = column.to_numpy(copy=True)
         # By identity: comparing might run code of theirs.
         if not all(map(partial(is_, str), map(type, texts))):
-            return None
+            if not all(kind is str or kind is type(None) for kind in map(type, texts)):
+                return None
+            texts[texts == None] = ""  # noqa: E711 - value by value
     else:
         return None
     return texts

@@ -21,9 +21,9 @@ from pmw.data.engine_source import SIZE, Rows, SqlTable, SqlWords
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.records import Columns, FrameColumn
 
 if TYPE_CHECKING:
-    import pandas as pd
     import psycopg
 
 _ROWS = 2**16  # fetched at a time
@@ -118,9 +118,9 @@ class PostgresTable(SqlTable):
         ).fetchall()
         return {str(name): str(kind) for name, kind in rows}
 
-    def frames_by(
+    def columns_by(
         self, connection: psycopg.Connection, domain: Domain, kinds: Mapping[str, str]
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Columns]:
         """Yield the records of the table, as a cursor of the server gives them."""
         chosen = ", ".join(_column(name, kinds[name]) for name in domain.columns)
         cursor = connection.cursor(name="records")
@@ -129,7 +129,7 @@ class PostgresTable(SqlTable):
                 cursor.itersize = _ROWS
                 cursor.execute(f"SELECT {chosen} FROM {self.quoted}")  # noqa: S608 - quoted
                 while rows := cursor.fetchmany(_ROWS):
-                    yield _frame(rows, domain.columns, kinds)
+                    yield _columns(rows, domain.columns, kinds)
         finally:
             cursor.close()  # once more: the first time fails where the connection breaks just then
 
@@ -150,7 +150,7 @@ def _column(name: str, kind: str) -> str:
     return f"{column}::text"
 
 
-def _frame(rows: Rows, names: Sequence[str], kinds: Mapping[str, str]) -> pd.DataFrame:
+def _columns(rows: Rows, names: Sequence[str], kinds: Mapping[str, str]) -> Columns:
     import pandas as pd  # late: only where tables are read
 
     columns = {}
@@ -160,8 +160,8 @@ def _frame(rows: Rows, names: Sequence[str], kinds: Mapping[str, str]) -> pd.Dat
             kind = "Int64" if None in values else np.int64
         elif kinds[name] in _FLOATING:
             kind = np.float64
-        columns[name] = pd.Series(list(values), dtype=kind)
-    return pd.DataFrame(columns, copy=False)
+        columns[name] = FrameColumn(pd.Series(list(values), dtype=kind))
+    return columns
 
 
 def _patience() -> int:

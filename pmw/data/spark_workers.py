@@ -21,10 +21,10 @@ from pmw.data.arrow_stream import arrow_parts
 from pmw.data.memory import kept_codes
 from pmw.data.people import OWN, PeopleRecords, Roster, hashes_of, keep_bounded
 from queries.domain import Domain
-from queries.records import CodedRecords
+from queries.records import CodedRecords, Columns
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Stage: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]  # of a partition: batches in, batches out
 _Numbers: TypeAlias = NDArray[np.int64]
@@ -98,8 +98,8 @@ def encoder(domain: Domain, key: bytes | None) -> Stage:
 
     def encode(batches: Iterator[Any]) -> Iterator[Any]:
         for table in _tables(batches):
-            for frame in arrow_parts(table, placed):
-                yield _batch(_encoded(frame, placed, key))
+            for columns in arrow_parts(table, placed):
+                yield _batch(_encoded(columns, placed, key))
 
     return encode
 
@@ -173,9 +173,9 @@ def _placed(domain: Domain) -> Domain:
     )
 
 
-def _encoded(frame: pd.DataFrame, domain: Domain, key: bytes | None) -> list[_Numbers]:
+def _encoded(columns: Columns, domain: Domain, key: bytes | None) -> list[_Numbers]:
     roster = None if domain.person is None or key is None else Roster(domain.person, key)
-    words = Layout.of(domain.stored).packed(kept_codes(frame, domain, roster))
+    words = Layout.of(domain.stored).packed(kept_codes(columns, domain, roster))
     if roster is None:
         return words
     persons, keys = roster.finish()

@@ -17,7 +17,7 @@ from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
 from pmw.data.duckdb_file import DuckdbTable
 from pmw.data.engine_source import EngineSource, SqlTable
 from pmw.data.files import TableFile, require_file_name
-from pmw.data.memory import MemorySource, TablePart, declared_kind
+from pmw.data.memory import MemorySource, TablePart, declared_kind, frame_parts
 from pmw.data.postgres import PostgresTable
 from pmw.data.scratch import MemoryLimit, require_limit
 from pmw.data.source import CountSource
@@ -188,7 +188,7 @@ class DatabaseTable:
         """
         if self.is_spark:
             raise DataError(f"{self}: records of Spark stay there; name a Parquet file of some of them")
-        return map(TablePart, self._sql.frames(domain))
+        return map(TablePart, self._sql.columns(domain))
 
     def source(self, domain: Domain, key: bytes | None) -> CountSource:
         """Return its count source, of records that are read or that stay in the database.
@@ -308,11 +308,12 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
 
 
 def table_parts(table: Table, domain: Domain) -> Iterator[TablePart]:
-    """Return the records of a table part by part, declared columns only; of a pandas table all columns.
+    """Return the records of a table part by part, declared columns only.
 
     Raises:
         DataError: the table is of no known kind, or is read elsewhere; once the parts are taken, also that
             it cannot be read, or lacks a declared column.
+        RecordsError: once the parts are taken: a pandas table lacks a declared column, or has two.
 
     Privacy: true records; they stay in this room.
     """
@@ -320,7 +321,7 @@ def table_parts(table: Table, domain: Domain) -> Iterator[TablePart]:
     if place is not None:
         return place.parts(domain)
     if _is_frame(table):
-        return iter([TablePart(table)])  # type: ignore[arg-type]  # by its type
+        return frame_parts([table], domain)  # type: ignore[list-item]  # by its type
     if has_arrow_stream(table):
         return map(TablePart, arrow_parts(table, domain))
     raise DataError(f"expected a table whose records are read here, got a {type_name(table)}")

@@ -27,7 +27,7 @@ from queries import (
     NumericAttribute,
 )
 from queries.plain_values import UNREADABLE, plain_value, type_name
-from queries.records import encode_columns
+from queries.records import encode_columns, frame_columns
 from queries.values import values_of
 
 
@@ -176,7 +176,7 @@ def test_a_column_of_all_types_is_read_value_by_value(attribute: Attribute) -> N
     column = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         column[place] = value
-    (codes,) = encode_columns(pd.DataFrame({"a": column}), Domain((attribute,)))
+    (codes,) = encode_columns(frame_columns(pd.DataFrame({"a": column}), "a"), Domain((attribute,)))
     assert codes.tolist() == [values_of(attribute).encode(value) for value in values]
 
 
@@ -209,7 +209,7 @@ def test_a_column_of_extreme_values_is_read_value_by_value(name: str, attribute:
     column = COLUMNS[name]
 
     def codes(some: pd.Series[Any]) -> list[int]:
-        (found,) = encode_columns(pd.DataFrame({"a": some}), Domain((attribute,)))
+        (found,) = encode_columns(frame_columns(pd.DataFrame({"a": some}), "a"), Domain((attribute,)))
         return [int(code) for code in found]
 
     one_by_one = [code for row in range(len(column)) for code in codes(column.iloc[[row]])]

@@ -27,7 +27,7 @@ from queries import (
     decode_records,
     encode_records,
 )
-from queries.records import decode_batches, encode_columns, encode_places
+from queries.records import decode_batches, encode_columns, encode_places, frame_columns
 from queries.values import values_of
 from tests.queries.meaning import DOMAINS
 
@@ -151,7 +151,7 @@ def test_a_value_that_is_summed_has_the_place_that_the_rule_gives_it(
 ) -> None:
     column = data.draw(COLUMNS[dtype])
     domain = Domain((attribute,))
-    (grid,), (places,) = domain.grids, encode_places(pd.DataFrame({"a": column}), domain)
+    (grid,), (places,) = domain.grids, encode_places(frame_columns(pd.DataFrame({"a": column}), "a"), domain)
     one_by_one = [values_of(grid).encode(None if value is pd.NA else value) for value in column]
     assert places.tolist() == one_by_one
     for value, place in zip(column, one_by_one, strict=True):
@@ -167,7 +167,7 @@ def test_a_value_that_is_summed_has_the_place_that_the_rule_gives_it(
 def test_texts_have_the_places_of_their_numbers() -> None:
     price = NumericAttribute("a", (0, 1, 3), resolution=0.1)
     texts = ["0.3", " 2.95 ", "1e0", "-7", "1e999", "nan", "inf", "", "x", "9" * 5000, "0x1", "+3", "1,5"]
-    (places,) = encode_places(pd.DataFrame({"a": texts}), Domain((price,)))
+    (places,) = encode_places(frame_columns(pd.DataFrame({"a": texts}), "a"), Domain((price,)))
     (grid,) = Domain((price,)).grids
     other, empty = grid.other_code, grid.missing_code
     assert places.tolist() == [2, 29, 10, 0, other, other, other, empty, other, other, other, 30, other]
@@ -203,7 +203,10 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
 def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
     domain = Domain((IntegerAttribute("n", 0, 5), CategoricalAttribute("c", ("x",), missing=True)))
     frame = pd.DataFrame({"n": [1.0, 2.5, 9.0], "c": ["x", None, "y"]})
-    assert [column.tolist() for column in encode_columns(frame, domain)] == [[1, -1, 5], [0, 1, -1]]
+    assert [column.tolist() for column in encode_columns(frame_columns(frame, domain.names), domain)] == [
+        [1, -1, 5],
+        [0, 1, -1],
+    ]
     assert len(encode_records(frame, domain)) == 1
 
 
@@ -349,9 +352,8 @@ def test_an_empty_value_changes_no_other_record(kind: str | None) -> None:
             column = pd.Series(pd.Categorical(values, categories=[1, 2, 30, 20240131]))
         if kind == "Sparse":
             column = column.astype(pd.SparseDtype(column.dtype))
-        return [
-            codes.tolist() for codes in encode_columns(pd.DataFrame({"code": column, "day": column}), CODES)
-        ]
+        columns = frame_columns(pd.DataFrame({"code": column, "day": column}), CODES.names)
+        return [codes.tolist() for codes in encode_columns(columns, CODES)]
 
     numbers: list[int | None] = [1, 2, 30, 1, 20240131]
     whole = encoded(numbers)

@@ -258,7 +258,7 @@ def test_ids_of_postgres_are_refused_by_their_type_before_a_record_is_read(
 
     monkeypatch.setattr(PostgresTable, "connect", lambda _: nullcontext(Connection()))
     monkeypatch.setattr(PostgresTable, "kinds_by", lambda *_: {"w": "numeric", "id": kind})
-    parts = PostgresTable("postgresql://here", ["t"]).frames(domain_of("person"))
+    parts = PostgresTable("postgresql://here", ["t"]).columns(domain_of("person"))
     told = "records are asked for" if is_read else NO_IDS.format("t in postgresql://here", kind)
     with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
         next(parts)

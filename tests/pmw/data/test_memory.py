@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.data import MemorySource, TableFile, as_place, as_source
+from pmw.data import MemoryLimit, MemorySource, TableFile, as_place, as_source
+from pmw.data.memory import frame_parts
 from pmw.data.packed import PackedRecords, cell_words, multiset_digest, pack, packed_digest
 from pmw.errors import DataError
-from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
+from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, Person
 
 LENGTHS = st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000]))
 SIZES = st.lists(LENGTHS, min_size=1, max_size=7)
@@ -190,7 +191,60 @@ def test_the_digest_is_that_of_all_words_sorted(table: tuple[Domain, Blocks], at
     words = cell_words(CodedRecords(domain, columns))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pmw.data.packed._SORTED_AT_ONCE", at_once)
+        patch.setattr("pmw.data.packed._PARTING_CELLS", at_once)
         assert packed_digest(packed(domain, blocks)) == multiset_digest(words)
+
+
+@pytest.mark.parametrize("most", [None, 10**6, 1])
+@given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4))
+def test_records_that_are_counted_are_as_those_that_are_kept(
+    most: int | None, seed: int, sizes: list[int]
+) -> None:
+    generator = np.random.default_rng(seed)
+    domain = Domain(
+        tuple(
+            IntegerAttribute(f"a{place}", 0, size - 1, resolution=2 if place == 0 else None)
+            for place, size in enumerate(sizes)
+        )
+    )
+    frames = [
+        pd.DataFrame(
+            {
+                name: generator.integers(0, size, records)
+                for name, size in zip(domain.names, sizes, strict=True)
+            }
+        )
+        for records in (0, 3, 900, 1, 4000)
+    ]
+    limit = None if most is None else MemoryLimit(most)
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pmw.data.packed._STORED_RECORDS", 50)
+        patch.setattr("pmw.data.packed._HASHED_AT_ONCE", 7)
+        for counted in (0, 10**6):
+            patch.setattr("pmw.data.packed._MOST_COUNTED", counted)
+            made.append(MemorySource.from_parts(frame_parts(frames, domain), domain, None, limit))
+        kept, counted_ones = made
+        assert counted_ones._records.times is None if most == 1 else True
+        assert kept.fingerprint(b"k") == counted_ones.fingerprint(b"k")
+    first = domain.names[:1]
+    for scope in ((), first, domain.names):
+        assert np.array_equal(kept.counts(scope).counts, counted_ones.counts(scope).counts)
+    for squared in (False, True):
+        one, other = (source.place_sums(domain.names, "a0", squared=squared).counts for source in made)
+        assert np.array_equal(one, other)
+    assert kept.counts(()).total == 4904
+
+
+def test_many_records_of_few_cells_are_counted_unless_it_is_told_whose_they_are() -> None:
+    frame = pd.DataFrame({"a": np.arange(1000) % 3, "id": np.arange(1000)})
+    cells = Domain((IntegerAttribute("a", 0, 2),))
+    assert MemorySource.from_frame(frame, cells)._records.times is not None
+    for records, counted in ((1, True), (2, False)):
+        domain = Domain(cells.attributes, person=Person("id", records))
+        source = MemorySource.from_frame(frame, domain, bytes(32))
+        assert (source._records.times is not None) is counted
+        assert source.counts(("a",)).counts.tolist() == [334, 333, 333]
 
 
 def test_ten_attributes_of_a_census_take_five_bytes() -> None:

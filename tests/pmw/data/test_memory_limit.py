@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, packed, place_of, scratch
-from pmw.data.memory import TablePart
+from pmw.data.memory import frame_parts
 from pmw.data.people import Numbers, PeopleRecords, keep_bounded
 from pmw.data.scratch import ScratchFile
 from pmw.errors import DataError
@@ -90,7 +90,7 @@ def tables(draw: st.DrawFn) -> tuple[Domain, list[pd.DataFrame]]:
 
 def taken_in(domain: Domain, parts: list[pd.DataFrame], limit: MemoryLimit | None) -> MemorySource:
     key = None if domain.person is None else KEY
-    return MemorySource.from_parts(map(TablePart, parts), domain, key, limit)
+    return MemorySource.from_parts(frame_parts(parts, domain), domain, key, limit)
 
 
 @pytest.mark.usefixtures("small")

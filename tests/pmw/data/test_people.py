@@ -29,7 +29,7 @@ from pmw.public.options import Options
 from queries import CategoricalAttribute, Domain, DomainError, IntegerAttribute
 from queries.factors import UNITS
 from queries.person import Person
-from queries.records import CodedRecords
+from queries.records import CodedRecords, frame_columns
 
 KEY = bytes(range(32))
 NAMES = ("ann", "bob", "cid", "dee")
@@ -167,7 +167,7 @@ PINNED_WIDE = [5, 6]
 
 def _intake(frame: pd.DataFrame, domain: Domain) -> tuple[CodedRecords, object]:
     intake = Intake(domain, KEY)
-    intake.add(TablePart(frame))
+    intake.add(TablePart(frame_columns(frame, domain.columns)))
     records, bound, _ = intake.finish()
     return records.unpacked(), bound
 

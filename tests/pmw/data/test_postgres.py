@@ -29,6 +29,7 @@ from pmw.data import CountSource, DatabaseTable, MemorySource, as_source, postgr
 from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+from queries.records import Columns
 
 PASSWORD = "hunter2-7f3a"  # noqa: S105 - of a server of these tests alone
 PROGRAMS = [shutil.which("initdb"), *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
@@ -396,14 +397,14 @@ def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
     people: DatabaseTable, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(server, "INSERT INTO study.people SELECT 7, 5, 'f' FROM generate_series(1, 70000)")
-    path, made = tmp_path / "study.pmw", postgres._frame
+    path, made = tmp_path / "study.pmw", postgres._columns
 
-    def kill(*arguments: Any) -> pd.DataFrame:
-        monkeypatch.setattr(postgres, "_frame", made)
+    def kill(*arguments: Any) -> Columns:
+        monkeypatch.setattr(postgres, "_columns", made)
         kill_connections(server)
         return made(*arguments)
 
-    monkeypatch.setattr(postgres, "_frame", kill)
+    monkeypatch.setattr(postgres, "_columns", kill)
     with pytest.raises(DataError, match="the connection was lost") as caught:
         pmw.open_session(people, DOMAIN, epsilon=1, path=path)
     assert caught.value.__context__ is None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import as_source, scratch
-from pmw.data.memory import MemorySource, TablePart
+from pmw.data.memory import MemorySource, frame_parts
 from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
@@ -155,8 +155,9 @@ def test_persons_in_a_file_are_counted_as_in_memory(empty: str, monkeypatch: pyt
     monkeypatch.setattr("pmw.data.packed._STORED_RECORDS", 70)
     monkeypatch.setattr("pmw.data.packed._SORTED_AT_ONCE", 1000)
     frame = FRAME.assign(id=FRAME["id"].where(FRAME.index % 19 > 0, ""))
-    parts = [TablePart(frame.iloc[start : start + 37]) for start in range(0, len(frame), 37)]
     domain = domain_of(2, empty=empty)
+    frames = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
+    parts = list(frame_parts(frames, domain))
     held = MemorySource.from_parts(parts, domain, KEY)
     stored = MemorySource.from_parts(parts, domain, KEY, MemoryLimit(1))
     for scope in ((), ("region",), ("region", "visit")):
