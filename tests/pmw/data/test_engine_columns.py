@@ -53,7 +53,8 @@ def parquet(folder: Path, column: str, values: list[Any]) -> Path:
 
 def expected(attribute: Attribute, values: list[Any]) -> list[int]:
     cells = [values_of(attribute).encode(value) for value in values]
-    return np.bincount([cell for cell in cells if cell != DROPPED], minlength=attribute.size).tolist()
+    counts = np.bincount([cell for cell in cells if cell != DROPPED], minlength=attribute.size)
+    return [int(count) for count in counts]
 
 
 @pytest.mark.parametrize("kind", WHOLE)
