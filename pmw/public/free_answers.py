@@ -8,7 +8,7 @@ as weights, their sum over the kept records.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -24,19 +24,20 @@ from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import certified_half_width
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
-from queries.boxes import MOST_SUMS, Boxes, BoxSums
+from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
 BAR_SLACK = 1e-6  # records: what rounding may add to a bar that is as wide as an accuracy contract allows
-_MANY = 16  # questions about the same attributes, from which on arrays are faster than one by one
+_SOME = 2  # questions about the same attributes, from which on arrays are faster than one by one
 _EXHAUSTED, _UNVERIFIED = (np.uint8(SOURCES.index(one)) for one in (Source.EXHAUSTED, Source.UNVERIFIED))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxBounds:
-    """What bounds boxes over one scope.
+    """What bounds boxes or products over one scope.
 
     Args:
         counts: float64, shape (n,), the model's answers, records.
@@ -131,8 +132,13 @@ class ModelAnswers:
         """
         if not query.scope:
             return float(self.bars.everybody(query.constant / UNITS).value)
-        sums = self.model_sums(query.scope) if query.is_box else None
-        count = self.state.model.answer(query) if sums is None else sums.one(query.box)
+        sums = self.model_sums(query.scope)
+        if sums is not None and query.is_box:
+            count = sums.one(query.box)
+        elif sums is not None and Products.is_one(query):
+            count = float(sums.many(Products.of_queries([query]))[0])
+        else:
+            count = self.state.model.answer(query)
         for one, beside, fine in self.bars.known(query.scope).measured:
             if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
                 continue
@@ -182,8 +188,8 @@ class ModelAnswers:
         typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)
         return replace(answer, kind=kind, typical=typical)
 
-    def of_boxes(self, boxes: Boxes) -> BoxBounds | None:
-        """Return what bounds boxes; None where they have to be looked at one by one.
+    def of_boxes(self, boxes: Counted) -> BoxBounds | None:
+        """Return what bounds boxes or products; None where they have to be looked at one by one.
 
         That is where the model's marginal has too many cells for a table, a marginal lies beside the model,
         but for a residual whose cells are whole in the boxes, or is on declared cells of bins that boxes cut,
@@ -196,8 +202,8 @@ class ModelAnswers:
         bins = self.state.coarsening.box_bounds(boxes)
         if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
             return None
-        inner, outer = bins
-        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last))
+        inner, _, differ = bins
+        cuts = bool(differ.any())
         for one, beside, fine in self.bars.known(boxes.scope).measured:
             if beside or (fine and cuts):
                 if cuts or not isinstance(one, ResidualCounts):
@@ -208,6 +214,21 @@ class ModelAnswers:
             boxes_of = boxes
         bar = self.bars.of_boxes(boxes)
         return None if bar is None else BoxBounds(sums.many(boxes_of), bar)
+
+    def certified_boxes(self, boxes: Counted, units: NDArray[np.int64], width: float) -> BoxBounds | None:
+        """Return what bounds boxes or products whose own tests were negative; None for one by one.
+
+        Args:
+            boxes: the questions; each depends on all attributes of their scope.
+            units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
+            width: how far the truth may be from them, in records.
+        """
+        ends = self.bars.parts_of_boxes(boxes) if self.state.contract.options.bar_limit is None else None
+        if ends is None:
+            return None
+        counts = units / UNITS
+        low, high = np.maximum(ends[0], counts - width), np.minimum(ends[1], counts + width)
+        return BoxBounds(counts, Bar(low, high, np.full(len(boxes), BASES.index(Basis.TESTED))))
 
     def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where there is no table of them.
@@ -237,19 +258,59 @@ class FreeAnswers:
     def answers(self, state: PublicState, questions: Questions) -> Answers:
         """Return the answers to questions in a state, in order; many about ranges of a scope at once."""
         of = self.of(state)
-        if isinstance(questions, QuestionList) and len(questions) < _MANY:
-            return Answers.of(state, list(map(of.answer, questions.queries(0, len(questions)))))
-        found, alone = list[tuple[Places, Answers]](), np.ones(len(questions), dtype=np.bool_)
-        for places, boxes in _ranges(questions):
-            bounds = of.of_boxes(boxes)
-            if bounds is not None:
-                found.append((places, answer_boxes(state, bounds, boxes)))
-                alone[places] = False
-        left = np.flatnonzero(alone)
-        if left.size or not found:
-            queries = [questions.query(place) for place in left.tolist()]
-            found.append((left, Answers.of(state, list(map(of.answer, queries)))))
-        return placed(found)
+
+        def many(_: Places, boxes: Counted) -> BoxBounds | None:
+            return of.of_boxes(boxes)
+
+        return _answered(state, questions, many, lambda place: of.answer(questions.query(place)))
+
+    def certified(
+        self, state: PublicState, questions: Questions, units: NDArray[np.int64], plan: QueryTestPlan
+    ) -> Answers:
+        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``.
+
+        Args:
+            state: the state of the tests.
+            questions: the questions, in order.
+            units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
+            plan: the tests.
+        """
+        of = self.of(state)
+        width = certified_half_width(plan, plan.threshold, of.bars.confidences.alone)
+
+        def many(places: Places, boxes: Counted) -> BoxBounds | None:
+            return of.certified_boxes(boxes, units[places], width)
+
+        def one(place: int) -> Answer:
+            return of.certified(questions.query(place), int(units[place]), plan, plan.threshold)
+
+        return _answered(state, questions, many, one)
+
+
+def _answered(
+    state: PublicState,
+    questions: Questions,
+    many: Callable[[Places, Counted], BoxBounds | None],
+    one: Callable[[int], Answer],
+) -> Answers:
+    """Return the answers to questions in a state, in order; many about a scope at once.
+
+    Args:
+        state: that answers.
+        questions: the questions.
+        many: what bounds boxes or products at some places; None where they are looked at one by one.
+        one: answers the question at a place by itself.
+    """
+    found, alone = list[tuple[Places, Answers]](), np.ones(len(questions), dtype=np.bool_)
+    for places, boxes in _ranges(state, questions):
+        bounds = many(places, boxes)
+        if bounds is not None:
+            found.append((places, answer_boxes(state, bounds, boxes)))
+            alone[places] = False
+    left = np.flatnonzero(alone)
+    if left.size or not found:
+        found.append((left, Answers.of(state, list(map(one, left.tolist())))))
+    return placed(found)
 
 
 def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
@@ -258,7 +319,7 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     These do not depend on noise; they are infinite where nothing holds a question.
     """
     found, alone = np.empty(len(questions)), np.ones(len(questions), dtype=np.bool_)
-    for places, boxes in _ranges(questions):
+    for places, boxes in _ranges(bars.state, questions):
         widths = bars.widths_of_boxes(boxes) if boxes.scope else None
         if widths is not None:
             found[places] = widths
@@ -268,22 +329,30 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     return found
 
 
-def _ranges(questions: Questions) -> list[tuple[Places, Boxes]]:
-    """Return those of the questions that are ranges of the same attributes, where there are many."""
+def _ranges(state: PublicState, questions: Questions) -> list[tuple[Places, Counted]]:
+    """Return those of the questions that are products of the same attributes, where there are some.
+
+    Of attributes with bins they are ranges alone.
+    """
     if isinstance(questions, Boxes):
         return list(questions.parts())
-    scopes: dict[tuple[str, ...], list[int]] = {}
+    scopes: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for place, query in enumerate(questions.queries(0, len(questions))):
-        if query.is_box and query.aligned and query.scope:
-            scopes.setdefault(query.scope, []).append(place)
-    many = (places for places in scopes.values() if len(places) >= _MANY)
-    return [
-        (np.array(places), Boxes.of_queries([questions.query(place) for place in places])) for places in many
-    ]
+        if Products.is_one(query):
+            is_kept = (query.scope, True) in scopes or state.coarsening.keeps(query.scope)
+            if is_kept or query.is_box:
+                scopes.setdefault((query.scope, is_kept), []).append(place)
+    found = list[tuple[Places, Counted]]()
+    for (_, is_kept), places in scopes.items():
+        if len(places) >= _SOME:
+            queries = [questions.query(place) for place in places]
+            boxes = Products.of_queries(queries) if is_kept else Boxes.of_queries(queries)
+            found.append((np.array(places), boxes))
+    return found
 
 
-def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers:
-    """Return the model's answers to boxes.
+def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Counted) -> Answers:
+    """Return the model's answers to boxes or products.
 
     Args:
         state: that answers.

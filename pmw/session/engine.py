@@ -390,7 +390,7 @@ class Engine:
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, bits, coarse)
         entries = accounts.booked_to(recorded.booked, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
-        answers = Answers.of(state, settled.answers)
+        answers = settled.answers
         requests = requests.between(0, len(answers))  # they end at a positive
         settle_all = np.ones(len(answers), dtype=np.bool_)
         analyst = recorded.booked[0][0]
