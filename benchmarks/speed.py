@@ -9,10 +9,11 @@ for each form over Adult with 380,800 cells: query objects, structured condition
 durable in a session file, and query objects to the public model file. Shares of time come from a second run
 with other questions in the profiler, which makes many short calls look longer than they are.
 
-    python -m benchmarks.speed --curve domain|records|questions|positives|peers|all
+    python -m benchmarks.speed --curve domain|records|questions|positives|cells|attributes|peers|all
         [--most-records 10000000] [--most-questions 1000000] [--plot DIR]
 
-prints what a question costs as the domain, the table, the session and the model grow; and peers: a line for
+prints what a question costs as the domain, the table, the session, the model, the cells of one attribute and
+the attributes grow; and peers: a line for
 each point, each in a process of its own. Seconds are CPU seconds, rates are per CPU second, ``peak_mb`` is of
 the process. Tables are made up with a fixed seed: attributes of ten cells, each of which follows the one
 before in half of the records. Peers are measured in the same run: numpy's dot product of a histogram and each
@@ -382,6 +383,8 @@ def _part(file: str) -> str | None:
 
 _CELLS = 10  # of an attribute
 _ATTRIBUTES = (4, 6, 8, 11, 14, 17)  # so many make 10^4 to 10^17 cells
+_LONGEST = (10**4, 10**5, 10**6)  # cells of one attribute
+_WIDEST = (25, 50, 100, 200)  # attributes
 _RECORDS = 100_000
 _SETTLING = 10_000  # questions, and as many ranges, until so many bring no positive
 _ROUNDS = 5  # of them at most
@@ -561,6 +564,76 @@ def _positives(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Poi
     yield partial(_corrected, min(_RECORDS, arguments.most_records), min(3000, arguments.most_questions))
 
 
+def _long(cells: int, questions: int) -> list[_Point]:
+    """Read and answer distinct where-texts about one attribute of many cells, which nobody else keeps."""
+    generator = np.random.default_rng(cells)
+    attributes = (IntegerAttribute("x", 0, cells - 1), CategoricalAttribute("y", tuple(range(5))))
+    domain = Domain(attributes, "made up")
+    columns = (generator.integers(0, one.size, _RECORDS) for one in attributes)
+    codes = tuple(
+        column.astype(np.min_scalar_type(one.size - 1))
+        for column, one in zip(columns, attributes, strict=True)
+    )
+    opened = pmw.Options(seed=1)
+    started = time.process_time()
+    source = MemorySource(CodedRecords(domain, codes))
+    with pmw.open_session(source, domain, epsilon=1, delta=1e-9, options=opened) as session:
+        opening, point = time.process_time() - started, _Point(cells=cells, questions=questions)
+        before = reset_peak()
+
+        def ask() -> None:
+            for number in range(questions):
+                first, last = np.sort(generator.integers(0, cells, 2))
+                session.ask(f"x BETWEEN {first} AND {last} AND y = {number % 5}")
+
+        seconds = cpu_seconds(ask)
+        grown = peak_mb() - before
+        return [
+            {
+                **point,
+                "open_cpu_s": round(opening, 3),
+                "cpu_s": round(seconds, 3),
+                "grown_mb": round(grown, 1),
+            }
+        ]
+
+
+def _cells(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for cells in _LONGEST:
+        yield partial(_long, cells, min(2000 if cells < 10**6 else 200, arguments.most_questions))
+
+
+def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
+    """Open a session over many attributes, ask it, and tell what each positive cost."""
+    table = _table(_RECORDS, attributes, 5)
+    options = pmw.Options(seed=1, opening=opening)
+    started = time.process_time()
+    source = MemorySource(table)
+    with pmw.open_session(source, table.domain, epsilon=1, delta=1e-9, options=options) as session:
+        opened = time.process_time() - started
+        before = session.state.version
+        asked = list(random_conjunctions(table.domain, 100, seed=1))
+        seconds = cpu_seconds(lambda: session.ask_all(asked))
+        positives = session.state.version - before
+        return [
+            {
+                "attributes": attributes,
+                "opening": opening.value,
+                "open_cpu_s": round(opened, 3),
+                "questions": len(asked),
+                "positives": positives,
+                "cpu_s_per_positive": round(seconds / max(1, positives), 4),
+                "peak_mb": round(peak_mb(), 1),
+            }
+        ]
+
+
+def _attributes(_: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for attributes in _WIDEST:
+        for opening in (pmw.Opening.ONE_WAY, pmw.Opening.PAIRS):
+            yield partial(_wide, attributes, opening)
+
+
 def _compared() -> list[_Point]:
     """Return what peers do per second, and what a settled session does on the same machine."""
     generator, rates = np.random.default_rng(0), dict[str, float | None]()
@@ -610,6 +683,8 @@ CURVES: dict[str, Callable[[argparse.Namespace], Iterator[Callable[[], list[_Poi
     "records": _records,
     "questions": _questions,
     "positives": _positives,
+    "cells": _cells,
+    "attributes": _attributes,
     "peers": _peers,
 }
 

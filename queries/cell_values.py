@@ -117,11 +117,11 @@ class CellCondition:
             scope, join(one.least, two.least), share(one.share, two.share), join(one.most, two.most)
         )
 
-    def units(self) -> NDArray[np.int64]:
+    def factor(self) -> Factor:
         """Return the weights, rounded to the grid."""
         if self.is_decided:
-            return self.least * UNITS
-        return np.rint(self.weights * UNITS).astype(np.int64)
+            return Factor.where(self.scope, self.least)
+        return Factor(self.scope, np.rint(self.weights * UNITS).astype(np.int64))
 
 
 def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> LinearQuery:
@@ -138,12 +138,12 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
         kept.append(functools.reduce(lambda one, two: one.both(two, domain), cut))
     else:
         kept = list(conditions)
-    factors = tuple([Factor(one.scope, one.units()) for one in kept])
+    factors = tuple([one.factor() for one in kept])
     if all(one.is_decided for one in conditions):
         return LinearQuery(domain, factors)
     # They share no attribute and weights are not negative: the least product is that of the least.
-    least = LinearQuery(domain, tuple([Factor(one.scope, one.least * UNITS) for one in conditions]))
-    most = LinearQuery(domain, tuple([Factor(one.scope, one.most * UNITS) for one in conditions]))
+    least = LinearQuery(domain, tuple([Factor.where(one.scope, one.least) for one in conditions]))
+    most = LinearQuery(domain, tuple([Factor.where(one.scope, one.most) for one in conditions]))
     if most.constant == 0:
         return most  # nobody, whatever others leave open
     return LinearQuery(domain, factors, readings=Readings(least, most))

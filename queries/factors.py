@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +21,71 @@ from queries.errors import ScopeError
 UNITS = 2**20  # units per record: the grid of weights and answers
 
 
+_SHORT = 1024  # cells up to which weights are kept as they are
+
+_Weights: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Dense:
+    """Every weight: int64, one axis per attribute, read-only."""
+
+    values: _Weights
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.values.nbytes
+
+    def weights(self, shape: tuple[int, ...]) -> _Weights:
+        return self.values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Cells in order, as runs of equal weights: where each begins, and its weight; the first begins at 0."""
+
+    starts: NDArray[np.uint32]
+    values: NDArray[np.int32]
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.starts.nbytes + self.values.nbytes
+
+    def weights(self, shape: tuple[int, ...]) -> _Weights:
+        starts = self.starts.astype(np.int64)
+        lengths = np.append(starts[1:], math.prod(shape)) - starts
+        return _frozen(np.repeat(self.values.astype(np.int64), lengths).reshape(shape))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bits:
+    """Cells in order, a bit for each: one record or none."""
+
+    bits: NDArray[np.uint8]
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.bits.nbytes
+
+    def weights(self, shape: tuple[int, ...]) -> _Weights:
+        ones = np.unpackbits(self.bits, count=math.prod(shape))
+        return _frozen(ones.astype(np.int64).reshape(shape) * UNITS)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
     """Weights over some attributes of a query's scope.
 
+    Those of many cells are kept in as few bytes as they need: a range as its ends, a list of cells as runs,
+    or as a bit for each cell. So what is remembered of a question does not grow with the cells of its
+    attributes.
+
     Args:
         scope: attribute names in declared order; empty for a constant.
-        weights: int64, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20;
-            kept as a read-only copy.
+        given: integers, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20.
 
     Attributes:
+        shape: cells of each attribute.
         is_indicator: every weight is 0 or one record.
         constant: the weight of every cell, where they are all the same; else None.
         box: the smallest box that holds all non-zero weights; empty where the factor is constant.
@@ -40,34 +96,110 @@ class Factor:
     """
 
     scope: tuple[str, ...]
-    weights: NDArray[np.int64]
+    given: InitVar[NDArray[np.integer[Any]]]
+    shape: tuple[int, ...] = field(init=False)
     is_indicator: bool = field(init=False, repr=False)
     constant: int | None = field(init=False, repr=False)
     box: tuple[slice, ...] = field(init=False, repr=False)
     is_box: bool = field(init=False, repr=False)
+    _kept: _Dense | _Runs | _Bits = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        given = np.asarray(self.weights)
+    def __post_init__(self, given: NDArray[np.integer[Any]]) -> None:
+        given = np.asarray(given)
         whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
         if not whole or given.ndim != len(self.scope):
             raise ScopeError(
                 f"expected integer weights with {len(self.scope)} axes, got {given.ndim} of {given.dtype}"
             )
-        weights = np.array(given, dtype=np.int64)
-        weights.flags.writeable = False
-        # Counting is several times faster than comparing with ends: most factors are 0 or one record.
-        positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
-        if positive != full and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
-            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
-        constant = _constant(weights, positive, full)
-        box = () if constant is not None else _box(weights)
-        cells = math.prod([side.stop - side.start for side in box])
+        kept: _Dense | _Runs | _Bits
+        if given.size <= _SHORT:
+            weights = _in_units(given)
+            kept, counts = _Dense(weights), _counted(weights)
+        else:
+            kept, counts = _compact(given)
         object.__setattr__(self, "scope", tuple(self.scope))
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "is_indicator", positive == full)
-        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "shape", given.shape)
+        object.__setattr__(self, "is_indicator", counts.positive == counts.full)
+        object.__setattr__(self, "constant", counts.constant)
+        box = () if counts.constant is not None else _box(given, kept)
+        cells = math.prod([side.stop - side.start for side in box])
         object.__setattr__(self, "box", box)
-        object.__setattr__(self, "is_box", constant is None and full == cells)
+        object.__setattr__(self, "is_box", counts.constant is None and counts.full == cells)
+        object.__setattr__(self, "_kept", kept)
+
+    @classmethod
+    def where(cls, scope: tuple[str, ...], holds: NDArray[np.bool_]) -> Factor:
+        """Return one record in each cell where a condition holds: bool, one axis per attribute."""
+        return cls(scope, np.multiply(holds, UNITS, dtype=np.int32))
+
+    @property
+    def weights(self) -> _Weights:
+        """The weights: int64, one axis per attribute of ``scope``, units of 2^-20; read-only."""
+        return self._kept.weights(self.shape)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes that the weights are kept in."""
+        return self._kept.size_in_bytes
+
+    def cut(self, cells: Mapping[str, NDArray[np.int64]]) -> Factor:
+        """Return the factor with the weights of some cells alone.
+
+        Args:
+            cells: per attribute 1 in each of them and 0 in the others: int64, shape (cells,).
+        """
+        weights = self.weights
+        for axis, name in enumerate(self.scope):
+            if name in cells:
+                shape = [-1 if other == axis else 1 for other in range(weights.ndim)]
+                weights = weights * cells[name].reshape(shape)
+        return Factor(self.scope, weights)
+
+
+class _Counts(NamedTuple):
+    """How many weights are not 0, how many are one record, and the one that all have, if they do."""
+
+    positive: int
+    full: int
+    constant: int | None
+
+
+def _frozen(weights: _Weights) -> _Weights:
+    weights.flags.writeable = False
+    return weights
+
+
+def _in_units(given: NDArray[np.integer[Any]]) -> _Weights:
+    """Return a read-only copy of weights: int64, units of 2^-20."""
+    return _frozen(np.array(given, dtype=np.int64))
+
+
+def _counted(weights: _Weights) -> _Counts:
+    # Counting is several times faster than comparing with ends: most factors are 0 or one record.
+    positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
+    if positive != full:
+        _require_units(weights)
+    return _Counts(positive, full, _constant(weights, positive, full))
+
+
+def _require_units(weights: NDArray[np.integer[Any]]) -> None:
+    if int(weights.min()) < 0 or int(weights.max()) > UNITS:
+        raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
+
+
+def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _Counts]:
+    """Return how weights of many cells are kept, and their counts."""
+    flat = given.reshape(-1)
+    starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
+    values = _in_units(flat[starts])
+    _require_units(values)
+    lengths = np.append(starts[1:], flat.size) - starts
+    positive, full = int(lengths[values > 0].sum()), int(lengths[values == UNITS].sum())
+    counts = _Counts(positive, full, int(values[0]) if values.size == 1 else None)
+    runs = _Runs(starts.astype(np.uint32), values.astype(np.int32))
+    if positive == full:
+        return (runs if 8 * runs.size_in_bytes <= flat.size else _Bits(np.packbits(flat > 0))), counts
+    return (runs if runs.size_in_bytes <= 8 * flat.size else _Dense(_in_units(given))), counts
 
 
 def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
@@ -86,9 +218,13 @@ def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | Non
     return None if np.any(weights != first) else first
 
 
-def _box(weights: NDArray[np.int64]) -> tuple[slice, ...]:
+def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple[slice, ...]:
     """Return the smallest box that holds all non-zero weights, of which there are some."""
-    places = weights.nonzero()
+    if given.ndim == 1 and isinstance(kept, _Runs):
+        (inside,) = kept.values.nonzero()
+        ends = np.append(kept.starts[1:], given.size)
+        return (slice(int(kept.starts[inside[0]]), int(ends[inside[-1]])),)
+    places = given.nonzero()
     if len(places) == 1:  # they are in order
         return (slice(int(places[0][0]), int(places[0][-1]) + 1),)
     return tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in places)

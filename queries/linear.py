@@ -31,8 +31,12 @@ class _Part:
     """One factor inside the query's bounding box, where it is not constantly one record."""
 
     shape: tuple[int, ...]  # ready to broadcast over the box
-    weights: NDArray[np.int64]
-    fractional: bool
+    factor: Factor
+
+    @property
+    def weights(self) -> NDArray[np.int64]:
+        """The weights, made anew where they are kept in fewer bytes: int64, units, over the box."""
+        return self.factor.weights[self.factor.box].reshape(self.shape)
 
 
 class Readings(NamedTuple):
@@ -89,10 +93,10 @@ class LinearQuery:
         for factor in self.factors:
             shape = self.domain.scope_shape(factor.scope)
             in_order = len(factor.scope) < 2 or self.domain.scope(factor.scope) == factor.scope
-            if factor.weights.shape != shape or not in_order:
+            if factor.shape != shape or not in_order:
                 raise ScopeError(
                     f"expected weights of shape {shape} over {list(factor.scope)} in declared order, "
-                    f"got {factor.weights.shape}"
+                    f"got {factor.shape}"
                 )
         if sum(not factor.is_indicator for factor in self.factors) > 1:
             raise ScopeError("expected fractions in one factor at most; multiply the factors before rounding")
@@ -174,18 +178,18 @@ class LinearQuery:
         chosen = {name: _indicator(self.domain, name, cell) for name, cell in cells.items()}
         weighted = {name for factor in self.factors for name in factor.scope}
         kept = [Factor((name,), ones * UNITS) for name, ones in chosen.items() if name not in weighted]
-        for factor in self.factors:
-            weights = factor.weights
-            for axis, name in enumerate(factor.scope):
-                if name in chosen:
-                    shape = [-1 if other == axis else 1 for other in range(weights.ndim)]
-                    weights = weights * chosen[name].reshape(shape)
-            kept.append(Factor(factor.scope, weights))
+        kept += [factor.cut(chosen) for factor in self.factors]
         kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
         narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
         if self.aligned or readings is not None or not narrowed.is_whole:
             return narrowed
         return LinearQuery(self.domain, tuple(kept))  # the cut cells lie outside
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes that the weights of the question and of its readings are kept in."""
+        own = sum([factor.size_in_bytes for factor in self.factors])
+        return own + sum([reading.size_in_bytes for reading in self.readings or ()])
 
     @property
     def is_whole(self) -> bool:
@@ -215,9 +219,12 @@ class LinearQuery:
         total = counts.counts[self.box]
         scale = self._constant
         for part in self._parts:
-            weights = part.weights if part.fractional else part.weights // UNITS
-            scale = 1 if part.fractional else scale
-            total = total * weights.reshape(part.shape)
+            weights = part.weights
+            if part.factor.is_indicator:
+                weights = weights // UNITS
+            else:
+                scale = 1
+            total = total * weights
         return int(total.sum(dtype=np.int64)) * scale
 
     def evaluate(self, values: NDArray[np.float64]) -> float:
@@ -231,7 +238,7 @@ class LinearQuery:
         """
         total = values[self.box]
         for number, part in enumerate(self._parts):
-            weights = part.weights.reshape(part.shape) / UNITS
+            weights = part.weights / UNITS
             total = np.multiply(total, weights, out=total if number else None)  # the first makes a copy
         return float(total.sum()) * (self._constant / UNITS)
 
@@ -241,7 +248,7 @@ class LinearQuery:
         weights = np.zeros(shape, dtype=np.int64)
         inside = np.full(weights[self.box].shape, self._constant, dtype=np.int64)
         for part in self._parts:
-            inside = inside * part.weights.reshape(part.shape) // UNITS
+            inside = inside * part.weights // UNITS
         weights[self.box] = inside
         return weights
 
@@ -309,9 +316,9 @@ def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDA
 
 def _range_factor(name: str, size: int, low: int, high: int) -> Factor:
     """Return one record in each cell of a range of an attribute, first and last inclusive."""
-    weights = np.zeros(size, dtype=np.int64)
-    weights[low : high + 1] = UNITS
-    return Factor((name,), weights)
+    inside = np.zeros(size, dtype=np.bool_)
+    inside[low : high + 1] = True
+    return Factor.where((name,), inside)
 
 
 _kept_range = functools.lru_cache(maxsize=4096)(_range_factor)  # workloads name each again and again
@@ -319,6 +326,5 @@ _kept_range = functools.lru_cache(maxsize=4096)(_range_factor)  # workloads name
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
     """Return what a factor is inside its box, over a query's scope."""
-    weights = factor.weights[factor.box]
-    lengths = dict(zip(factor.scope, weights.shape, strict=True))
-    return _Part(tuple(lengths.get(name, 1) for name in scope), weights, fractional=not factor.is_indicator)
+    lengths = {name: side.stop - side.start for name, side in zip(factor.scope, factor.box, strict=True)}
+    return _Part(tuple([lengths.get(name, 1) for name in scope]), factor)

@@ -1,13 +1,21 @@
-"""A memory of bounded size, for what would otherwise be found again."""
+"""A memory of bounded size, for what would otherwise be found again; and what values take in it."""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from contextlib import suppress
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from queries.domain import Domain
 
 _Kept = TypeVar("_Kept")
+
+_ENTRY = 512  # bytes of an entry besides those that are told: objects and their places
+_PART = 8  # one entry has at most one in so many of the bytes, so that it does not take the place of all
 
 
 class Memory(Generic[_Kept]):
@@ -15,29 +23,64 @@ class Memory(Generic[_Kept]):
 
     Args:
         most: how many are kept.
+        most_bytes: that they may take together. What takes an eighth of that by itself is not kept.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[Hashable, tuple[_Kept, int]] = OrderedDict()
+        self._lock = threading.Lock()  # of who keeps something
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes that are kept, by what was told of them."""
+        return self._bytes
 
     def get(self, key: Hashable) -> _Kept | None:
         """Return what is kept under a key, or None."""
         found = self._kept.get(key)
-        if found is not None:
-            try:  # noqa: SIM105, since to enter a context takes as long as the look itself
-                self._kept.move_to_end(key)
-            except KeyError:  # another thread let it go just then
-                pass
-        return found
+        if found is None:
+            return None
+        try:  # noqa: SIM105, since to enter a context takes as long as the look itself
+            self._kept.move_to_end(key)
+        except KeyError:  # another thread let it go just then
+            pass
+        return found[0]
 
-    def keep(self, key: Hashable, found: _Kept) -> None:
-        """Keep what was found under a key."""
-        self._kept[key] = found
-        if len(self._kept) > self._most:
-            with suppress(KeyError):
-                self._kept.popitem(last=False)
+    def keep(self, key: Hashable, found: _Kept, size: int) -> None:
+        """Keep what was found under a key.
 
-    def forget(self, key: Hashable) -> None:
-        """Forget what is kept under a key, if anything."""
-        self._kept.pop(key, None)
+        Args:
+            key: what it is looked for by.
+            found: what is kept.
+            size: bytes of both.
+        """
+        size += _ENTRY
+        if size * _PART > self._most_bytes:
+            return
+        with self._lock:
+            known = self._kept.pop(key, None)
+            self._bytes += size - (0 if known is None else known[1])
+            self._kept[key] = found, size
+            while len(self._kept) > self._most or self._bytes > self._most_bytes:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+
+
+def held_bytes(value: Any) -> int:
+    """Return about how many bytes a value of arrays and texts takes; too many where parts share an array.
+
+    A domain counts for nothing: all questions share it.
+    """
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(held_bytes(one) for pair in value.items() for one in pair)
+    if isinstance(value, tuple | list | frozenset):
+        return sum(map(held_bytes, value))
+    if is_dataclass(value) and not isinstance(value, Domain):
+        return sum(held_bytes(getattr(value, one.name)) for one in fields(value) if hasattr(value, one.name))
+    return 0

@@ -16,6 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from queries.conditions import NAME, SPACE, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
+_MOST_BYTES = 2**24  # of each memory
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
-_MOST_CELLS = 2**10  # of an attribute whose comparisons are remembered
-_MOST_WEIGHTS = 2**9  # of a condition of another shape that is remembered
 
 _PLAIN = frozenset([str, int, float, bool])
 
@@ -50,10 +51,10 @@ class QuestionReader:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
-        self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS)
-        self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS)
-        self._terms: Memory[Factor] = Memory(_MOST_TERMS)
-        self._texts: Memory[tuple[LinearQuery, str]] = Memory(_MOST_CONDITIONS)
+        self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
+        self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
+        self._terms: Memory[Factor] = Memory(_MOST_TERMS, _MOST_BYTES)
+        self._texts: Memory[tuple[LinearQuery, str]] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
         """Return the query that counts where a condition holds; see ``parse_where``.
@@ -72,7 +73,7 @@ class QuestionReader:
         known = self._texts.get(id(query))
         if known is None or known[0] is not query:
             known = query, query.to_json()
-            self._texts.keep(id(query), known)
+            self._texts.keep(id(query), known, query.size_in_bytes + len(known[1]))
         return known[1]
 
     def question(self, form: Mapping[str, Any]) -> Question:
@@ -96,7 +97,7 @@ class QuestionReader:
             found = self._text(text[match.end() :], match[1])
             if found is not None:
                 statement = Statement.count_by(found)
-                self._statements.keep(text, statement)
+                self._statements.keep(text, statement, found.size_in_bytes + len(text))
                 return statement
         return parse_sql(text, self.domain)
 
@@ -110,9 +111,7 @@ class QuestionReader:
             found = read()
             if found is None:
                 found = parse_where(where, self.domain)
-                if found.readings or sum(one.weights.size for one in found.factors) > _MOST_WEIGHTS:
-                    return found
-            self._conditions.keep(key, found)
+            self._conditions.keep(key, found, found.size_in_bytes + len(key))
         return found
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
@@ -142,24 +141,30 @@ class QuestionReader:
         return self._joined(factors)
 
     def _term(self, key: str, parse: Callable[[], LinearQuery | None]) -> Factor | None:
-        """Return the weights of one comparison that the cells of one attribute decide; None for others."""
+        """Return the weights of one comparison that the cells of one attribute decide; None for others.
+
+        They are about no attribute where the comparison holds for everybody, or for nobody.
+        """
         found = self._terms.get(key)
         if found is None:
             try:
                 query = parse()
             except QueryError:
                 return None
-            if query is None or query.readings or len(query.factors) != 1:
+            if query is None or query.readings or len(query.factors) > 1:
                 return None
-            (found,) = query.factors  # 0 and one record, for the cells decide it
-            if len(found.scope) != 1 or found.weights.size > _MOST_CELLS:
+            # One factor of 0 and one record, for the cells decide it; or everybody, or nobody.
+            constant = Factor((), np.array(query.constant, dtype=np.int64))
+            found = query.factors[0] if query.factors else constant
+            if len(found.scope) > 1:
                 return None
-            self._terms.keep(key, found)
+            self._terms.keep(key, found, found.size_in_bytes + len(key))
         return found
 
     def _joined(self, factors: Sequence[Factor | None]) -> LinearQuery | None:
         kept = [factor for factor in factors if factor is not None]
-        if not factors or len({factor.scope for factor in kept}) != len(factors):
+        scopes = [factor.scope for factor in kept if factor.scope]
+        if not kept or len(kept) < len(factors) or len({*scopes}) < len(scopes):
             return None  # comparisons of one attribute are read together
         return LinearQuery(self.domain, tuple(kept))
 

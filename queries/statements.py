@@ -29,6 +29,7 @@ from queries.expressions import (
     total,
 )
 from queries.linear import LinearQuery
+from queries.memory import held_bytes
 from queries.predicates import Part, Position
 
 MOST_BINS = 10_000  # answers that one question may ask for
@@ -217,6 +218,11 @@ class Statement:
         keys = [OutputColumn(name, KeyColumn(place)) for place, name in enumerate(names)]
         title = "count" if "count" not in names else "records"
         return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)))
+
+    @property
+    def size_in_bytes(self) -> int:
+        """About how many bytes its condition, groups and aggregates are kept in, at most."""
+        return held_bytes(self)
 
     @property
     def domain(self) -> Domain:

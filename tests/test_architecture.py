@@ -198,7 +198,7 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
         "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.model.value_sums",
         "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
-    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_600
+    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_900
 
 
 def test_libraries_keep_to_their_rooms() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("jsonl", "csv", "parquet")
 
 _REMEMBERED = 2**14  # answers whose JSON is kept
+_MOST_BYTES = 2**25  # that they take
 _COLUMNS = {  # of rows, with their types in a Parquet file
     "id": "VARCHAR", "line": "BIGINT", "question": "VARCHAR", "group": "VARCHAR", "aggregate": "VARCHAR",
     "value": "DOUBLE", "count": "DOUBLE", "fraction": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
@@ -74,7 +75,7 @@ class _JsonLines(AnswerWriter):
 
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
-        self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED)  # by identity; kept with the answer
+        self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED, _MOST_BYTES)  # by identity, with it
         self._lines: list[str] = []
 
     def answer(
@@ -83,7 +84,7 @@ class _JsonLines(AnswerWriter):
         known = self._written.get(id(answer))
         if known is None or known[0] is not answer:
             known = answer, _answer_line(answer)
-            self._written.keep(id(answer), known)
+            self._written.keep(id(answer), known, len(known[1]))
         line = f"{_head_line(head)[:-1]}, {known[1][1:]}"
         if self.tells_population:
             line = f"{line[:-1]}, {json_line(population_form(population))[1:]}"

@@ -37,6 +37,8 @@ _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time
 _REMEMBERED = 2**14  # lines whose questions are kept
+_MOST_BYTES = 2**25  # that they take
+_LARGE = 2**10  # bytes of a question that counts for several: its text is many times longer
 _CODES = {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4, Source.REFUSED: 4}  # exit codes, the former --strict's
 _SHORT_LINE = 2**12  # bytes of the longest that is
 
@@ -191,7 +193,7 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
         source: lines of JSON.
         options: how they are answered.
     """
-    known = Memory[_Parsed](_REMEMBERED)
+    known = Memory[_Parsed](_REMEMBERED, _MOST_BYTES)
     batches = ([_parsed(*line, session, options, known) for line in lines] for lines in _batches(source))
     return _answer_batches(session, batches, options)
 
@@ -308,7 +310,7 @@ def _answer_statement(session: Asking, question: Question, printer: _Printer, op
 
 
 def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
-    """Yield questions together until their counts are a batch of answers or more.
+    """Yield questions together until their counts, and the bytes of large ones, are a batch or more.
 
     A statement with other aggregates stands alone: what it comes to depends on what is known just then.
     """
@@ -321,6 +323,7 @@ def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
             chunk, size = [], 0
         chunk.append(question)
         size += question.query.size if isinstance(question.query, Statement) else 1
+        size += question.query.size_in_bytes // _LARGE
         if alone or size >= _BATCH:
             yield chunk
             chunk, size = [], 0
@@ -438,13 +441,14 @@ def _parsed(
     try:
         form = read_line(line)
         head["id"] = identifier_of(form)
-        found = head, _accepted(session.reader.question(form), options)
+        question = _accepted(session.reader.question(form), options)
     except QueryError as error:
         if head["id"] is None:
             head["line"] = number  # else nobody could tell which question was refused
         return head, error
+    found = head, question
     if len(line) <= _SHORT_LINE:
-        known.keep(line, found)
+        known.keep(line, found, question.query.size_in_bytes + len(line))
     return found
 
 

@@ -60,12 +60,13 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
-    from pmw.cli.plan_texts import usual_bins
+    from pmw.cli.plan_texts import require_size, usual_bins
     from pmw.cli.texts import json_line
     from pmw.data.inspection import WARNING, inspect_table
 
     place = place_given(given, data)
     domain = load_domain(schema, given)
+    require_size(domain)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)

@@ -14,7 +14,9 @@ from typing import Any
 from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
+from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
 from pmw.planning.outlook import OrderForecast
+from pmw.planning.opening import check_attributes
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
@@ -72,10 +74,22 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(f"all {counted(plan.triples, 'triple')}")
     measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
-    if plan.sums:
-        kept = f"; {float(KEPT_FOR_SUMS):.0%} of the budget is kept for sums on request" if plan.pairs else ""
-        yield f"  Sums of values of {listed(plan.sums)} are measured, too{kept}."
+    yield from _beside_counts(plan)
     yield from bin_lines(plan)
+
+
+def _beside_counts(plan: SessionPlan) -> Iterator[str]:
+    """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
+
+    def kept(share: Fraction, what: str) -> str:
+        return f"; {float(share):.0%} of the budget is kept for {what}" if plan.pairs else ""
+
+    if plan.sums:
+        later = kept(KEPT_FOR_SUMS, "sums on request")
+        yield f"  Sums of values of {listed(plan.sums)} are measured, too{later}."
+    if opens_heads(plan.contract.domain, plan.contract.options):
+        later = kept(KEPT_FOR_HEADS, "persons by group")
+        yield f"  The number of persons is measured, too, where that tells more than the records do{later}."
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
@@ -387,6 +401,15 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
         yield f"    {shown_name(one.name)}, {cost}; {coarser}"
     if len(most) > _SHOWN_BINS:
         yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"
+
+
+def require_size(domain: Domain) -> None:
+    """Refuse a schema that no session holds, whatever its options; see ``check_attributes``.
+
+    Raises:
+        BudgetError: there are too many attributes, or they have too many cells together.
+    """
+    check_attributes(domain)
 
 
 def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]:

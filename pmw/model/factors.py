@@ -176,20 +176,77 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
         axes: positions of the result.
         scopes: positions of each table, inside the axes.
     """
-    waiting = dict(enumerate(scopes))
+    unions = _Unions(shape, scopes)
     steps = []
-    while len(waiting) > 1:
-        left, right = min(
-            combinations(waiting, 2),
-            key=lambda pair: (table_cells(shape, _union(waiting[pair[0]], waiting[pair[1]])), pair),
-        )
-        first, second = waiting.pop(left), waiting.pop(right)
+    while len(unions) > 1:
+        left, right = unions.next_pair()
+        first, second = unions.taken(left), unions.taken(right)
         # The last step writes over all axes, whether or not the two tables reach them.
-        union = _union(first, second) if waiting else axes
+        union = _union(first, second) if len(unions) else axes
         steps.append((left, right, _broadcast(shape, first, union), _broadcast(shape, second, union)))
-        waiting[len(scopes) + len(steps) - 1] = union
-    last = _broadcast(shape, next(iter(waiting.values())), axes) if waiting else None
+        unions.add(len(scopes) + len(steps) - 1, union)
+    left_over = len(scopes) + len(steps) - 1
+    last = _broadcast(shape, unions.taken(left_over), axes) if scopes else None
     return ProductPlan(tuple(shape[axis] for axis in axes), tuple(steps), last)
+
+
+class _Unions:
+    """Tables that wait to be combined: next are the two of them whose union has the fewest cells.
+
+    Those are two that share a position, or the two smallest, for no others that share nothing make less.
+
+    Args:
+        shape: cells per attribute of the domain.
+        scopes: positions of the first tables.
+    """
+
+    def __init__(self, shape: tuple[int, ...], scopes: Sequence[Positions]) -> None:
+        self._shape = shape
+        self._tables: dict[int, Positions] = {}
+        self._holders: dict[int, set[int]] = {}  # the numbers of the tables that have a position
+        self._pairs: list[tuple[int, int, int]] = []  # a heap; some are of tables that are gone
+        self._sizes: list[tuple[int, int]] = []  # a heap, too
+        for number, scope in enumerate(scopes):
+            self.add(number, scope)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def add(self, number: int, scope: Positions) -> None:
+        """Add a table of a number that is larger than all before it."""
+        others = {other for position in scope for other in self._holders.get(position, ())}
+        for other in others:
+            heappush(self._pairs, self._entry(other, number, scope))
+        self._tables[number] = scope
+        for position in scope:
+            self._holders.setdefault(position, set()).add(number)
+        heappush(self._sizes, (table_cells(self._shape, scope), number))
+
+    def taken(self, number: int) -> Positions:
+        """Take a table away, and return its positions."""
+        scope = self._tables.pop(number)
+        for position in scope:
+            self._holders[position].discard(number)
+        return scope
+
+    def next_pair(self) -> tuple[int, int]:
+        """Return the numbers of the two tables to combine next, of which there are two at least."""
+        while self._pairs and not self._tables.keys() >= {*self._pairs[0][1:]}:
+            heappop(self._pairs)
+        small = [self._smallest(), self._smallest()]
+        for entry in small:
+            heappush(self._sizes, entry)
+        one, other = sorted([number for _, number in small])
+        _, left, right = min([self._entry(one, other, self._tables[other]), *self._pairs[:1]])
+        return left, right
+
+    def _smallest(self) -> tuple[int, int]:
+        while self._sizes[0][1] not in self._tables:
+            heappop(self._sizes)
+        return heappop(self._sizes)
+
+    def _entry(self, left: int, right: int, scope: Positions) -> tuple[int, int, int]:
+        return table_cells(self._shape, _union(self._tables[left], scope)), left, right
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,23 +339,95 @@ def contraction_order(
 
     Source: Smith and Gray (2018), opt_einsum, greedy paths.
     """
-    waiting = dict(enumerate(scopes))
+    waiting = _Waiting(shape, scopes, kept, by_union=by_union)
     steps: list[tuple[int, int, Positions]] = []
     while len(waiting) > 1:
-        found = []
-        for left, right in combinations(waiting, 2):
-            first, second = waiting[left], waiting[right]
-            others = [scope for number, scope in waiting.items() if number not in (left, right)]
-            union = _union(first, second)
-            result = tuple(sorted({*union}.intersection({*kept}.union(*others))))
-            grown = table_cells(shape, result) - table_cells(shape, first) - table_cells(shape, second)
-            apart = len(union) == len(first) + len(second)
-            found.append((apart, table_cells(shape, union) if by_union else grown, left, right, result))
-        _, _, left, right, result = min(found)
-        del waiting[left], waiting[right]
-        waiting[len(scopes) + len(steps)] = result
+        left, right = waiting.next_pair()
+        result = waiting.contracted(left, right)
+        waiting.add(len(scopes) + len(steps), result)
         steps.append((left, right, result))
     return tuple(steps)
+
+
+class _Waiting:
+    """Tables that wait to be contracted, and which two of them are next.
+
+    What a pair leaves stays the same while others are contracted: a position that one of these shares with
+    the pair is in what they leave. So a pair is looked at once, when the later of its tables comes. Pairs
+    that share nothing are looked at when no others are left.
+
+    Args:
+        shape: cells per attribute of the domain.
+        scopes: positions of the first tables.
+        kept: positions of the result.
+        by_union: see ``contraction_order``.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, *, by_union: bool
+    ) -> None:
+        self._shape = shape
+        self._kept = frozenset(kept)
+        self._by_union = by_union
+        self._tables: dict[int, tuple[Positions, int]] = {}  # positions and cells, by number
+        self._holders: dict[int, set[int]] = {}  # the numbers of the tables that have a position
+        self._pairs: list[tuple[int, int, int]] = []  # a heap; some are of tables that are gone
+        self._are_apart = False
+        for number, scope in enumerate(scopes):
+            self._hold(number, scope)
+        for number in range(len(scopes)):
+            self._pairs += [self._entry(other, number) for other in self._sharing(number) if other < number]
+        heapify(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def add(self, number: int, scope: Positions) -> None:
+        """Add a table of a number that is larger than all before it."""
+        self._hold(number, scope)
+        for other in self._tables if self._are_apart else self._sharing(number):
+            if other != number:
+                heappush(self._pairs, self._entry(other, number))
+
+    def next_pair(self) -> tuple[int, int]:
+        """Return the numbers of the two tables to contract next, of which there are two at least."""
+        while self._pairs:
+            _, left, right = heappop(self._pairs)
+            if left in self._tables and right in self._tables:
+                return left, right
+        self._are_apart = True
+        self._pairs = list(starmap(self._entry, combinations(self._tables, 2)))
+        heapify(self._pairs)
+        return self.next_pair()
+
+    def contracted(self, left: int, right: int) -> Positions:
+        """Take two tables away, and return the positions that their contraction leaves."""
+        result = self._left_of(left, right)
+        for number in (left, right):
+            for position in self._tables.pop(number)[0]:
+                self._holders[position].discard(number)
+        return result
+
+    def _hold(self, number: int, scope: Positions) -> None:
+        self._tables[number] = scope, table_cells(self._shape, scope)
+        for position in scope:
+            self._holders.setdefault(position, set()).add(number)
+
+    def _sharing(self, number: int) -> set[int]:
+        return {other for position in self._tables[number][0] for other in self._holders[position]}
+
+    def _left_of(self, left: int, right: int) -> Positions:
+        union, pair = _union(self._tables[left][0], self._tables[right][0]), {left, right}
+        stays = self._kept
+        return tuple([at for at in union if at in stays or not self._holders[at] <= pair])
+
+    def _entry(self, left: int, right: int) -> tuple[int, int, int]:
+        """Return what orders a pair: the least first; of equal ones, that of the first numbers."""
+        (first, first_cells), (second, second_cells) = self._tables[left], self._tables[right]
+        if self._by_union:
+            return table_cells(self._shape, _union(first, second)), left, right
+        cells = table_cells(self._shape, self._left_of(left, right))
+        return cells - first_cells - second_cells, left, right
 
 
 class KeptTables:

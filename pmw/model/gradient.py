@@ -46,6 +46,7 @@ from queries.domain import Domain
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
 _CALM_SPAN = 500.0  # of all potentials together, up to which no number on the way needs scaling
+_CALM_CELLS = 650.0  # logarithm of the domain's cells, up to which no sum of numbers up to 1 is too large
 # Rough nanoseconds, for the choice between the two ways (numpy with OpenBLAS on one thread).
 _CALL = 3000.0  # of one contraction, whatever its size
 _MATRIX = 150.0  # one matrix more in a stack of them
@@ -290,6 +291,7 @@ class Gradient:
         self._plan = plan
         self._flat = np.empty(plan.starts[-1] + table_cells(plan.shape, plan.leaves[-1]))
         self._lengths = np.diff(np.append(plan.starts, self._flat.size))
+        self._is_large = sum(map(math.log, plan.shape)) > _CALM_CELLS
         leaves = [
             part.reshape([plan.shape[position] for position in scope])
             for part, scope in zip(np.split(self._flat, plan.starts[1:]), plan.leaves, strict=True)
@@ -345,7 +347,7 @@ class Gradient:
             return None
         np.subtract(flat, np.repeat(tops, self._lengths), flat)
         np.exp(flat, flat)
-        if not self._run(scaled=not float(spans.sum()) <= _CALM_SPAN):
+        if not self._run(scaled=self._is_large or not float(spans.sum()) <= _CALM_SPAN):
             return None
         for table, derivative in zip(self._leaves, self._derivatives, strict=True):
             np.multiply(table, derivative, table)
@@ -449,12 +451,15 @@ def _leaves(
     shape: tuple[int, ...], scopes: tuple[Positions, ...]
 ) -> tuple[tuple[Positions, ...], tuple[tuple[tuple[int, Positions], ...], ...]]:
     """Return the scopes that lie in no other, and the potentials in each: by number, its own first."""
-    leaves = tuple([scope for scope in scopes if not any({*scope} < {*other} for other in scopes)])
+    holders: dict[int, set[Positions]] = {}
+    for scope in scopes:
+        for position in scope:
+            holders.setdefault(position, set()).add(scope)
+    around = [set(scopes).intersection(*[holders[position] for position in scope]) for scope in scopes]
+    leaves = tuple([scope for scope, larger in zip(scopes, around, strict=True) if len(larger) == 1])
     inside: dict[Positions, list[tuple[int, Positions]]] = {scope: [] for scope in leaves}
-    for number, scope in enumerate(scopes):
-        home = min(
-            [leaf for leaf in leaves if {*scope} <= {*leaf}], key=lambda leaf: table_cells(shape, leaf)
-        )
+    for number, (scope, larger) in enumerate(zip(scopes, around, strict=True)):
+        home = min([leaf for leaf in leaves if leaf in larger], key=lambda leaf: table_cells(shape, leaf))
         inside[home].append((number, scope))
     for scope, own in inside.items():
         own.sort(key=lambda one: one[1] != scope)

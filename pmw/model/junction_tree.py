@@ -181,6 +181,7 @@ def _eliminated(
         max_cells: give up, with None, where all cliques together have more cells.
     """
     links, cliques, cells = list(adjacent), list[int](), 0
+    holding: list[list[int]] = [[] for _ in shape]  # per attribute, the cliques so far that it is in
     costs = [_cost(shape, links, position, order) for position in range(len(shape))]
     waiting = [(cost, position) for position, cost in enumerate(costs)]
     heapify(waiting)
@@ -191,8 +192,10 @@ def _eliminated(
             continue  # it cost that before its neighbours changed
         around = links[position]
         clique = around | 1 << position
-        if not any(clique & ~larger == 0 for larger in cliques):  # no later one can hold its attribute
+        if not any(clique & ~larger == 0 for larger in holding[position]):  # no later one can hold it
             cliques.append(clique)
+            for other in _positions(clique):
+                holding[other].append(clique)
             cells += table_cells(shape, _positions(clique))
             if max_cells is not None and cells > max_cells:
                 return None
@@ -232,17 +235,31 @@ def _log_cells(shape: tuple[int, ...], mask: int) -> float:
 
 def _joined(shape: tuple[int, ...], cliques: Sequence[int]) -> JunctionTree:
     """Return the spanning tree of the widest separators, grown from the largest clique."""
-    waiting = sorted(cliques, key=lambda mask: (-table_cells(shape, _positions(mask)), mask))
-    masks, parents = [waiting.pop(0)], [-1]
-    widest = dict.fromkeys(waiting, 0)  # the widest neighbour so far, by number
-    while widest:
-        best = max(widest, key=lambda mask: (mask & masks[widest[mask]]).bit_count())
-        parents.append(widest.pop(best))
-        masks.append(best)
-        for mask, number in widest.items():
-            if (mask & best).bit_count() > (mask & masks[number]).bit_count():
-                widest[mask] = len(masks) - 1
+    ordered = sorted(cliques, key=lambda mask: (-table_cells(shape, _positions(mask)), mask))
+    holding: list[list[int]] = [[] for _ in shape]  # per attribute, the cliques that it is in
+    for number, mask in enumerate(ordered):
+        for position in _positions(mask):
+            holding[position].append(number)
+    nearest = [0] * len(ordered)  # the place in the tree of the clique that most is shared with, so far
+    widths = [0] * len(ordered)  # how many attributes that is
+    waiting = [(0, number) for number in range(len(ordered))]  # a heap; some shared less when they came
+    masks, parents = list[int](), list[int]()
+    while waiting:
+        negative, best = heappop(waiting)
+        if widths[best] != -negative:
+            continue
+        parents.append(nearest[best] if masks else -1)
+        masks.append(ordered[best])
+        widths[best] = _PLACED
+        for number in {number for position in _positions(ordered[best]) for number in holding[position]}:
+            shared = (ordered[number] & ordered[best]).bit_count()
+            if shared > widths[number]:
+                nearest[number], widths[number] = len(masks) - 1, shared
+                heappush(waiting, (-shared, number))
     return JunctionTree(shape, tuple(map(_positions, masks)), tuple(parents), tuple(masks))
+
+
+_PLACED = 10**9  # more than any clique shares
 
 
 def _mask(scope: Positions) -> int:

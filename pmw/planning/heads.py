@@ -42,13 +42,13 @@ def counts_heads(domain: Domain, options: Options) -> bool:
 
 def share_of_heads(domain: Domain, options: Options) -> Fraction:
     """Return what is kept of the budget for persons, at opening and by groups that are asked for later."""
-    return SHARE + KEPT_FOR_HEADS if _opens(domain, options) else Fraction(0)
+    return SHARE + KEPT_FOR_HEADS if opens_heads(domain, options) else Fraction(0)
 
 
 def kept_for_heads(state: PublicState) -> Fraction:
     """Return what is still kept for persons that will be asked for, in the filter's own measure."""
     plan, options = marginal_tier(state.plan), state.contract.options
-    if plan is None or plan.order == 1 or not _opens(state.domain, options):
+    if plan is None or plan.order == 1 or not opens_heads(state.domain, options):
         return Fraction(0)
     later = [one for one in state.heads if one.scope]
     charges = (heads_charge(one.noise, one.units.size, options) for one in later)
@@ -56,7 +56,8 @@ def kept_for_heads(state: PublicState) -> Fraction:
     return max(state.ledger.cap * KEPT_FOR_HEADS - spent, Fraction(0))
 
 
-def _opens(domain: Domain, options: Options) -> bool:
+def opens_heads(domain: Domain, options: Options) -> bool:
+    """Tell whether opening measures the number of persons, where that tells more than the records do."""
     return options.opening is not Opening.NONE and counts_heads(domain, options)
 
 
@@ -74,7 +75,7 @@ def opening_heads(
         options: the custodian's choices.
         total: the number of records, as released or as stated.
     """
-    if not _opens(domain, options):
+    if not opens_heads(domain, options):
         return None
     try:
         noise = _noise(budget_filter, SHARE, 1, options)

@@ -76,15 +76,33 @@ def due_scopes(state: PublicState) -> list[tuple[str, ...]]:
     if tier is None or tier.order == 1 or state.closed:
         return []
     measured = {one.scope for one in state.marginals}
-    names, fine, coarse = state.domain.names, state.domain.shape, state.coarsening.coarse.shape
-    due = list[tuple[str, ...]]()
-    for order in range(2, tier.order + 1):
+    fine, coarse = state.domain, state.coarsening.coarse
+    limits = tier.order, tier.most_fine, MOST_RESIDUAL_CELLS
+    wanted = _founding_scopes(fine.names, fine.shape, coarse.shape, limits)
+    return [scope for scope in wanted if scope not in measured]
+
+
+@functools.lru_cache(maxsize=8)  # each of very many measurements asks for it
+def _founding_scopes(
+    names: tuple[str, ...], fine: tuple[int, ...], coarse: tuple[int, ...], limits: tuple[int, int, int]
+) -> tuple[tuple[str, ...], ...]:
+    """Return all marginals that are measured before any question, in order.
+
+    Args:
+        names: of the attributes.
+        fine: declared cells of each.
+        coarse: bins of each.
+        limits: attributes of a marginal, declared cells of one that is not binned, cells of any.
+    """
+    most, most_fine, most_cells = limits
+    found = list[tuple[str, ...]]()
+    for order in range(2, most + 1):
         shapes = zip(itertools.combinations(fine, order), itertools.combinations(coarse, order), strict=True)
         for scope, (declared, binned) in zip(itertools.combinations(names, order), shapes, strict=True):
-            shape = declared if tier.is_fine(math.prod(declared)) else binned
-            if scope not in measured and min(shape) > 1 and math.prod(shape) <= MOST_RESIDUAL_CELLS:
-                due.append(scope)
-    return due
+            shape = declared if math.prod(declared) <= most_fine else binned
+            if min(shape) > 1 and math.prod(shape) <= most_cells:
+                found.append(scope)
+    return tuple(found)
 
 
 def founded(state: PublicState, measurement: Measured) -> Measured:

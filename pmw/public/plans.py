@@ -152,11 +152,16 @@ class MarginalTestPlan:
         return DiscreteGaussian(Fraction(math.isqrt(math.ceil(variance) - 1) + 1))
 
     def is_fine(self, cells: int) -> bool:
-        """Tell whether a scope of so many declared cells is tested and measured on them, not on bins.
+        """Tell whether a scope of so many declared cells is tested and measured on them, not on bins."""
+        return cells <= self.most_fine
+
+    @property
+    def most_fine(self) -> int:
+        """Declared cells up to which a scope is not binned.
 
         Wider residuals stand on those of pairs, so both are on the same cells: of bins.
         """
-        return cells <= self.fine_cells and self.order <= 2
+        return self.fine_cells if self.order <= 2 else 0
 
     def threshold(self, cells: int, asked: int) -> int:
         """Return T of a marginal, in units.

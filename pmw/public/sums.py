@@ -381,11 +381,13 @@ class Sums:
         return within(value, *ends, conditional=not joint.is_sure(1, alone))
 
     def counted(self, joint: JointSums, counted: GroupWeights, events: int) -> float:
-        """Return a number of values as it was measured and as the model has it, each by its scale."""
+        """Return a number of values as it was measured and as other measurements have it, by their scales."""
         bounds = self.bounds(counted, events)
-        known = math.inf if bounds is None else bounds.half_width(counted.middle)
-        widths = joint.count_half_width(self.alone(events)), known
-        return joined_by_width((joint.count, self.model(counted)), widths)
+        if bounds is None:
+            return joint.count
+        known = (bounds.low(counted.middle) + bounds.high(counted.middle)) / 2
+        widths = joint.count_half_width(self.alone(events)), bounds.half_width(counted.middle)
+        return joined_by_width((joint.count, known), widths)
 
     def joint_spread(
         self, values: CellValues, group: Group, model: tuple[float, float], events: int

@@ -52,6 +52,20 @@ def test_each_point_has_a_line_and_each_curve_a_figure(
     assert {file.stem for file in tmp_path.iterdir()} == {line["curve"] for line in lines}
 
 
+def test_long_and_wide_tables_have_a_line_for_each_point(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speed, "_RECORDS", 500)
+    monkeypatch.setattr(speed, "_LONGEST", (100, 2000))
+    monkeypatch.setattr(speed, "_WIDEST", (3, 5))
+    monkeypatch.setattr(speed, "alone", lambda work: work())
+    lines = points(monkeypatch, capsys, "--curve", "cells", "--curve", "attributes", "--most-questions", "5")
+    assert [(line["cells"], line["questions"]) for line in lines[:2]] == [(100, 5), (2000, 5)]
+    asked = [(line["attributes"], line["opening"]) for line in lines[2:]]
+    assert asked == [(3, "one-way"), (3, "pairs"), (5, "one-way"), (5, "pairs")]
+    assert all(line["cpu_s_per_positive"] > 0 < line["peak_mb"] for line in lines[2:])
+
+
 def test_work_has_a_process_of_its_own() -> None:
     assert alone(os.getpid) != os.getpid()
     assert alone(divmod, 7, 2) == (3, 1)

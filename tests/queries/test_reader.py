@@ -156,11 +156,24 @@ def test_comparisons_are_parsed_once(people: Domain, monkeypatch: pytest.MonkeyP
     assert reader.where("sex = 'Male' AND age = 30").scope == ("age", "sex")
 
 
-def test_what_is_remembered_is_bounded(people: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_not_remembered(people: Domain) -> None:
     reader = QuestionReader(people)
     long = "age = 30 AND " * 400 + "age = 30"
     assert outcome(reader.where, long) == outcome(parse_where, long, people)
     assert reader._conditions.get(long) is None
-    wide = "age = 30 OR hours = 40 OR income = 3"  # 74 x 10 x 3 weights
-    reader.where(wide)
-    assert reader._conditions.get(wide) is None
+
+
+@pytest.mark.parametrize("everybody", ["hours >= 0", "income >= 0", "hours BETWEEN 0 AND 99"])
+def test_comparisons_that_hold_for_everybody_are_parsed_once_too(
+    people: Domain, monkeypatch: pytest.MonkeyPatch, everybody: str
+) -> None:
+    reader = QuestionReader(people)
+    for term in (everybody, "age = 30", "income < 10000"):
+        assert outcome(reader.where, term) == outcome(parse_where, term, people)
+    expected = [
+        outcome(parse_where, where, people)
+        for where in (f"{everybody} AND age = 30", f"age = 30 AND {everybody} AND income < 10000")
+    ]
+    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
+    assert outcome(reader.where, f"{everybody} AND age = 30") == expected[0]
+    assert outcome(reader.where, f"age = 30 AND {everybody} AND income < 10000") == expected[1]

@@ -163,3 +163,36 @@ def test_a_header_with_another_delimiter_is_told(
     run.told("check", *TABLE, "--delimiter", delimiter)
     (people / "people.csv").write_text("age;sex\n1;2\n")  # which none helps
     assert "--delimiter" not in run("open", "n.pmw", *TABLE, "--epsilon", "1").stderr
+
+
+LONG = "".join(
+    f'[[attributes]]\nname = "a{place}"\nkind = "integer"\nmin = 0\nmax = {{last}}\n' for place in range(10)
+)
+TOO_LARGE = {
+    "cells": (
+        LONG.replace("{last}", "999999"),
+        "at most 4,000,000 cells of all attributes together, got 10,0",
+    ),
+    "attributes": (
+        "".join(LONG.replace("{last}", "1").replace('"a', f'"b{part}a') for part in range(100)),
+        "at most 500 attributes, got 1,000",
+    ),
+}
+COMMANDS = {
+    "check": CHECK,
+    "plan": ("plan", "--schema", "t.toml", "--records", "1000", "--epsilon", "1"),
+    "open": ("open", "s.pmw", "--data", "t.csv", "--schema", "t.toml", "--epsilon", "1"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", TOO_LARGE)
+def test_a_schema_past_what_fits_is_refused_in_words_before_anything_is_read(
+    table: Path, run: Run, command: str, kind: str
+) -> None:
+    attributes, message = TOO_LARGE[kind]
+    (table / "t.toml").write_text('name = "people"\n' + attributes)
+    refused = run(*COMMANDS[command])
+    assert refused.exit_code != 0
+    assert message in " ".join(refused.stderr.split())
+    assert {path.name for path in table.iterdir()} == {"t.csv", "t.toml"}

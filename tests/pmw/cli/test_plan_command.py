@@ -11,6 +11,7 @@ import pytest
 from pmw.cli.open_commands import open_, plan
 from pmw.model import DEFAULT_MAX_CELLS
 from queries import Domain, IntegerAttribute, save_schema
+from queries.person import Person
 from tests.pmw.cli.commands import Run
 
 PLAN = ("plan", "--schema", "people.toml", "--records", "3000")
@@ -178,3 +179,14 @@ def test_a_theorem_that_is_void_is_one_error_of_the_preset_and_no_promise_of_ano
     assert refused.startswith("Error: the printed scales do not keep epsilon=300, delta=1e-06 with ")
     assert refused.count("\n") == 1
     assert "its printed noise does not keep this budget" in run.told(*far, "--test", "query")
+
+
+def test_a_plan_names_sums_and_persons_that_opening_measures(run: Run) -> None:
+    attributes = IntegerAttribute("a", 0, 9), IntegerAttribute("pay", 0, 999, 100, resolution=1)
+    save_schema(Domain(attributes, person=Person("id", 3)), "many.toml")
+    save_schema(Domain(attributes), "one.toml")
+    budget = ("--records", "9000", "--epsilon", "1", "--delta", "1e-9")
+    many, one = (run.told("plan", "--schema", f"{name}.toml", *budget) for name in ("many", "one"))
+    assert "Sums of values of pay are measured, too" in one
+    assert "The number of persons is measured, too, where that tells more than the records do" in many
+    assert "number of persons" not in one

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pmw.model.factors import (
     Positions,
+    contraction_order,
     plan_product,
     plan_projections,
     project,
@@ -80,3 +81,56 @@ def test_many_pairs_need_few_sums_of_the_whole_table() -> None:
     plan = plan_projections(shape, (0, 1, 2, 3, 4), pairs)
     assert sum(source == 0 for _, source in plan.steps) <= 4
     assert len(plan.places) == 10
+
+
+# --- in which order tables meet: the same as where all pairs are looked at again ----------------------------
+
+_LENGTHS = (1, 2, 3, 2, 7, 5, 2, 40)
+_TABLES = st.lists(
+    st.sets(st.integers(0, len(_LENGTHS) - 1), max_size=4).map(lambda found: tuple(sorted(found))),
+    max_size=9,
+)
+
+
+def next_of_all_pairs(scopes: list[Positions], kept: set[int], by_union: bool) -> list[tuple[object, ...]]:
+    """Return the order of contractions that looking at all pairs at each step gives."""
+    waiting, steps = dict(enumerate(scopes)), list[tuple[object, ...]]()
+    while len(waiting) > 1:
+        found = []
+        for left, right in itertools.combinations(waiting, 2):
+            first, second = {*waiting[left]}, {*waiting[right]}
+            others = [scope for number, scope in waiting.items() if number not in (left, right)]
+            result = tuple(sorted((first | second) & kept.union(*others)))
+            cells = [table_cells(_LENGTHS, tuple(one)) for one in (first | second, first, second)]
+            grown = table_cells(_LENGTHS, result) - cells[1] - cells[2]
+            found.append((not first & second, cells[0] if by_union else grown, left, right, result))
+        *_, left, right, result = min(found)
+        del waiting[left], waiting[right]
+        waiting[len(scopes) + len(steps)] = result
+        steps.append((left, right, result))
+    return steps
+
+
+@given(_TABLES, st.sets(st.integers(0, len(_LENGTHS) - 1)), st.booleans())
+def test_contractions_come_in_the_order_of_all_pairs(
+    scopes: list[Positions], wanted: set[int], by_union: bool
+) -> None:
+    kept = wanted.intersection(*[{position for scope in scopes for position in scope}])
+    found = contraction_order(_LENGTHS, tuple(scopes), tuple(sorted(kept)), by_union=by_union)
+    assert list(found) == next_of_all_pairs(scopes, kept, by_union)
+
+
+@given(_TABLES)
+def test_products_come_in_the_order_of_the_smallest_unions(scopes: list[Positions]) -> None:
+    waiting, expected = dict(enumerate(scopes)), []
+    while len(waiting) > 1:
+        unions = {
+            (table_cells(_LENGTHS, tuple({*waiting[one], *waiting[other]})), one, other)
+            for one, other in itertools.combinations(waiting, 2)
+        }
+        _, one, other = min(unions)
+        expected.append((one, other))
+        union = {*waiting.pop(one), *waiting.pop(other)}
+        waiting[len(scopes) + len(expected) - 1] = tuple(sorted(union))
+    plan = plan_product(_LENGTHS, tuple(range(len(_LENGTHS))), tuple(scopes))
+    assert [step[:2] for step in plan.steps] == expected

@@ -134,3 +134,13 @@ def test_bound_sums_are_bit_for_bit_the_sums(kept: Positions) -> None:
     for call in program:
         call()
     assert np.array_equal(held, project(table, AXES[:5], kept))
+
+
+def test_very_many_attributes_that_share_nothing_keep_ordinary_numbers() -> None:
+    shape = (10,) * 400  # 10^400 cells are no float
+    scopes = tuple((place,) for place in range(400))
+    found = Gradient(plan_gradient(junction_tree(shape, scopes), scopes))
+    marginals = found.marginals([np.log(np.arange(1.0, 11.0))] * 400)
+    assert marginals is not None
+    for marginal in marginals:
+        assert marginal == pytest.approx(np.arange(1, 11) / 55)
