@@ -9,7 +9,7 @@ one run each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,25 @@ class CellSets:
         last: int64, shape (m,), the last one, inclusive.
         starts: int64, shape (n,), the place of each question's first run; its runs follow one another, at
             least one. None where each question has one run.
+
+    Attributes:
+        owners: int64, shape (m,), whose each run is, as the place of its question.
+        counts: int64, shape (n,), how many runs each question has.
     """
 
     first: _Numbers
     last: _Numbers
     starts: _Numbers | None = None
+    owners: _Numbers = field(init=False, repr=False)
+    counts: _Numbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = len(self.first)
+        counts = np.ones(size, dtype=np.int64)
+        if self.starts is not None:
+            counts = np.diff(self.starts, append=size)
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "owners", np.repeat(np.arange(len(counts), dtype=np.int64), counts))
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
@@ -52,13 +66,6 @@ class CellSets:
 
     def __len__(self) -> int:
         return len(self.first) if self.starts is None else len(self.starts)
-
-    @property
-    def counts(self) -> _Numbers:
-        """How many runs each question has: int64, shape (n,)."""
-        if self.starts is None:
-            return np.ones(len(self.first), dtype=np.int64)
-        return np.diff(self.starts, append=len(self.first))
 
     def cells(self) -> _Numbers:
         """Return how many cells each set has: int64, shape (n,)."""
@@ -84,10 +91,7 @@ class CellSets:
 
     def summed(self, values: _Values) -> _Values:
         """Return the sum of the numbers of each question's runs: float64, shape (n,), in the runs' order."""
-        if self.starts is None:
-            return values
-        owners, _ = self.spread(np.arange(len(self), dtype=np.int64))
-        return np.bincount(owners, values, minlength=len(self))
+        return values if self.starts is None else np.bincount(self.owners, values, minlength=len(self))
 
     def sums(self, runs: _Values) -> _Values:
         """Return the sum over each set of what is additive over cells: float64, shape (n,).
@@ -107,27 +111,22 @@ class CellSets:
             runs: float64, the variance of each run of cells, by its first and its last cell.
         """
         found = self.sums(runs)
+        if self.starts is None:
+            return found
+        place = np.arange(len(self.first)) - self.starts[self.owners]  # of each run among those of its set
         for apart in range(1, int(self.counts.max(initial=1))):
-            one = np.flatnonzero(np.repeat(self.counts, self.counts) - self._within() > apart)
+            one = np.flatnonzero(place + apart < self.counts[self.owners])
             other = one + apart
             start, stop, gap = self.first[one], self.last[other], (self.last[one] + 1, self.first[other] - 1)
             both = runs[start, stop] - runs[start, gap[1]] - runs[gap[0], stop] + runs[gap]
-            found = found + np.bincount(self._owners()[one], both, minlength=len(self))
+            found = found + np.bincount(self.owners[one], both, minlength=len(self))
         return np.maximum(found, 0.0)
-
-    def _owners(self) -> _Numbers:
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
-
-    def _within(self) -> _Numbers:
-        """Return the place of each run among those of its set."""
-        return np.arange(len(self.first)) - (0 if self.starts is None else self.starts[self._owners()])
 
     def masks(self, size: int) -> NDArray[np.bool_]:
         """Return which cells each set has: bool, shape (n, size)."""
         steps = np.zeros((len(self), size + 1), dtype=np.int64)
-        owners = self._owners()
-        np.add.at(steps, (owners, self.first), 1)
-        np.add.at(steps, (owners, self.last + 1), -1)
+        np.add.at(steps, (self.owners, self.first), 1)
+        np.add.at(steps, (self.owners, self.last + 1), -1)
         return np.cumsum(steps, axis=1)[:, :-1] > 0
 
 

@@ -122,7 +122,15 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         units = [int(proposal.requests[need - 1].model_units) for need in needs[tested].tolist()]
         parts = [
             (untested, free.answers(state, queries.take(untested))),
-            (tested, free.certified(state, queries.take(tested), np.array(units, np.int64), self.plan)),
+            (
+                tested,
+                free.certified(
+                    state,
+                    [proposal.queries[place] for place in tested.tolist()],
+                    np.array(units, np.int64),
+                    self.plan,
+                ),
+            ),
         ]
         if size < len(needs) and draws.released is not None:
             last = free.of(state).measured(proposal.queries[size], int(draws.released), self.plan.noise)

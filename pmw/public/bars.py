@@ -244,8 +244,8 @@ class Bars:
         ends = self._by_parts(below, above, Rests.MEASURED).within(self._in_reach(below, above))
         return float(ends.low), float(ends.high)
 
-    def parts_of_boxes(self, boxes: Counted) -> tuple[Array, Array] | None:
-        """Return ``of_parts`` of ranges or products; None where they have to be looked at one by one."""
+    def parts_of_boxes(self, boxes: Counted) -> Array | None:
+        """Return ``of_parts`` of ranges or products: float64, shape (2, n); None for one by one."""
         found = np.empty((2, len(boxes)))
         try:
             for places, group in Ranges(boxes).groups(self.state.coarsening):
@@ -253,7 +253,7 @@ class Bars:
                 found[0, places], found[1, places] = ends.within(self._in_reach(group, group))
         except NotAlikeError:
             return None
-        return found[0], found[1]
+        return found
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.

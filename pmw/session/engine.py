@@ -55,6 +55,7 @@ from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
 _BATCH = 256  # questions per intent
+_SOON = 2**12  # questions that come next, whose intervals are found together
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -144,6 +145,7 @@ class Engine:
                 break
             self._release_due(account)
             places = waiting[done : done + distinct.questions.most_together]
+            self._expect(distinct.questions, waiting[done : done + _SOON])
             places = places[: self._until_due(distinct, stored, places, account)]
             answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
@@ -156,6 +158,12 @@ class Engine:
             repeats = [(account.name, text) for text in distinct.take(again).texts()]
             self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
         return stored.answers(which[:ready])
+
+    def _expect(self, questions: Questions, places: Places) -> None:
+        """Note which questions come next, so that those of a scope are bounded together."""
+        queries = questions.singly(places)
+        if queries is not None:
+            self._free.expect(self._state, queries)
 
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions.
