@@ -268,7 +268,7 @@ class _Work:
         """Return the true averages: of the records that are kept, clipped as is declared."""
         domain, source = self._state.domain, self._source
         grid = Places.of(domain, question.attribute).grid
-        over = domain.scope(dict.fromkeys((*question.by, question.attribute)))
+        over = domain.scope((*question.by, question.attribute))
         present = Places.of(domain, question.attribute).present
         axis = over.index(question.attribute)
         places, counts = (

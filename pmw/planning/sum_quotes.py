@@ -35,7 +35,7 @@ from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
-MOST_CELLS = 2**16  # of sums that are measured together: each is a draw
+MOST_CELLS = 2**16  # of sums that are measured together: each is a draw, or up to three
 USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
 _FINEST = 2**16  # parts of the cap that prices are looked for in
 _LEAST_OF_SQUARES = 0.5  # of a sum's units, for the number of values where squares are measured
@@ -49,7 +49,7 @@ class SumQuote:
     Args:
         summed: which sums; None where the answer is known as well already.
         noise: on each of them; None where nothing need be measured.
-        cells: how many numbers are measured.
+        cells: of the scope; of each a sum is measured, and what goes with it.
         share: the price as a part of the cap, in [0, 1] where it is affordable.
         half_width: how far each measured sum may be off at the session's confidence, in the attribute's unit.
         mean_half_width: how far the mean of a group of average size may be off, by that and by its number of

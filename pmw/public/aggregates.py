@@ -321,7 +321,7 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     value = finish(max(0.0, square), max(count, least))
     joint = sums.joint_spread(node.values, group, (mean, square), events)
     if joint is not None:
-        return _joint_spread(sums, node, counted, joint, events)
+        return _joint_spread(sums, node, (counted, value), joint, events)
     bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
     if bounds is None:
         lowest, highest = hard_ends(summed, counted)
@@ -333,18 +333,21 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
 
 
 def _joint_spread(
-    sums: Sums, node: Spread, counted: GroupWeights, measured: JointLine, events: int
+    sums: Sums, node: Spread, model: tuple[GroupWeights, float], measured: JointLine, events: int
 ) -> Estimate:
     """Return the same by what was measured of the number of the values, their sum and their squares."""
-    (joint, (factor, constant)), least, finish = measured, 2 if node.sample else 1, _finisher(node)
+    (joint, (factor, constant)), (counted, value) = measured, model
+    least, finish = 2 if node.sample else 1, _finisher(node)
     alone = sums.alone(_SPREAD_EVENTS * events)
     hard = sorted((end - constant) / factor for end in _range(node.values))
     low, high = (end * factor**2 for end in joint.variance_ends((hard[0], hard[1]), alone))
     half = joint.count_half_width(alone)
     fewest, most = (max(joint.count + sign * half, least) for sign in (-1, 1))
-    records = max(sums.counted(joint, counted, events), least)
-    value = finish(joint.variance(records) * factor**2, records)
-    return within(value, finish(low, most), finish(high, fewest), conditional=not joint.is_sure(least, alone))
+    sure = joint.is_sure(least, alone)
+    if sure:  # else what was measured may say anything
+        records = max(sums.counted(joint, counted, events), least)
+        value = finish(joint.variance(records) * factor**2, records)
+    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
 
 
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:

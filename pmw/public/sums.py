@@ -28,7 +28,8 @@ from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
 _Array = NDArray[np.float64]
-_TYPICAL = 0.1  # of half the width of a cell: how far the mean of its values is taken to be from its middle
+_ALIKE = 1e-12  # relative: weights that differ by rounding alone
+_TYPICAL = 0.25  # of half the width of a cell: how far the mean of its values is taken to be from its middle
 
 
 def _short(number: float | None, digits: int) -> float | None:
@@ -370,15 +371,13 @@ class Sums:
             joint: the same with the number of its values.
         """
         alone = self.alone(measured.events)
-        found = joint.mean(measured.line, self.counted(joint, pair[1], measured.events))
         above, below = map(self.model, pair)
-        value = (
-            joined_by_width((found, above / below), measured.widths)
-            if math.isfinite(found)
-            else above / below
-        )
+        value, sure = above / below, joint.is_sure(1, alone)
+        if sure:  # else the measured quotient may lie anywhere
+            found = joint.mean(measured.line, self.counted(joint, pair[1], measured.events))
+            value = joined_by_width((found, value), measured.widths)
         ends = joint.mean_ends(measured.line, hard_ends(*pair), alone)
-        return within(value, *ends, conditional=not joint.is_sure(1, alone))
+        return within(value, *ends, conditional=not sure)
 
     def counted(self, joint: JointSums, counted: GroupWeights, events: int) -> float:
         """Return a number of values as it was measured and as other measurements have it, by their scales."""
@@ -437,8 +436,8 @@ class Sums:
     def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
         """Return a sum as the model has it and as it was measured, each by its scale.
 
-        The model's is taken to be off by what counts may move it, and by a tenth of what values may lie apart
-        in their cells.
+        The model's is taken to be off by what counts may move it, and by a quarter of what values may lie
+        apart in their cells.
         """
         found = measured.value + self.model(measured.counted)
         return joined_by_width((found, self.model(weights)), measured.widths)
@@ -508,7 +507,8 @@ def _line_of(over: SummedOver, part: MeasuredPart, below: GroupWeights | None) -
         return None
     weights = part.counted[held]
     constant = float(weights.flat[0]) - factor * part.joint.middle
-    if not np.allclose(weights, weights.flat[0], rtol=1e-12, atol=1e-9):
+    apart = float(weights.max() - weights.min())
+    if apart > _ALIKE * max(float(np.abs(weights).max()), abs(factor) * part.joint.scale):
         return None
     return factor, constant
 

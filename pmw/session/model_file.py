@@ -44,7 +44,7 @@ from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import SchemaError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'

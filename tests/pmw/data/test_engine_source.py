@@ -221,7 +221,7 @@ def same_sums(one: CountSource, other: CountSource, scopes: list[tuple[str, ...]
         for name in {"a", "b"} & set(scope):
             for squared in (False, True):
                 sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
-                assert np.array_equal(*sums)
+                assert np.array_equal(sums[0], sums[1])
 
 
 def test_a_sum_is_of_whole_places_that_no_float_of_32_bits_holds(tmp_path: Path) -> None:

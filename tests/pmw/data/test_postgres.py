@@ -299,7 +299,7 @@ def same_sums(one: CountSource, other: CountSource, scope: tuple[str, ...]) -> N
     for name in {"a", "b"} & set(scope):
         for squared in (False, True):
             sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
-            assert np.array_equal(*sums)
+            assert np.array_equal(sums[0], sums[1])
 
 
 def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:

@@ -16,7 +16,10 @@ from pmw.public.joint_sums import JointSums
 from queries.factors import UNITS
 
 LOW, HIGH, MIDDLE, SCALE = -20.0, 80.0, 30.0, 50.0
-NOISES = [DiscreteGaussian(Fraction(30 * UNITS)), DiscreteLaplace(Fraction(12 * UNITS))]
+NOISES: list[DiscreteGaussian | DiscreteLaplace] = [
+    DiscreteGaussian(Fraction(30 * UNITS)),
+    DiscreteLaplace(Fraction(12 * UNITS)),
+]
 HARD = (LOW, HIGH)
 
 

@@ -22,6 +22,7 @@ from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.aggregates import Aggregates
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.sums import Sums
@@ -239,6 +240,31 @@ def test_numbers_of_values_and_squares_are_measured_beside_sums() -> None:
         east = CLIPPED.query("region == 'east'")["delay"]
         assert row["v"]["low"] <= len(east) - 2 * east.sum() <= row["v"]["high"]
         assert session.verify().holds
+
+
+def test_small_weights_of_other_values_are_not_taken_for_one() -> None:
+    """What one sum of values weighs is found where all of a group weigh alike, however little that is."""
+    tiny = "SELECT SUM(delay * 1e-12) + SUM(rooms * 1e-10) AS v FROM trips"
+    truth = float(CLIPPED["delay"].sum() * 1e-12 + CLIPPED["rooms"].sum() * 1e-10)
+    with open_trips() as session:
+        session.measure_sum("delay", share="0.14", squares=True)
+        session.sql(tiny)
+        statement = parse_sql(tiny, DOMAIN)
+        (node,), (group,) = statement.leaves, statement.groups()
+        found = Aggregates(session.state, statement).estimate(node, group)
+        assert found.interval is not None
+        assert found.interval[0] <= truth <= found.interval[1]
+
+
+def test_of_an_empty_group_the_model_tells_the_mean_and_the_spread() -> None:
+    statement = "SELECT AVG(delay) AS a, STDDEV_POP(delay) AS s FROM trips WHERE region IS NULL"
+    with open_trips() as session:
+        before = session.sql(statement).to_dict()["rows"][0]
+        session.measure_sum("delay", "region", share="0.1", squares=True)
+        row = session.sql(statement).to_dict()["rows"][0]
+        for one in ("a", "s"):
+            assert row[one]["conditional"]
+            assert row[one]["value"] == pytest.approx(before[one]["value"])
 
 
 def test_the_number_of_values_is_measured_where_means_are_better_known_for_it() -> None:
