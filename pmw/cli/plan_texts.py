@@ -15,8 +15,8 @@ from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
-from pmw.planning.outlook import OrderForecast
 from pmw.planning.opening import check_attributes
+from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
