@@ -315,8 +315,11 @@ class FreeAnswers:
 
     def expect(self, state: PublicState, queries: Sequence[LinearQuery]) -> None:
         """Take note of questions that are likely to be answered soon."""
-        if len(queries) > 1 and not (self._soon is not None and self._soon.holds(queries)):
-            self._soon, self._bounds = QuestionsByScope(state.coarsening, queries), None
+        self._soon, self._bounds = QuestionsByScope(state.coarsening, queries), None
+
+    def expects(self, queries: Sequence[LinearQuery]) -> bool:
+        """Tell whether questions are among those that were noted last."""
+        return self._soon is not None and self._soon.holds(queries)
 
     def answers(self, state: PublicState, questions: Questions) -> Answers:
         """Return the answers to questions in a state, in order; many about a scope at once."""
@@ -363,7 +366,7 @@ class FreeAnswers:
     ) -> tuple[Bounded[BoxBounds], Bounded[PartBounds]]:
         """Return what bounds questions, and what their parts do, found with what is expected besides."""
         is_new, self._is_new = self._is_new, False
-        if not is_new and self._soon is not None and self._soon.holds(queries):
+        if not is_new and self._soon is not None and self.expects(queries):
             if self._bounds is None:
                 self._bounds = Bounded(self._soon, of.of_boxes), Bounded(self._soon, of.parts_of_boxes)
             return self._bounds

@@ -145,7 +145,7 @@ class Engine:
                 break
             self._release_due(account)
             places = waiting[done : done + distinct.questions.most_together]
-            self._expect(distinct.questions, waiting[done : done + _SOON])
+            self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
             answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
@@ -160,10 +160,10 @@ class Engine:
         return stored.answers(which[:ready])
 
     def _expect(self, questions: Questions, places: Places) -> None:
-        """Note which questions come next, so that those of a scope are bounded together."""
-        queries = questions.singly(places)
-        if queries is not None:
-            self._free.expect(self._state, queries)
+        """Note which questions come next, once for many, so that those of a scope are bounded together."""
+        first = questions.singly(places[:_BATCH])
+        if first is not None and not self._free.expects(first):
+            self._free.expect(self._state, questions.singly(places[:_SOON]) or ())
 
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions.
