@@ -2,7 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.speed --data-dir DIR [--table adult-small]
 
-prints JSON lines. Rates are per CPU second of the process that does the work, children included.
+prints JSON lines. Rates are per CPU second of the process that does the work, children included. New
+questions are all different; how many of them were asked before all the same is told beside their rate.
 
 ``--parts`` tells what new questions to a settled session cost in each form, and which part takes it: a line
 for each form over Adult with 380,800 cells: query objects, structured conditions and arrays of ranges,
@@ -54,9 +55,11 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, G
 from pmw.privacy.random_bits import BitSource
 from queries import (
     UNITS,
+    Attribute,
     CategoricalAttribute,
     CodedRecords,
     Domain,
+    Factor,
     IntegerAttribute,
     LinearQuery,
     decode_records,
@@ -107,7 +110,13 @@ def _measure_all(arguments: argparse.Namespace) -> None:
             print(f"skipped {name}: {reason}", file=sys.stderr)
             continue
         try:
-            for result in (_settled(case), _new_questions(case), *_streams(case, None), *_repeated(case)):
+            for result in (
+                _settled(case),
+                _new_questions(case),
+                *_streams(case, None),
+                *_new_lines(case),
+                *_repeated(case),
+            ):
                 tell({"table": name, "test": "marginal", **result})
             for result in (_textbook_settled(case), *_streams(case, _textbook(case))):
                 tell({"table": name, "test": "query", **result})
@@ -169,9 +178,86 @@ def _new_questions(case: Case) -> dict[str, object]:
     options = pmw.Options(seed=1)
     with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
         session.ask_all(case.queries)
-        others = list(random_conjunctions(case.domain, len(case.queries), seed=3))
+        others = never_asked(case.domain, len(case.queries), seed=3, asked=case.queries)
+        before = session.state.asked
         rate = _rate(len(others), lambda: session.ask_all(others))
-    return {"what": "new questions, in memory", "queries_per_cpu_second": round(rate)}
+        asked_before = len(others) - (session.state.asked - before)
+    return {
+        "what": "new questions, in memory",
+        "queries_per_cpu_second": round(rate),
+        "asked_before": asked_before,
+    }
+
+
+def never_asked(
+    domain: Domain, count: int, seed: int, asked: Iterable[LinearQuery] = ()
+) -> list[LinearQuery]:
+    """Return different questions that are none of some: about two or three attributes, as analysts ask them.
+
+    Each is about a range of an ordered attribute, and any values of others, but never all of them.
+
+    Args:
+        domain: the declared attributes, at least two.
+        count: how many; fewer where the domain has not so many.
+        seed: of the draws.
+        asked: the questions that are left out.
+    """
+    generator, known = np.random.default_rng(seed), {query.to_json() for query in asked}
+    names, found = [one.name for one in domain if one.size > 1], list[LinearQuery]()
+    for _ in range(50 * count):  # drawn at most
+        if len(found) == count:
+            break
+        few = min(len(names), int(generator.integers(2, 4)))
+        chosen = [names[place] for place in generator.permutation(len(names))[:few].tolist()]
+        query = LinearQuery(domain, tuple(_some_cells(domain[name], generator) for name in chosen))
+        if query.to_json() not in known:
+            known.add(query.to_json())
+            found.append(query)
+    return found
+
+
+def _some_cells(attribute: Attribute, generator: np.random.Generator) -> Factor:
+    """Return a range of an ordered attribute, or any cells of another, but not all."""
+    inside = np.zeros(attribute.size, dtype=np.int64)
+    while not 0 < inside.sum() < inside.size:
+        if attribute.is_ordered:
+            low, high = np.sort(generator.integers(0, attribute.base_size, 2)).tolist()
+            inside[:], inside[low : high + 1] = 0, 1
+        else:
+            inside = generator.integers(0, 2, attribute.size)
+    return Factor((attribute.name,), inside * UNITS)
+
+
+def _new_lines(case: Case) -> Iterable[dict[str, object]]:
+    """``pmw ask --stream`` of lines that nobody asked before, and in a form that was not read before."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        frame = decode_records(case.records, np.random.default_rng(0))
+        frame.to_csv(folder / "table.csv", index=False)
+        path = folder / "settled.pmw"
+        with pmw.open_session(folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path) as session:
+            session.ask_all(case.queries)
+        command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
+        start = _children_cpu(command)
+        new = never_asked(case.domain, _NEW * len(_FORMS), seed=5, asked=case.queries)
+        for place, (kind, write) in enumerate(_FORMS.items()):
+            some = new[place * _NEW : (place + 1) * _NEW]
+            with (folder / "questions.jsonl").open("w") as stream:
+                stream.writelines(json.dumps(write(query, case.domain)) + "\n" for query in some)
+            before = _stored(path)
+            seconds = _children_cpu(command, folder / "questions.jsonl")
+            yield {
+                "what": f"pmw ask --stream, {kind}, {len(some):,} lines that nobody asked before",
+                "lines_per_cpu_second": round(len(some) / seconds),
+                "without_start_up": round(len(some) / (seconds - start)),
+                "asked_before": len(some) - (_stored(path) - before),
+            }
+
+
+def _stored(path: Path) -> int:
+    """Return how many different questions a session was asked."""
+    with pmw.resume_session(path) as session:
+        return session.state.asked
 
 
 def _repeated(case: Case) -> Iterable[dict[str, object]]:
@@ -298,7 +384,7 @@ def measured(
         questions: objects of each form.
         ranges: questions as arrays; fewer where the scope has no more.
     """
-    new = list(random_conjunctions(case.domain, 6 * questions, seed=3))
+    new = never_asked(case.domain, 6 * questions, seed=3, asked=case.queries)
     blocks = [new[start : start + questions] for start in range(0, 6 * questions, questions)]
     conditions = [[structured(query, case.domain) for query in block] for block in blocks[2:4]]
     settling, *ends = _ranges(case.domain, scope, ranges)
@@ -320,10 +406,11 @@ def measured(
 def structured(query: LinearQuery, domain: Domain) -> dict[str, object]:
     """Return a conjunction as a structured condition on values."""
     where: dict[str, object] = {}
-    for name, cells in zip(query.scope, query.box, strict=True):
+    for factor, cells in zip(query.factors, query.box, strict=True):
+        (name,) = factor.scope
         attribute = domain[name]
         if isinstance(attribute, CategoricalAttribute):
-            where[name] = {"in": list(attribute.values[cells])}
+            where[name] = {"in": [attribute.values[cell] for cell in np.flatnonzero(factor.weights)]}
         else:
             where[name] = {
                 "between": [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]
@@ -456,7 +543,7 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
             if session.state.version == settled:
                 break
         settled = session.state.version
-        questions = list(random_conjunctions(table.domain, _NEW, seed=0))
+        questions = never_asked(table.domain, _NEW, seed=0)
         ends = _boxes(generator, _ARRAYS, len(names), _CELLS)
         found["queries_per_s"] = round(_NEW / cpu_seconds(lambda: session.ask_all(questions)))
         found["arrays_per_s"] = round(_ARRAYS / cpu_seconds(lambda: session.answer_arrays(names, *ends)))

@@ -26,6 +26,7 @@ from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import CellSets, Products
 from queries.questions import Questions
 
 MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
@@ -91,6 +92,23 @@ class Boxes(Questions):
         if len(places) == len(self) and np.array_equal(places, np.arange(len(self))):
             return self
         return Boxes(self.domain, self.scope, self.first[places], self.last[places])
+
+    def on(self, domain: Domain) -> Boxes:
+        """Return the same cells of another domain, whose attributes have the same ones."""
+        return Boxes(domain, self.scope, self.first, self.last)
+
+    def ranges(self) -> Boxes:
+        """Return the boxes themselves; see ``Products.ranges``."""
+        return self
+
+    @property
+    def sides(self) -> tuple[CellSets, ...]:
+        """The ranges of each attribute."""
+        return tuple(map(CellSets, self.first.T, self.last.T))
+
+    def pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], None]:
+        """Return the first and the last cells of each box; see ``Products.pieces``."""
+        return self.first, self.last, None
 
     def over(self, scope: tuple[str, ...]) -> Boxes:
         """Return the ranges of some of the attributes, which are in declared order."""
@@ -167,6 +185,9 @@ class Boxes(Questions):
         return found
 
 
+Counted: TypeAlias = Boxes | Products  # questions whose sums are those of boxes
+
+
 def _codes(asked: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return one number per row, the same for rows that are the same: int64, shape (n,)."""
     if asked.shape[1] < 63:  # else one bit each would not fit
@@ -218,13 +239,14 @@ class BoxSums:
             total += sign * self._sums.item(place)
         return total
 
-    def many(self, boxes: Boxes) -> NDArray[np.float64]:
-        """Return the sum inside each box: float64, shape (n,). The same as ``one``, to the last bit."""
-        total, stops = np.zeros(len(boxes)), boxes.last + 1
+    def many(self, counted: Counted) -> NDArray[np.float64]:
+        """Return the sum inside each box or product: float64, shape (n,); of a box ``one``, to the bit."""
+        first, last, owners = counted.pieces()
+        total, stops = np.zeros(len(first)), last + 1
         for corner, sign in self._signs:
-            place = tuple((stops if which else boxes.first)[:, axis] for axis, which in enumerate(corner))
+            place = tuple((stops if which else first)[:, axis] for axis, which in enumerate(corner))
             total += sign * self._sums[place]
-        return total
+        return total if owners is None else np.bincount(owners, total, minlength=len(counted))
 
 
 # --- canonical texts ----------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class Questions(ABC):
         """Return some questions by themselves."""
         return [self.query(place) for place in range(start, min(stop, len(self)))]
 
+    def singly(self, places: Places) -> list[LinearQuery] | None:
+        """Return the questions at some places, where they are kept one by one; else None."""
+        return None
+
     @abstractmethod
     def take(self, places: Places) -> Questions:
         """Return some of the questions, in the order of their places."""
@@ -88,6 +92,10 @@ class QuestionList(Questions):
     def queries(self, start: int, stop: int) -> list[LinearQuery]:
         """Return some questions by themselves."""
         return list(self._listed[start:stop])
+
+    def singly(self, places: Places) -> list[LinearQuery]:
+        """Return the questions at some places."""
+        return [self._listed[place] for place in places.tolist()]
 
     def take(self, places: Places) -> QuestionList:
         """Return some of the questions, in the order of their places."""

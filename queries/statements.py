@@ -33,6 +33,7 @@ from queries.memory import held_bytes
 from queries.predicates import Part, Position
 
 MOST_BINS = 10_000  # answers that one question may ask for
+_COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
 CLIPPED = "numbers beyond the declared ends count as the ends"
@@ -123,6 +124,9 @@ class Group:
         return inside
 
 
+_ALL = Group((), (), (), ())  # the one group of a statement without groupings
+
+
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
     """A column of the SELECT list."""
@@ -162,6 +166,7 @@ class Statement:
 
     Attributes:
         leaves: the aggregates, each once.
+        counts_alone: it has no aggregate but COUNT(*), one in an expression: counting questions answer it.
 
     Raises:
         QueryError: there are more groups than MOST_BINS, two columns would be called alike, or the
@@ -180,6 +185,7 @@ class Statement:
     sets: tuple[tuple[int, ...], ...] | None = None
     qualify: Test | None = None
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
+    counts_alone: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.sets is None:
@@ -195,6 +201,8 @@ class Statement:
         object.__setattr__(self, "columns", tuple(columns))
         leaves = {id(leaf): leaf for node in self._nodes() for leaf in node.leaves()}
         object.__setattr__(self, "leaves", tuple(leaves.values()))
+        single = all(node.events() == node.leaves()[:1] for node in self._nodes())
+        object.__setattr__(self, "counts_alone", single and all(leaf.is_count for leaf in self.leaves))
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
@@ -222,18 +230,14 @@ class Statement:
     @property
     def size_in_bytes(self) -> int:
         """About how many bytes its condition, groups and aggregates are kept in, at most."""
+        if self.single_count is not None:  # often asked, and quickly told
+            return self.where.size_in_bytes + _COUNT_BYTES
         return held_bytes(self)
 
     @property
     def domain(self) -> Domain:
         """The declared attributes."""
         return self.where.domain
-
-    @property
-    def counts_alone(self) -> bool:
-        """Whether it has no aggregate but COUNT(*), one in an expression: counting questions answer it."""
-        single = all(node.events() == node.leaves()[:1] for node in self._nodes())
-        return single and all(leaf.is_count for leaf in self.leaves)
 
     @property
     def clip_notes(self) -> tuple[str, ...]:
@@ -273,6 +277,9 @@ class Statement:
         A group that the condition excludes is left out, whatever is known of its count. A total of all stays,
         as does the one group of a statement without groupings.
         """
+        if self.sets == ((),):
+            yield _ALL
+            return
         number = 0
         for keys in self.sets or ():
             reach = _Reach(self.where, [self.groupings[key] for key in keys])

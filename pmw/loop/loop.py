@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,14 +18,14 @@ from pmw.loop.secret import SecretState
 from pmw.loop.tier import BatchDraws, Proposal, Tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer
+from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, threshold_entry
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
 from queries.linear import LinearQuery
-from queries.questions import Questions
+from queries.questions import QuestionList, Questions
 
 _Tier: TypeAlias = Tier[Any, Any]
 
@@ -41,7 +40,7 @@ class Settled:
     """
 
     state: PublicState
-    answers: tuple[Answer, ...]
+    answers: Answers
 
 
 _TIERS: dict[type, Callable[[int, Any], _Tier]] = {
@@ -156,9 +155,9 @@ def settle(
     if proposal.requests:
         first, *later = tiers_of(state.plan)[proposal.tier :]
         state, found = first.settle(state, proposal, draws, free)
-        answers = tuple(islice(found, _undisputed(state, later, proposal.queries)))
+        answers = found(_undisputed(state, later, proposal.queries))
     else:
-        answers = tuple(map(free.of(state).answer, proposal.queries))
+        answers = free.answers(state, QuestionList(proposal.queries))
     return Settled(replace(state, asked=state.asked + len(answers)), answers)
 
 

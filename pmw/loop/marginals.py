@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,17 @@ from numpy.typing import NDArray
 from pmw.data import CountSource
 from pmw.loop.fit import model_holds
 from pmw.loop.measuring import draw_numbers
-from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, Released, Tier
+from pmw.loop.tier import BatchDraws, FirstAnswers, MarginalRequest, Proposal, Released, Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer
+from pmw.public.answers import Answers, concatenated
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState, coarse_model
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.questions import QuestionList
 
 _PAIRS = 6  # of attributes, which every question may ask to be tested
 _LOWER = 0.75  # of a threshold: so far it must have come down for another test of the same model
@@ -200,26 +202,26 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
 
     def settle(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
-    ) -> tuple[PublicState, Iterator[Answer]]:
+    ) -> tuple[PublicState, FirstAnswers]:
         """Return the state after a batch, and the answers, which are of the model after it."""
         after = self.after(state, proposal, draws)
-        return after, self._answers(after, proposal, draws, free)
+        return after, partial(self._answers, after, proposal, draws, free)
 
     def _answers(
-        self, after: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
-    ) -> Iterator[Answer]:
-        """Yield the answers to the questions that no positive, and no test after it, stands before.
+        self, after: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers, most: int
+    ) -> Answers:
+        """Return the answers to the questions that no positive, and no test after it, stands before.
 
         The question whose marginal was measured is answered where what was measured contains it; else it is
         asked again, for it may ask for further tests.
         """
-        answers = free.of(after)
-        for query, need in zip(proposal.queries, proposal.needs, strict=True):
-            if need > draws.negatives:
-                if set(query.scope) <= set(after.marginals[-1].scope):
-                    yield answers.answer(query, measured=True)
-                return
-            yield answers.answer(query)
+        queries = proposal.queries[:most]
+        size = sum(need <= draws.negatives for need in proposal.needs[:most])  # needs never fall
+        found = free.answers(after, QuestionList(queries[:size]))
+        if size < len(queries) and set(queries[size].scope) <= set(after.marginals[-1].scope):
+            measured = free.of(after).answer(queries[size], measured=True)
+            return concatenated([found, Answers.of(after, [measured])])
+        return found
 
     def certified(self, state: PublicState, requests: Sequence[MarginalRequest]) -> PublicState:
         """Return the state in which these marginals were not found wrong."""

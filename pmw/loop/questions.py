@@ -6,16 +6,17 @@ by NumericSparse), with c positives, not c + 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.tier import BatchDraws, Proposal, QueryRequest, Released, Tier
+from pmw.loop.tier import BatchDraws, FirstAnswers, Proposal, QueryRequest, Released, Tier
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer
+from pmw.public.answers import Answers, placed
 from pmw.public.evidence import is_held
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.plans import QueryTestPlan
@@ -23,6 +24,7 @@ from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.questions import QuestionList
 
 # Cells of the largest table that is counted for one question. Beyond it the question is not tested: a
 # recorded batch that can never be counted would stand in the way of all that come after it.
@@ -104,25 +106,36 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
 
     def settle(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
-    ) -> tuple[PublicState, tuple[Answer, ...]]:
-        """Return the state after a batch, and the answers, which are of the model before it."""
-        answers = tuple(self._answers(state, proposal, draws, free))
-        return self.after(state, proposal, draws), answers
+    ) -> tuple[PublicState, FirstAnswers]:
+        """Return the state after a batch, and its answers, which are of the model before it."""
+        return self.after(state, proposal, draws), partial(self._answers, state, proposal, draws, free)
 
     def _answers(
-        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
-    ) -> Iterator[Answer]:
-        answers, done = free.of(state), 0
-        for query, need in zip(proposal.queries, proposal.needs, strict=True):
-            if need == done:
-                yield answers.answer(query)
-            elif need > draws.negatives and draws.released is not None:
-                yield answers.measured(query, int(draws.released), self.plan.noise)
-                return
-            else:
-                request, done = proposal.requests[need - 1], need
-                units, threshold = int(request.model_units), request.threshold
-                yield answers.certified(query, units, self.plan, threshold)
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers, most: int
+    ) -> Answers:
+        """Return so many answers, or those up to the one that was measured, which is the last."""
+        needs = np.array(proposal.needs[:most], dtype=np.int64)
+        size = len(needs) if draws.released is None else int(np.searchsorted(needs, draws.negatives, "right"))
+        are_tested = np.diff(needs[:size], prepend=0) > 0
+        queries = QuestionList(proposal.queries)
+        untested, tested = np.flatnonzero(~are_tested), np.flatnonzero(are_tested)
+        units = [int(proposal.requests[need - 1].model_units) for need in needs[tested].tolist()]
+        parts = [
+            (untested, free.answers(state, queries.take(untested))),
+            (
+                tested,
+                free.certified(
+                    state,
+                    [proposal.queries[place] for place in tested.tolist()],
+                    np.array(units, np.int64),
+                    self.plan,
+                ),
+            ),
+        ]
+        if size < len(needs) and draws.released is not None:
+            last = free.of(state).measured(proposal.queries[size], int(draws.released), self.plan.noise)
+            parts.append((np.array([size]), Answers.of(state, [last])))
+        return placed(parts)
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
         """Return the measurement that a positive released."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -16,7 +16,7 @@ from pmw.data import CountSource
 from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer
+from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, positive_entry, price_of_positives, reservation, threshold_entry
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
@@ -25,6 +25,7 @@ from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import LinearQuery
 
 Released: TypeAlias = int | NDArray[np.int64]
+FirstAnswers: TypeAlias = Callable[[int], Answers]  # to so many questions at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +263,8 @@ class Tier(ABC, Generic[Want, Asked]):
     @abstractmethod
     def settle(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
-    ) -> tuple[PublicState, Iterable[Answer]]:
-        """Return the state after a batch, and the answers to the questions that its tests decided.
+    ) -> tuple[PublicState, FirstAnswers]:
+        """Return the state after a batch, and what gives the first of the answers that its tests decided.
 
         Args:
             state: the state that the batch was proposed in, with its charges.

@@ -23,7 +23,7 @@ from pmw.model.measurement import (
     Target,
     target_of,
 )
-from queries.boxes import Boxes
+from queries.boxes import Boxes, Counted
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
@@ -166,18 +166,25 @@ class Coarsening:
             return inner, inner
         return inner, LinearQuery(self.coarse, tuple(greatest))
 
-    def box_bounds(self, boxes: Boxes) -> tuple[Boxes, Boxes] | None:
-        """Return the inner and the outer boxes of bins; None where a range of cells is none of bins.
+    def keeps(self, scope: Sequence[str]) -> bool:
+        """Tell whether the cells of some attributes are their bins."""
+        return all(self._runs[self.fine.index(name)] is None for name in scope)
+
+    def box_bounds(self, counted: Counted) -> tuple[Counted, Counted, NDArray[np.bool_]] | None:
+        """Return the inner and the outer boxes of bins, and which differ; None where a range is none of bins.
 
         An inner range may be empty: its first bin is after its last. Bins of a categorical attribute need not
         be runs of cells; there a single cell is a box, too.
 
         Args:
-            boxes: on declared cells.
+            counted: boxes on declared cells, or products, which are looked at where no attribute has bins.
         """
-        if all(self._runs[self.fine.index(name)] is None for name in boxes.scope):
-            same = Boxes(self.coarse, boxes.scope, boxes.first, boxes.last)
-            return same, same
+        if self.keeps(counted.scope):
+            same = counted.on(self.coarse)
+            return same, same, np.zeros(len(counted), dtype=np.bool_)
+        boxes = counted.ranges()
+        if boxes is None:
+            return None
         inner, outer = ((boxes.first.copy(), boxes.last.copy()) for _ in range(2))
         for axis, position in enumerate(map(self.fine.index, boxes.scope)):
             bin_, runs = self.bins[position], self._runs[position]
@@ -192,7 +199,8 @@ class Coarsening:
                 first = last = runs.starts[low]
             inner[0][:, axis], outer[0][:, axis] = low + (runs.starts[low] < first), low
             inner[1][:, axis], outer[1][:, axis] = high - (stops[high] > last), high
-        return Boxes(self.coarse, boxes.scope, *inner), Boxes(self.coarse, boxes.scope, *outer)
+        differ = np.any((inner[0] != outer[0]) | (inner[1] != outer[1]), axis=1)
+        return Boxes(self.coarse, boxes.scope, *inner), Boxes(self.coarse, boxes.scope, *outer), differ
 
     def weights(self, query: LinearQuery) -> list[WeightedFactor]:
         """Return the mean weights inside the bins, factor by factor, for ``expectation`` of a coarse model.
@@ -285,7 +293,7 @@ class Coarsening:
 
     def _extremes(self, factor: Factor) -> tuple[Factor, Factor | None]:
         """Return the least and the greatest weights inside each bin; None for the same again."""
-        if all(self._runs[self.fine.index(name)] is None for name in factor.scope):
+        if self.keeps(factor.scope):
             return factor, None
         low = self._reduced(np.minimum, factor.scope, factor.weights)
         high = self._reduced(np.maximum, factor.scope, factor.weights)

@@ -28,8 +28,8 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistributi
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import CellSets
 
-_Run: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 
 
@@ -396,37 +396,31 @@ class ResidualCounts:
         rows = along([axis.inverse.T for axis in self.strategy.axes], weights)
         return float(np.sum(rows**2)) / self.fineness
 
-    def box_variances(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the variances of counts of boxes: float64, shape (n,), squared records.
+    def product_variances(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
+        """Return the variances of counts of products: float64, shape (n,), squared records.
 
         Args:
-            first: int64, shape (n, attributes), the first cell of each box along each attribute.
-            last: the last ones, inclusive.
+            sides: of each attribute, which cells are counted.
         """
-        runs = [(first[:, axis], last[:, axis]) for axis in range(len(self.scope))]
-        shares = [(high - low + 1) / size for (low, high), size in zip(runs, self.units.shape, strict=True)]
+        shares = [side.cells() / size for side, size in zip(sides, self.units.shape, strict=True)]
 
         def rest(axes: Sequence[int]) -> NDArray[np.float64]:
             """Return the share of the cells along the other axes."""
             return np.asarray(np.prod([shares[axis] for axis in self._others(axes)], axis=0))
 
-        found, everybody = self._run_variances(runs), np.prod(shares, axis=0)
+        found, everybody = self._own_variances_of(sides), np.prod(shares, axis=0)
         for axis, (variances, slopes) in enumerate(self._effect_runs):
-            found += variances[runs[axis]] * rest((axis,)) ** 2
-            everybody = everybody + slopes[runs[axis]] * rest((axis,))
+            found += sides[axis].variances(variances) * rest((axis,)) ** 2
+            everybody = everybody + sides[axis].sums(slopes) * rest((axis,))
         for axes, below in self._below:
-            found += below._run_variances([runs[axis] for axis in axes]) * rest(axes) ** 2
+            found += below._own_variances_of([sides[axis] for axis in axes]) * rest(axes) ** 2
         return np.asarray(found + everybody**2 * self.foundation.variance, dtype=np.float64)
 
-    def _run_variances(self, runs: Sequence[_Run]) -> NDArray[np.float64]:
-        """Return the variances of boxes' parts in the residual: float64, shape (n,), squared records.
-
-        Args:
-            runs: of each attribute, int64, shape (n,), the first cells and the last ones.
-        """
-        found = np.full(len(runs[0][0]), 1 / self.fineness)
-        for table, run in zip(self._axis_runs, runs, strict=True):
-            found = found * table[run]
+    def _own_variances_of(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
+        """Return the variances of products' parts in the residual: float64, shape (n,), squared records."""
+        found = np.full(len(sides[0]), 1 / self.fineness)
+        for table, side in zip(self._axis_runs, sides, strict=True):
+            found = found * side.variances(table)
         return found
 
     @property

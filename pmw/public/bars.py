@@ -46,7 +46,7 @@ from pmw.public.bounded import (
 from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
-from queries.boxes import Boxes
+from queries.boxes import Counted
 from queries.linear import LinearQuery
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
@@ -178,8 +178,8 @@ class Bars:
             return self._bar(one, one, query.scope)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
-    def of_boxes(self, boxes: Boxes) -> Bar | None:
-        """Return the intervals of ranges; None where they have to be looked at one by one.
+    def of_boxes(self, boxes: Counted) -> Bar | None:
+        """Return the intervals of ranges or products; None where they have to be looked at one by one.
 
         Args:
             boxes: the questions; each depends on all attributes of their scope.
@@ -203,7 +203,7 @@ class Bars:
             high = Question(most)
         return float(self._width(low, high, query.scope))
 
-    def widths_of_boxes(self, boxes: Boxes) -> Array | None:
+    def widths_of_boxes(self, boxes: Counted) -> Array | None:
         """Return the same of ranges: float64, shape (n,); None where they have to be looked at one by one."""
         found = np.empty(len(boxes))
         try:
@@ -243,6 +243,17 @@ class Bars:
             above = Question(most)
         ends = self._by_parts(below, above, Rests.MEASURED).within(self._in_reach(below, above))
         return float(ends.low), float(ends.high)
+
+    def parts_of_boxes(self, boxes: Counted) -> Array | None:
+        """Return ``of_parts`` of ranges or products: float64, shape (2, n); None for one by one."""
+        found = np.empty((2, len(boxes)))
+        try:
+            for places, group in Ranges(boxes).groups(self.state.coarsening):
+                ends = self._by_parts(group, group, Rests.MEASURED)
+                found[0, places], found[1, places] = ends.within(self._in_reach(group, group))
+        except NotAlikeError:
+            return None
+        return found
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.

@@ -21,9 +21,10 @@ from pmw.model import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Candidates, Evidence
 from pmw.public.half_widths import AxisNoise
-from queries.boxes import Boxes
-from queries.factors import UNITS
+from queries.boxes import Counted
+from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
+from queries.products import Products
 
 Array: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Array  # of one sum, or of n
@@ -274,7 +275,12 @@ class Question(OneSum):
 
     def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
         """Return what counts by the one attribute say; see ``Bounded``."""
-        return Bound(self.value(evidence), noise.half_width(self._query.weights() / UNITS), evidence.basis)
+        if Products.is_one(self._query):
+            (side,) = Products.of_queries([self._query]).sides
+            width = float(noise.of_sets(side)[0])
+        else:
+            width = noise.half_width(self._query.weights() / UNITS)
+        return Bound(self.value(evidence), width, evidence.basis)
 
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
         """Return the inner and the outer query; see ``Bounded``."""
@@ -287,11 +293,18 @@ class Question(OneSum):
         query = self._query
         if len(query.factors) == 1 and len(query.scope) > 1:
             return OneSum(query.scope, query.weights() / UNITS).split()
+        is_product = Products.is_one(query)
         blocks = [
-            Box(query, factor.scope) if factor.is_box else OneSum(factor.scope, factor.weights / UNITS)
+            Box(query, factor.scope) if factor.is_box else self._block(factor, alone=is_product)
             for factor in query.factors
         ]
         return Split(Form.PRODUCT, query.constant / UNITS, blocks, blocks)
+
+    def _block(self, factor: Factor, *, alone: bool) -> OneSum:
+        """Return a factor's part; of a product it is a question of its own."""
+        if alone:
+            return Question(self._query.over(factor.scope))
+        return OneSum(factor.scope, factor.weights / UNITS)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
         """Return the least and the greatest weights over some attributes; see ``Bounded``."""
@@ -304,17 +317,19 @@ class Question(OneSum):
 
 
 class Ranges:
-    """Counts of ranges of the same attributes.
+    """Counts of ranges, or of sets of cells, of the same attributes.
 
     Args:
-        boxes: the questions.
+        boxes: the questions; products where no attribute has bins.
         bins: their inner and their outer boxes of bins, one object where none cuts a bin; None for these.
         cut: they are inner or outer boxes of others: some may be empty, or all bins of an attribute.
     """
 
     __slots__ = ("_bins", "_cut", "boxes")
 
-    def __init__(self, boxes: Boxes, bins: tuple[Boxes, Boxes] | None = None, *, cut: bool = False) -> None:
+    def __init__(
+        self, boxes: Counted, bins: tuple[Counted, Counted] | None = None, *, cut: bool = False
+    ) -> None:
         self.boxes = boxes
         self._bins = bins
         self._cut = cut
@@ -348,11 +363,10 @@ class Ranges:
         bins = coarsening.box_bounds(self.boxes)
         if bins is None:
             raise NotAlikeError
-        inner, outer = bins
-        differ = (inner.first != outer.first) | (inner.last != outer.last)
-        if inner is outer or not differ.any():
+        inner, outer, cuts = bins
+        if not cuts.any():
             return [(np.arange(len(self.boxes)), Ranges(self.boxes, (inner, inner)))]
-        cuts, found = np.any(differ, axis=1), list[tuple[NDArray[np.intp], Ranges]]()
+        found = list[tuple[NDArray[np.intp], Ranges]]()
         for cut in (False, True):
             places = np.flatnonzero(cuts == cut)
             if places.size:
@@ -363,14 +377,15 @@ class Ranges:
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
         """Return for each what the evidence with the smallest half-width says; see ``Bounded``."""
-        if not self._cut:
+        boxes = self.boxes.ranges() if self._cut else None
+        if boxes is None:
             return Bound(*_narrowest(self.boxes, held(self.scope)))
-        found = np.repeat([[0.0], [math.inf], [RELEASED]], len(self.boxes), axis=1)
-        empty = np.any(self.boxes.first > self.boxes.last, axis=1)
+        found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
+        empty = np.any(boxes.first > boxes.last, axis=1)
         if empty.any():
             found[:, empty] = np.array([everybody(0.0)]).T
         rest = np.flatnonzero(~empty)
-        for places, part in self.boxes.take(rest).parts():
+        for places, part in boxes.take(rest).parts():
             if part.scope:
                 found[:, rest[places]] = _narrowest(part, held(part.scope))
             else:
@@ -379,8 +394,8 @@ class Ranges:
 
     def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
         """Return what counts by the one attribute say; see ``Bounded``."""
-        widths = noise.half_widths(self.boxes.first[:, 0], self.boxes.last[:, 0])
-        return Bound(evidence.box_sums.many(self.boxes), widths, evidence.basis)
+        (side,) = self.boxes.sides
+        return Bound(evidence.box_sums.many(self.boxes), noise.of_sets(side), evidence.basis)
 
     def split(self) -> Split:
         """Return the ranges of each attribute; see ``Bounded``."""
@@ -405,7 +420,7 @@ class NotAlikeError(Exception):
     """Ranges have to be bounded one by one."""
 
 
-def _narrowest(boxes: Boxes, candidates: Candidates) -> Array:
+def _narrowest(boxes: Counted, candidates: Candidates) -> Array:
     """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
     found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
     if not candidates.evidences:

@@ -40,9 +40,10 @@ from pmw.public.half_widths import (
 )
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
-from queries.boxes import Boxes, BoxSums
+from queries.boxes import BoxSums, Counted
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import CellSets, Products
 
 BASES = tuple(Basis)
 Known: TypeAlias = MarginalValues | Certificate  # than the opening
@@ -89,15 +90,18 @@ class Evidence:
 
     def value(self, query: LinearQuery) -> float:
         """Return a question's answer on the values, in records."""
-        sums = self.sums if query.is_box else None
-        return query.evaluate(self.values) if sums is None else sums.one(query.box)
+        if self.sums is not None and query.is_box:
+            return self.sums.one(query.box)
+        if self.sums is not None and Products.is_one(query):
+            return float(self.sums.many(Products.of_queries([query]))[0])
+        return query.evaluate(self.values)
 
     def box_half_width(self, box: Sequence[slice]) -> float:
         """Return how far the truth may be from the count of the cells in a box, in records."""
         if self._noise is None:
             return self.of_cells(math.prod([side.stop - side.start for side in box]))
-        first, last = [[side.start for side in box]], [[side.stop - 1 for side in box]]
-        return self._noise.box_half_widths(np.array(first), np.array(last)).item()
+        sides = [CellSets(np.array([side.start]), np.array([side.stop - 1])) for side in box]
+        return self._noise.product_half_widths(sides).item()
 
     def sum_half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum with real weights on the values, in records.
@@ -109,12 +113,12 @@ class Evidence:
             return self.by_stats(WeightStats.of(weights))
         return math.inf if self._noise is None else self._noise.half_width(weights)
 
-    def half_widths(self, boxes: Boxes) -> _Weights:
-        """Return how far the truth may be from the counts of boxes, in records: float64, shape (n,)."""
+    def half_widths(self, boxes: Counted) -> _Weights:
+        """Return how far the truth may be from counts of boxes or products, in records: float64, (n,)."""
         if self.by_stats is None:
             if self._noise is None:
                 return np.full(len(boxes), math.inf)
-            return self._noise.box_half_widths(boxes.first, boxes.last)
+            return self._noise.product_half_widths(boxes.sides)
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(cells)).tolist():
@@ -152,6 +156,12 @@ class Candidates:
         """Return the place of the evidence that bounds a question, and its half-width in records."""
         if query.is_box:
             return self.of_box(query.box)
+        if self.evidences and Products.is_one(query):
+            one = Products.of_queries([query])
+            if self._by_stats:
+                return self._of_cells(int(one.cells()[0]))
+            place, width = self.of_boxes(one)
+            return int(place[0]), float(width[0])
         return _least([one.sum_half_width(query.weights() / UNITS) for one in self.evidences])
 
     def of_box(self, box: Sequence[slice]) -> tuple[int, float]:
@@ -164,7 +174,7 @@ class Candidates:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
         return _least([one.sum_half_width(weights) for one in self.evidences])
 
-    def of_boxes(self, boxes: Boxes) -> tuple[NDArray[np.intp], _Weights]:
+    def of_boxes(self, boxes: Counted) -> tuple[NDArray[np.intp], _Weights]:
         """Return the same of many boxes: intp and float64, shape (n,)."""
         if not self._by_stats:
             widths = np.array([one.half_widths(boxes) for one in self.evidences])

@@ -8,8 +8,9 @@ as weights, their sum over the kept records.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +20,87 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bar, Bars
+from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import certified_half_width
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
-from queries.boxes import MOST_SUMS, Boxes, BoxSums
+from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
 BAR_SLACK = 1e-6  # records: what rounding may add to a bar that is as wide as an accuracy contract allows
-_MANY = 16  # questions about the same attributes, from which on arrays are faster than one by one
 _EXHAUSTED, _UNVERIFIED = (np.uint8(SOURCES.index(one)) for one in (Source.EXHAUSTED, Source.UNVERIFIED))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxBounds:
-    """What bounds boxes over one scope.
+    """What bounds boxes or products.
 
     Args:
         counts: float64, shape (n,), the model's answers, records.
         bar: the ends of their intervals, and what they rest on, float64, shape (n,) each.
+        kinds: uint8, shape (n,), places in ``KINDS``.
     """
 
     counts: NDArray[np.float64]
     bar: Bar
+    kinds: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, boxes: Counted, counts: NDArray[np.float64], bar: Bar) -> BoxBounds:
+        """Return what bounds boxes or products over one scope, each of which depends on all of it."""
+        kinds = [kind_over(boxes.domain, boxes.scope, basis) for basis in BASES]
+        codes = np.array([KINDS.index(kind) for kind in kinds], dtype=np.uint8)
+        return cls(counts, bar, codes[np.asarray(bar.basis, dtype=np.intp)])
+
+    @classmethod
+    def joined(cls, parts: Sequence[BoxBounds]) -> BoxBounds:
+        """Return what bounds the questions of some parts, one part after the other; at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        bar = Bar(*(np.concatenate(ends) for ends in zip(*(one.bar for one in parts), strict=True)))
+        counts, kinds = [one.counts for one in parts], [one.kinds for one in parts]
+        return cls(np.concatenate(counts), bar, np.concatenate(kinds))
+
+    def take(self, places: Places) -> BoxBounds:
+        """Return what bounds some of the questions."""
+        bar = Bar(*(np.asarray(end)[places] for end in self.bar))
+        return BoxBounds(self.counts[places], bar, self.kinds[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartBounds:
+    """What boxes or products over one scope lie between by their parts, beside tests of their own.
+
+    Args:
+        ends: float64, shape (2, n), records.
+        kind: of a question whose test was negative: its place in ``KINDS``.
+    """
+
+    ends: NDArray[np.float64]
+    kind: int
+
+    def take(self, places: Places) -> PartBounds:
+        """Return what some of the questions lie between."""
+        return PartBounds(self.ends[:, places], self.kind)
+
+    def tested(self, counts: NDArray[np.float64], width: float) -> BoxBounds:
+        """Return what bounds questions whose tests were negative.
+
+        Args:
+            counts: float64, shape (n,), the model's answers in the tests, records.
+            width: how far the truth may be from them, in records.
+        """
+        low, high = np.maximum(self.ends[0], counts - width), np.minimum(self.ends[1], counts + width)
+        basis = np.full(len(counts), BASES.index(Basis.TESTED))
+        return BoxBounds(counts, Bar(low, high, basis), np.full(len(counts), self.kind, dtype=np.uint8))
+
+
+_Bounds = TypeVar("_Bounds", BoxBounds, PartBounds, NDArray[np.float64])
 
 
 class ModelAnswers:
@@ -131,8 +187,13 @@ class ModelAnswers:
         """
         if not query.scope:
             return float(self.bars.everybody(query.constant / UNITS).value)
-        sums = self.model_sums(query.scope) if query.is_box else None
-        count = self.state.model.answer(query) if sums is None else sums.one(query.box)
+        sums = self.model_sums(query.scope)
+        if sums is not None and query.is_box:
+            count = sums.one(query.box)
+        elif sums is not None and Products.is_one(query):
+            count = float(sums.many(Products.of_queries([query]))[0])
+        else:
+            count = self.state.model.answer(query)
         for one, beside, fine in self.bars.known(query.scope).measured:
             if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
                 continue
@@ -182,8 +243,8 @@ class ModelAnswers:
         typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)
         return replace(answer, kind=kind, typical=typical)
 
-    def of_boxes(self, boxes: Boxes) -> BoxBounds | None:
-        """Return what bounds boxes; None where they have to be looked at one by one.
+    def of_boxes(self, boxes: Counted) -> BoxBounds | None:
+        """Return what bounds boxes or products; None where they have to be looked at one by one.
 
         That is where the model's marginal has too many cells for a table, a marginal lies beside the model,
         but for a residual whose cells are whole in the boxes, or is on declared cells of bins that boxes cut,
@@ -196,8 +257,8 @@ class ModelAnswers:
         bins = self.state.coarsening.box_bounds(boxes)
         if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
             return None
-        inner, outer = bins
-        cuts = np.any((inner.first != outer.first) | (inner.last != outer.last))
+        inner, _, differ = bins
+        cuts = bool(differ.any())
         for one, beside, fine in self.bars.known(boxes.scope).measured:
             if beside or (fine and cuts):
                 if cuts or not isinstance(one, ResidualCounts):
@@ -207,7 +268,18 @@ class ModelAnswers:
         else:
             boxes_of = boxes
         bar = self.bars.of_boxes(boxes)
-        return None if bar is None else BoxBounds(sums.many(boxes_of), bar)
+        return None if bar is None else BoxBounds.of(boxes, sums.many(boxes_of), bar)
+
+    def parts_of_boxes(self, boxes: Counted) -> PartBounds | None:
+        """Return what boxes or products lie between by their parts; None where they go one by one.
+
+        Args:
+            boxes: the questions; each depends on all attributes of their scope.
+        """
+        ends = self.bars.parts_of_boxes(boxes) if self.state.contract.options.bar_limit is None else None
+        if ends is None:
+            return None
+        return PartBounds(ends, KINDS.index(kind_over(boxes.domain, boxes.scope, Basis.TESTED)))
 
     def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where there is no table of them.
@@ -223,33 +295,115 @@ class ModelAnswers:
 
 
 class FreeAnswers:
-    """Answers that no test decides, of one state after another; kept while nothing but questions comes in."""
+    """Answers that no test decides, of one state after another; kept while nothing but questions comes in.
+
+    What bounds questions is found for many of a scope at once, those that come soon among them. In a new
+    state it is found for what is answered just then, in case the next answer changes the state again.
+    """
 
     def __init__(self) -> None:
         self._of: ModelAnswers | None = None
+        self._soon: QuestionsByScope | None = None
+        self._bounds: tuple[Bounded[BoxBounds], Bounded[PartBounds]] | None = None
+        self._is_new = True  # no questions were answered in the state
 
     def of(self, state: PublicState) -> ModelAnswers:
         """Return what answers questions in a state."""
         if self._of is None or not _is_alike(self._of.state, state):
-            self._of = ModelAnswers(state)
+            self._of, self._bounds, self._is_new = ModelAnswers(state), None, True
         return self._of
 
+    def expect(self, state: PublicState, queries: Sequence[LinearQuery]) -> None:
+        """Take note of questions that are likely to be answered soon."""
+        self._soon, self._bounds = QuestionsByScope(state.coarsening, queries), None
+
+    def expects(self, queries: Sequence[LinearQuery]) -> bool:
+        """Tell whether questions are among those that were noted last."""
+        return self._soon is not None and self._soon.holds(queries)
+
     def answers(self, state: PublicState, questions: Questions) -> Answers:
-        """Return the answers to questions in a state, in order; many about ranges of a scope at once."""
+        """Return the answers to questions in a state, in order; many about a scope at once."""
         of = self.of(state)
-        if isinstance(questions, QuestionList) and len(questions) < _MANY:
-            return Answers.of(state, list(map(of.answer, questions.queries(0, len(questions)))))
-        found, alone = list[tuple[Places, Answers]](), np.ones(len(questions), dtype=np.bool_)
-        for places, boxes in _ranges(questions):
-            bounds = of.of_boxes(boxes)
-            if bounds is not None:
-                found.append((places, answer_boxes(state, bounds, boxes)))
-                alone[places] = False
-        left = np.flatnonzero(alone)
-        if left.size or not found:
-            queries = [questions.query(place) for place in left.tolist()]
-            found.append((left, Answers.of(state, list(map(of.answer, queries)))))
-        return placed(found)
+        if isinstance(questions, Boxes):
+            parts = [(places, of.of_boxes(boxes)) for places, boxes in questions.parts()]
+            found = [(places, bounds) for places, bounds in parts if bounds is not None]
+            return _joined(of, len(questions), found, lambda place: of.answer(questions.query(place)))
+        queries = questions.queries(0, len(questions))
+        bounds = self._bounds_of(of, queries)[0]
+        own = [(places, one.take(at)) for places, at, one in _of_groups(bounds, queries)]
+        return _joined(of, len(queries), own, lambda place: of.answer(queries[place]))
+
+    def certified(
+        self,
+        state: PublicState,
+        queries: Sequence[LinearQuery],
+        units: NDArray[np.int64],
+        plan: QueryTestPlan,
+    ) -> Answers:
+        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``.
+
+        Args:
+            state: the state of the tests.
+            queries: the questions, in order.
+            units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
+            plan: the tests.
+        """
+        of = self.of(state)
+        width = certified_half_width(plan, plan.threshold, of.bars.confidences.alone)
+        bounds = self._bounds_of(of, queries)[1]
+        own = [
+            (places, one.take(at).tested(units[places] / UNITS, width))
+            for places, at, one in _of_groups(bounds, queries)
+        ]
+
+        def alone(place: int) -> Answer:
+            return of.certified(queries[place], int(units[place]), plan, plan.threshold)
+
+        return _joined(of, len(queries), own, alone)
+
+    def _bounds_of(
+        self, of: ModelAnswers, queries: Sequence[LinearQuery]
+    ) -> tuple[Bounded[BoxBounds], Bounded[PartBounds]]:
+        """Return what bounds questions, and what their parts do, found with what is expected besides."""
+        is_new, self._is_new = self._is_new, False
+        if not is_new and self._soon is not None and self.expects(queries):
+            if self._bounds is None:
+                self._bounds = Bounded(self._soon, of.of_boxes), Bounded(self._soon, of.parts_of_boxes)
+            return self._bounds
+        asked = QuestionsByScope(of.state.coarsening, queries)
+        return Bounded(asked, of.of_boxes), Bounded(asked, of.parts_of_boxes)
+
+
+def _of_groups(
+    bounds: Bounded[_Bounds], queries: Sequence[LinearQuery]
+) -> Iterator[tuple[Places, Places, _Bounds]]:
+    """Yield the places of questions that are bounded together, their places there, and what bounds these."""
+    for number, places, own in bounds.asked.groups(queries):
+        found = bounds.of(number)
+        if found is not None:
+            yield places, own, found
+
+
+def _joined(
+    of: ModelAnswers, size: int, found: Sequence[tuple[Places, BoxBounds]], one: Callable[[int], Answer]
+) -> Answers:
+    """Return answers in the order of their questions.
+
+    Args:
+        of: what answers.
+        size: how many questions there are.
+        found: the places of those that were bounded together, and what bounds them.
+        one: answers the question at a place by itself.
+    """
+    alone, parts = np.ones(size, dtype=np.bool_), list[tuple[Places, Answers]]()
+    if found:
+        places = np.concatenate([own for own, _ in found])
+        alone[places] = False
+        parts.append((places, answers_within(of.state, BoxBounds.joined([one for _, one in found]))))
+    left = np.flatnonzero(alone)
+    if left.size or not parts:
+        parts.append((left, Answers.of(of.state, list(map(one, left.tolist())))))
+    return placed(parts)
 
 
 def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
@@ -258,52 +412,43 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     These do not depend on noise; they are infinite where nothing holds a question.
     """
     found, alone = np.empty(len(questions)), np.ones(len(questions), dtype=np.bool_)
-    for places, boxes in _ranges(questions):
-        widths = bars.widths_of_boxes(boxes) if boxes.scope else None
-        if widths is not None:
-            found[places] = widths
-            alone[places] = False
+    for places, widths in _widths(bars, questions):
+        found[places] = widths
+        alone[places] = False
     for place in np.flatnonzero(alone).tolist():
         found[place] = bars.width_of_query(questions.query(place))
     return found
 
 
-def _ranges(questions: Questions) -> list[tuple[Places, Boxes]]:
-    """Return those of the questions that are ranges of the same attributes, where there are many."""
+def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[np.float64]]]:
+    """Yield the places of questions that are bounded together, and their widths; see ``known_widths``."""
     if isinstance(questions, Boxes):
-        return list(questions.parts())
-    scopes: dict[tuple[str, ...], list[int]] = {}
-    for place, query in enumerate(questions.queries(0, len(questions))):
-        if query.is_box and query.aligned and query.scope:
-            scopes.setdefault(query.scope, []).append(place)
-    many = (places for places in scopes.values() if len(places) >= _MANY)
-    return [
-        (np.array(places), Boxes.of_queries([questions.query(place) for place in places])) for places in many
-    ]
+        for places, boxes in questions.parts():
+            widths = bars.widths_of_boxes(boxes) if boxes.scope else None
+            if widths is not None:
+                yield places, widths
+        return
+    queries = questions.queries(0, len(questions))
+    bounds = Bounded(QuestionsByScope(bars.state.coarsening, queries), bars.widths_of_boxes)
+    for places, own, found in _of_groups(bounds, queries):
+        yield places, found[own]
 
 
-def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers:
-    """Return the model's answers to boxes.
-
-    Args:
-        state: that answers.
-        bounds: of the boxes.
-        boxes: the questions; each depends on all attributes of their scope.
-    """
-    size, bar = len(boxes), bounds.bar
-    ends = np.stack([np.minimum(bar.low, bar.high), np.maximum(bar.low, bar.high)])
+def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
+    """Return the model's answers to boxes or products, within what bounds them."""
+    size, (low, high, basis) = len(bounds.counts), bounds.bar
+    ends = np.stack([np.minimum(low, high), np.maximum(low, high)])
     low, high = np.maximum(0.0, ends) + 0.0  # no minus of a zero
     shown = np.minimum(np.maximum(bounds.counts, low), high)
-    kinds, typical = np.zeros(size, dtype=np.uint8), np.full((size, 2), math.nan)
-    for number, basis in enumerate(BASES):
-        kind = kind_over(boxes.domain, boxes.scope, basis)
-        places = np.flatnonzero(bar.basis == number)
-        if kind is not None and places.size:
-            kinds[places] = KINDS.index(kind)
+    typical = np.full((size, 2), math.nan)
+    for code in np.flatnonzero(np.bincount(bounds.kinds)).tolist():
+        kind = KINDS[code]
+        if kind is not None:
+            places = np.flatnonzero(bounds.kinds == code)
             typical[places] = _typical(state, shown[places], kind)
     spendable = not state.closed and state.positives_used < state.positives_limit
     source = np.full(size, SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
-    source[bar.basis == BASES.index(Basis.PARTS)] = _UNVERIFIED if spendable else _EXHAUSTED
+    source[basis == BASES.index(Basis.PARTS)] = _UNVERIFIED if spendable else _EXHAUSTED
     columns = {
         "count": shown,
         "interval": np.stack([low, high], axis=1),
@@ -311,7 +456,7 @@ def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers
         "source": source,
         "version": np.full(size, state.version),
         "share": np.full(size, state.ledger.share),
-        "kind": kinds,
+        "kind": bounds.kinds,
         "aligned": np.ones(size, dtype=np.bool_),
     }
     return Answers.of_columns(state, columns)

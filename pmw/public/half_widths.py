@@ -17,8 +17,8 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -49,6 +49,7 @@ from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.factors import UNITS
+from queries.products import CellSets
 
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
@@ -324,9 +325,17 @@ class TreeNoise:
     confidence: float
     by_nodes: bool = False
 
-    def box_half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of boxes, in records: float64, shape (n,)."""
-        return self.half_widths(first[:, 0], last[:, 0])
+    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
+        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
+        (side,) = sides
+        if side.starts is None:
+            return self.half_widths(side.first, side.last)
+        are_runs, found = side.counts == 1, np.empty(len(side))
+        run = side.starts[are_runs]
+        found[are_runs] = self.half_widths(side.first[run], side.last[run])
+        others = side.take(np.flatnonzero(~are_runs)).masks(self.tree.tree.size)
+        found[~are_runs] = [self.half_width(mask * 1.0) for mask in others]
+        return found
 
     def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
         """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
@@ -365,17 +374,22 @@ class ResidualNoise:
     counts: ResidualCounts
     confidence: float
     summed: tuple[int, ...] = ()
+    _least: DiscreteGaussian = field(init=False, repr=False)
 
-    def box_half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of boxes, in records: float64, shape (n,)."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_least", DiscreteGaussian(Fraction(math.floor(self.counts.finest))))
+
+    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
+        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
+        listed = list(sides)
         for axis in self.summed:
-            first = np.insert(first, axis, 0, axis=1)
-            last = np.insert(last, axis, self.counts.units.shape[axis] - 1, axis=1)
-        return self._widths(self.counts.box_variances(first, last))
+            whole = np.full(len(sides[0]), self.counts.units.shape[axis] - 1)
+            listed.insert(axis, CellSets(np.zeros_like(whole), whole))
+        return self._widths(self.counts.product_variances(listed))
 
     def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
         """Return how far the truth may be from counts of runs of cells of one attribute, in records."""
-        return self.box_half_widths(first[:, None], last[:, None])
+        return self.product_half_widths([CellSets(first, last)])
 
     def half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum, in records, by the weights of the cells."""
@@ -383,7 +397,7 @@ class ResidualNoise:
         return self._widths(np.array([self.counts.weighted_variance(cells)])).item()
 
     def _widths(self, variances: _Weights) -> _Weights:
-        least = DiscreteGaussian(Fraction(math.floor(self.counts.finest)))
+        least = self._least
         return sum_half_widths(least, variances * (UNITS**2 / float(least.sigma) ** 2), self.confidence)
 
 
@@ -419,6 +433,10 @@ class AxisNoise:
         if self._runs is None:
             return np.full(first.shape, self._all)
         return np.minimum(self._runs.half_widths(first, last), self._all)
+
+    def of_sets(self, side: CellSets) -> _Weights:
+        """Return how far the truth may be from counts of sets of cells, in records: float64, shape (n,)."""
+        return np.minimum(side.summed(self.half_widths(side.first, side.last)), self._all)
 
     def half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum, in records.

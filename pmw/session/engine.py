@@ -56,6 +56,7 @@ from queries.questions import Places, Questions
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
+_SOON = 2**12  # questions that come next, whose intervals are found together
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -145,6 +146,7 @@ class Engine:
                 break
             self._release_due(account)
             places = waiting[done : done + distinct.questions.most_together]
+            self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
             answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
@@ -157,6 +159,12 @@ class Engine:
             repeats = [(account.name, text) for text in distinct.take(again).texts()]
             self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
         return stored.answers(which[:ready])
+
+    def _expect(self, questions: Questions, places: Places) -> None:
+        """Note which questions come next, once for many, so that those of a scope are bounded together."""
+        first = questions.singly(places[:_BATCH])
+        if first is not None and not self._free.expects(first):
+            self._free.expect(self._state, questions.singly(places[:_SOON]) or ())
 
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions.
@@ -410,7 +418,7 @@ class Engine:
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, bits, coarse)
         entries = accounts.booked_to(recorded.booked, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
-        answers = Answers.of(state, settled.answers)
+        answers = settled.answers
         requests = requests.between(0, len(answers))  # they end at a positive
         settle_all = np.ones(len(answers), dtype=np.bool_)
         analyst = recorded.booked[0][0]

@@ -14,7 +14,14 @@ from benchmarks import speed
 from benchmarks.runner import alone
 from benchmarks.speed import measured
 from benchmarks.tables import Case
-from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, random_conjunctions
+from queries import (
+    CategoricalAttribute,
+    CodedRecords,
+    Domain,
+    IntegerAttribute,
+    parse_where,
+    random_conjunctions,
+)
 
 
 def points(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *given: str) -> list[Any]:
@@ -64,6 +71,22 @@ def test_long_and_wide_tables_have_a_line_for_each_point(
     asked = [(line["attributes"], line["opening"]) for line in lines[2:]]
     assert asked == [(3, "one-way"), (3, "pairs"), (5, "one-way"), (5, "pairs")]
     assert all(line["cpu_s_per_positive"] > 0 < line["peak_mb"] for line in lines[2:])
+
+
+def test_new_questions_are_different_and_none_of_those_before() -> None:
+    domain = Domain(
+        (IntegerAttribute("a", 0, 3, missing=True), CategoricalAttribute("b", ("x", "y", "z"))), "made up"
+    )
+    before = list(random_conjunctions(domain, 20, seed=1))
+    new = speed.never_asked(domain, 30, seed=2, asked=before)
+    texts = {query.to_json() for query in new}
+    assert len(texts) == len(new) == 30
+    assert not texts & {query.to_json() for query in before}
+    assert {query.scope for query in new} == {("a", "b")}
+    for query in new:  # a line asks what the object does
+        read = parse_where(speed.structured(query, domain), domain)
+        assert read.to_json() == query.to_json()
+    assert len(speed.never_asked(domain, 10**4, seed=3)) == (4 * 5 // 2) * (2**3 - 2)
 
 
 def test_work_has_a_process_of_its_own() -> None:

@@ -69,8 +69,13 @@ def test_bounds_of_boxes_are_those_of_their_queries(seed: int) -> None:
     boxes = Boxes.of(FINE, scope, *(np.stack([pair[:, end] for pair in pairs], axis=1) for end in (0, 1)))
     found = COARSENING.box_bounds(boxes)
     assert found is not None
+    *bounds, differ = found
     for place in range(len(boxes)):
-        for bound, wanted in zip(found, COARSENING.bounds(boxes.query(place)), strict=True):
+        both = COARSENING.bounds(boxes.query(place))
+        assert differ[place] == (both[0] is not both[1])
+        for counted, wanted in zip(bounds, both, strict=True):
+            bound = counted.ranges()
+            assert bound is not None
             if np.any(bound.first[place] > bound.last[place]):
                 assert wanted.constant == 0
             else:

@@ -17,6 +17,7 @@ from pmw.model import ResidualCounts, ResidualMeasurement, combined, target_of
 from pmw.model.measurement import run_variances
 from pmw.public.state import Total
 from queries import ScopeError
+from queries.products import CellSets
 from tests.residuals import JOINT, PAIRS, SHORT, TRIPLES, VALUES, Several, Side, gaussian
 
 UNIT = 2**30  # by which each number is moved in turn, on its own grid
@@ -107,7 +108,8 @@ def test_the_variances_of_all_boxes_are_those_of_their_cells_summed(name: str) -
         weights = np.zeros(joint.shape)
         weights[tuple(slice(low, high + 1) for low, high in box)] = 1
         expected.append(float(weights.ravel() @ covariance(name) @ weights.ravel()))
-    assert found.box_variances(first, last) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
+    sides = [CellSets(*side) for side in zip(first.T, last.T, strict=True)]
+    assert found.product_variances(sides) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", JOINT)

@@ -19,6 +19,7 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.half_widths import AxisNoise, ResidualNoise, run_noise
 from pmw.public.state import Total
 from queries import UNITS
+from queries.products import CellSets
 from tests.draws import require_scale
 from tests.residuals import JOINT, SHORT, Several, Side, ordered_rows
 
@@ -84,9 +85,9 @@ def test_cells_and_ranges_are_within_their_bars_as_often_as_stated(name: str) ->
     counts, errors = runs_of(name)
     for box in boxes_of(JOINT[name].shape):
         sides = tuple(slice(low, high + 1) for low, high in box)
-        first, last = (np.array([[side[end] for side in box]]) for end in (0, 1))
+        runs = [CellSets(np.array([low]), np.array([high])) for low, high in box]
         widths = {
-            confidence: ResidualNoise(counts, confidence).box_half_widths(first, last).item()
+            confidence: ResidualNoise(counts, confidence).product_half_widths(runs).item()
             for confidence in (0.5, 0.95)
         }
         require_coverage(errors[(slice(None), *sides)].sum(axis=tuple(range(1, errors.ndim))), widths)
@@ -118,7 +119,7 @@ def test_sums_over_all_attributes_but_one_are_within_the_bars_of_that(name: str,
         widths = {}
         for confidence in (0.5, 0.95):
             noise = ResidualNoise(counts, confidence, axes)
-            widths[confidence] = noise.box_half_widths(first[:, None], last[:, None]).item()
+            widths[confidence] = noise.product_half_widths([CellSets(first, last)]).item()
             assert noise.half_widths(first, last).item() == pytest.approx(widths[confidence])
             assert noise.half_width(weights) == pytest.approx(widths[confidence])
         require_coverage(summed @ weights, widths)

@@ -19,7 +19,7 @@ from pmw.errors import StoreError
 from pmw.public.answer import Answer, Basis, Source
 from pmw.public.answers import Answers
 from pmw.public.evidence import Evidence, evidence_of, is_whole_table
-from pmw.public.free_answers import FreeAnswers, ModelAnswers, answer_boxes
+from pmw.public.free_answers import FreeAnswers, ModelAnswers, answers_within
 from pmw.public.half_widths import Rests, Shares, WeightStats
 from pmw.public.options import Opening, TestKind
 from pmw.public.state import Certificate
@@ -194,7 +194,7 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                     found = free.of(state).of_boxes(part)
                     together += found is not None
                     if found is not None:
-                        given = answer_boxes(state, found, part).each()
+                        given = answers_within(state, found).each()
                         assert list(given) == [alone[place] for place in places]
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
     assert together == 0 if "accuracy" in options else together > 7
@@ -277,7 +277,7 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
         boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
         found = bars.of_boxes(boxes)
         assert found is not None
-        given = list(answer_boxes(session.state, found, boxes).each())
+        given = list(answers_within(session.state, found).each())
         assert given == [bars.answer(boxes.query(place)) for place in range(200)]
 
 
