@@ -162,7 +162,7 @@ class Engine:
 
     def _expect(self, questions: Questions, places: Places) -> None:
         """Note which questions come next, once for many, so that those of a scope are bounded together."""
-        first = questions.singly(places[:_BATCH])
+        first = questions.singly(places[:_LARGEST_BATCH])
         if first is not None and not self._free.expects(first):
             self._free.expect(self._state, questions.singly(places[:_SOON]) or ())
 
