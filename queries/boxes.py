@@ -246,7 +246,9 @@ class BoxSums:
         for corner, sign in self._signs:
             place = tuple((stops if which else first)[:, axis] for axis, which in enumerate(corner))
             total += sign * self._sums[place]
-        return total if owners is None else np.bincount(owners, total, minlength=len(counted))
+        if owners is None:
+            return total
+        return np.asarray(np.bincount(owners, total, minlength=len(counted)), dtype=np.float64)
 
 
 # --- canonical texts ----------------------------------------------------------------------------------------

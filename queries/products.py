@@ -91,7 +91,9 @@ class CellSets:
 
     def summed(self, values: _Values) -> _Values:
         """Return the sum of the numbers of each question's runs: float64, shape (n,), in the runs' order."""
-        return values if self.starts is None else np.bincount(self.owners, values, minlength=len(self))
+        if self.starts is None:
+            return values
+        return np.asarray(np.bincount(self.owners, values, minlength=len(self)), dtype=np.float64)
 
     def sums(self, runs: _Values) -> _Values:
         """Return the sum over each set of what is additive over cells: float64, shape (n,).
