@@ -248,6 +248,7 @@ REFUSED: list[tuple[Any, ...]] = [
     (("measure", "study.pmw", "sex", "--by", "age"), "--by goes with --sum"),
     (("measure", "study.pmw", "sex", "--share", "3%"), "--share goes with --sum"),
     (("measure", "study.pmw", "sex", "--within", "3%"), "--within goes with --sum"),
+    (("measure", "study.pmw", "sex", "--squares"), "--squares goes with --sum"),
     (("measure", "study.pmw", "--sum", "age", "--share", "3%", "--within", "3"), "leave one of the two out"),
     (("measure", "study.pmw", "--sum", "age"), "the values of 'age' are not summed", 4),
     (("measure", "study.pmw", "height"), "expected an attribute of the schema, got 'height'", 4),

@@ -43,12 +43,12 @@ KINDS = {
 }
 
 
-def written(form: dict[str, Any], version: int = 5) -> bytes:
+def written(form: dict[str, Any], version: int = 6) -> bytes:
     """Return a model file with a form of anybody's making, and the hash that it should have."""
     return sealed(json.dumps(form, separators=(",", ":")), version)
 
 
-def sealed(model: str, version: int = 5) -> bytes:
+def sealed(model: str, version: int = 6) -> bytes:
     digest = hashlib.sha256(f"{model}}}\n".encode()).hexdigest()
     head = f'{{"content":"online-pmw model","format_version":{version},"sha256":"{digest}",\n"model":'
     return f"{head}{model}}}\n".encode()
@@ -212,7 +212,7 @@ def test_what_is_no_model_is_refused_in_one_sentence(
         (study.read_bytes(), "this is a session"),
         (raw[:-1], "hash"),
         (raw + b"\n", "hash"),
-        (written(form, version=4), "format 4"),
+        (written(form, version=5), "format 5"),
     ):
         assert words in refusal(content, tmp_path / "other.model")
     for name, words in (
