@@ -118,13 +118,14 @@ def summed_study(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Path:
 def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: Run) -> None:
     before = spent(summed_study)
     told, form = run.told(*SUMS, "--dry-run").strip(), run.form(*SUMS, "--dry-run")
-    assert told.startswith("Measuring the sums of age by sex (2 cells) would cost 2.00% of the budget: each")
+    what = "the sums of age by sex (2 cells) with the numbers of values"
+    assert told.startswith(f"Measuring {what} would cost 2.00% of the budget: each")
     assert (form["sum"], form["scope"], form["cells"], form["affordable"]) == ("age", ["sex"], 2, True)
     assert run.refused(*SUMS, code=4) == f"Error: {told} {UNPAID}"
     assert spent(summed_study) == before
     wide = run.form(*MEAN)["rows"]
     measured = run.told(*SUMS, "--share", "5%", "--yes")
-    assert measured.startswith("Measured the sums of age by sex (2 cells) for 5.00%")
+    assert measured.startswith(f"Measured {what} for 5.00%")
     assert spent(summed_study) == pytest.approx(before + 0.05, abs=1e-6)
     narrow = run.form(*MEAN)["rows"]
     for one, other in zip(wide, narrow, strict=True):

@@ -27,6 +27,7 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.model import (
+    COUNT_UNITS,
     AxisRows,
     Coarsening,
     HeadMeasurement,
@@ -213,11 +214,19 @@ VALUES[HierarchicalMeasurement] = VALUES[HierarchicalHistogram].flatmap(
         HierarchicalMeasurement, scope=st.just(("age",)), tree=st.just(tree), units=_array((tree.nodes,))
     )
 )
-VALUES[SummedValues] = _built(SummedValues, scope=st.sampled_from([(), ("age",), ("sex", "age")]))
+_SUM_SCOPES = st.sampled_from([(), ("age",), ("sex", "age")])
+VALUES[SummedValues] = st.one_of(
+    _built(SummedValues, scope=_SUM_SCOPES, count_units=st.just(0), squared=st.just(False)),
+    _built(
+        SummedValues,
+        scope=_SUM_SCOPES,
+        by_cells=st.just(False),
+        clipped=st.just(False),
+        count_units=st.sampled_from(COUNT_UNITS),
+    ),
+)
 VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
-    lambda summed: _built(
-        SumMeasurement, summed=st.just(summed), units=_array(PEOPLE.scope_shape(summed.scope))
-    )
+    lambda summed: _built(SumMeasurement, summed=st.just(summed), units=_array(summed.shape(PEOPLE)))
 )
 VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
 VALUES[HeadMeasurement] = _over(HeadMeasurement, "units")
