@@ -289,9 +289,10 @@ class Sums:
     ) -> MeasuredSum | None:
         """Return a sum by what was measured of its values, where that bounds it better than its cells do.
 
-        The count that goes with the measured number, and that number, have half each of what may fail. Which
-        way is taken depends on the scales of noise, and on how far values may lie apart in the cells of the
-        model's records; not on what was drawn for the sum.
+        The count that goes with the measured number, and that number, have half each of what may fail; where
+        the count was measured under the same noise, both have all of it. Which way is taken depends on the
+        scales of noise, and on how far values may lie apart in the cells of the model's records; not on what
+        was drawn for the sum.
 
         Args:
             weights: of the sum.
