@@ -26,6 +26,8 @@ settings.load_profile("suite")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np  # noqa: E402
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -63,6 +65,7 @@ class Repeated:
     """Bytes for the noise of the test or the shared fixture that runs now, the same in every run.
 
     A test's bytes follow from its name and from how many it took, so tests may run alone or in any order.
+    Rows that are drawn without a seed have bytes of their own.
     """
 
     def __init__(self) -> None:
@@ -71,11 +74,19 @@ class Repeated:
 
     def start(self, owner: str) -> None:
         self.owner = owner
-        self._taken[owner] = 0
+        self._taken[owner] = self._taken[f"{owner}/rows"] = 0
 
     def next_seed(self) -> bytes:
-        self._taken[self.owner] += 1
-        return hashlib.sha256(f"{self.owner}/{self._taken[self.owner]}".encode()).digest()
+        return self._next(self.owner)
+
+    def rows_of(self, seed: int | None) -> np.random.Generator:
+        if seed is None:
+            seed = int.from_bytes(self._next(f"{self.owner}/rows"), "big")
+        return np.random.default_rng(seed)
+
+    def _next(self, name: str) -> bytes:
+        self._taken[name] += 1
+        return hashlib.sha256(f"{name}/{self._taken[name]}".encode()).digest()
 
 
 REPEATED = Repeated()
@@ -85,8 +96,15 @@ REPEATED = Repeated()
 def repeatable_everywhere() -> Iterator[None]:
     """Make the noise of sessions in this process repeatable; sessions in files themselves refuse to."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("pmw.session.journal", "pmw.privacy.random_bits"):  # noise, and keys of persons
+        # Noise of sessions, keys of persons, noise of drafts and of fits to a table alone.
+        for module in (
+            "pmw.session.journal",
+            "pmw.privacy.random_bits",
+            "pmw.session.drafts",
+            "pmw.research.offline.fitting",
+        ):
             patch.setattr(f"{module}.fresh_seed", REPEATED.next_seed)
+        patch.setattr("pmw.public.export.rows.default_rng", REPEATED.rows_of)
         yield
 
 

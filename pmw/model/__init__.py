@@ -61,7 +61,7 @@ from pmw.model.mirror_descent import (
     free_numbers,
 )
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
-from pmw.model.row_fitting import fit_rows
+from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along
 from pmw.model.value_sums import (
     COUNT_UNITS,
@@ -120,6 +120,7 @@ __all__ = [
     "measurable",
     "measured_as",
     "Measurement",
+    "most_squares",
     "noise_variance",
     "OneWayMeasurement",
     "opening_sums",

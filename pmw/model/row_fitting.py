@@ -14,8 +14,8 @@ the rows is looked at; those that gain most take the value that is best for them
 parabola of D along that direction ends lowest. Rows that gain little stay as they were drawn, with all that
 the model says of more attributes.
 
-It is a function of released numbers and of the generator. D falls with every change, and what is near enough
-at the beginning stays as it is.
+It is a function of released numbers and of the generator. D falls with every change. What is near enough at
+the beginning stays as it is: D as a whole, and the part of each measurement.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _PARTS = 20  # of the rows: one is looked at in a sweep, for each attribute
 _BEST, _MOST = 0.025, 0.25  # of them, those that gain most, are changed: at first, and at most
 _FASTER = 1.3  # times as many the next time, at most, where the parabola falls on
 _STEP = 0.9  # of the way to the parabola's lowest point
+_MARGIN = 3.0  # standard deviations above the mean, where a sum of squares is more than noise makes
 _MOST_WORK = 10**10  # numbers that are looked up: some 30 seconds
 
 
@@ -56,11 +57,24 @@ def fit_rows(
         return records
     rows = _Rows(records, targets, total)
     for _ in range(min(_SWEEPS, _MOST_WORK // rows.work)):
-        if rows.distance() <= ENOUGH * rows.free:
+        if rows.are_near():
             break
         for place in generator.permutation(len(records.domain)).tolist():
             rows.improve(place, generator)
     return CodedRecords(records.domain, tuple(rows.columns))
+
+
+def most_squares(free: int) -> float:
+    """Return what a chi-square number stays below, but for about one in 700.
+
+    Source: Wilson and Hilferty (1931): the cube root of chi-square over its degrees is nearly normal.
+
+    Args:
+        free: its degrees of freedom.
+    """
+    if not free:
+        return 0.0
+    return free * (1 - 2 / (9 * free) + _MARGIN * math.sqrt(2 / (9 * free))) ** 3
 
 
 class _Rows:
@@ -89,10 +103,13 @@ class _Rows:
         sizes = sum(size * len(own) for size, own in zip(self._shape, self._of, strict=True))
         return 1 + len(self.columns[0]) * sizes // _PARTS
 
-    def distance(self) -> float:
-        """Return D."""
+    def are_near(self) -> bool:
+        """Tell whether D, and each measurement's part of it, are what noise makes of them."""
         pairs = zip(self._targets, self._errors, strict=True)
-        return sum(float(np.vdot(target.pull(error), error)) for target, error in pairs)
+        parts = [float(np.vdot(target.pull(error), error)) for target, error in pairs]
+        most = [most_squares(target.free_numbers) for target in self._targets]
+        is_each = all(part <= limit or not limit for part, limit in zip(parts, most, strict=True))
+        return is_each and sum(parts) <= ENOUGH * self.free
 
     def improve(self, place: int, generator: np.random.Generator) -> None:
         """Change values of one attribute in some of the rows.

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import OneWayMeasurement, QueryMeasurement, target_of
+from pmw.model import OneWayMeasurement, QueryMeasurement, most_squares, target_of
 from pmw.public.state import PublicState
 from queries.records import CodedRecords
 
-_MARGIN = 3.0  # standard deviations above the mean, where a sum of squares is more than noise makes
 _NAMED = 3  # marginals that one line has room for
 
 
@@ -118,15 +117,5 @@ def _shortfall(
     errors = counts * (state.total.value / len(own[0])) - target.values
     squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
     beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
-    is_missed = squares > _most_squares(free) and beyond > 0
+    is_missed = squares > most_squares(free) and beyond > 0
     return Shortfall(one.scope, beyond / state.total.value) if is_missed else None
-
-
-def _most_squares(free: int) -> float:
-    """Return what a chi-square number stays below, but for about one in 700.
-
-    Source: Wilson and Hilferty (1931): the cube root of chi-square over its degrees is nearly normal.
-    """
-    if not free:
-        return 0.0
-    return free * (1 - 2 / (9 * free) + _MARGIN * math.sqrt(2 / (9 * free))) ** 3

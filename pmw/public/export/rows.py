@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from pmw.errors import ReleaseError
 from pmw.model import QueryMeasurement, coarse_target, fit_rows
@@ -99,7 +100,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
 
     Privacy: post-processing of released numbers; free.
     """
-    generator = np.random.default_rng(plan.seed)
+    generator = default_rng(plan.seed)
     records = coarse_model(state).sample(plan.count(state), generator, independent=plan.independent)
     if state.contract.options.tests_marginals and not plan.independent:
         targets = [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import Target, fit_rows
+from pmw.model import Target, fit_rows, most_squares
 from pmw.model.row_fitting import ENOUGH
 from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 from tests.residuals import ordered_rows, value_rows
@@ -39,9 +39,9 @@ def rows(count: int, seed: int = 0) -> CodedRecords:
 
 def counts(records: CodedRecords, scope: tuple[str, ...], total: float) -> NDArray[np.float64]:
     """Return the records that rows stand for, counted one by one."""
-    found = np.zeros(DOMAIN.scope_shape(scope))
+    found = np.zeros(records.domain.scope_shape(scope))
     for row in zip(*records.columns, strict=True):
-        found[tuple(row[DOMAIN.index(name)] for name in scope)] += total / len(records)
+        found[tuple(row[records.domain.index(name)] for name in scope)] += total / len(records)
     return found
 
 
@@ -137,6 +137,22 @@ def test_rows_within_noise_stay_as_they_were_drawn() -> None:
         fitted = fit_rows(drawn, targets, total, np.random.default_rng(2))
         same = all(np.array_equal(*pair) for pair in zip(fitted.columns, drawn.columns, strict=True))
         assert same is not moves
+
+
+def test_one_measurement_beyond_its_noise_is_fitted_though_all_together_are_near() -> None:
+    """Four standard deviations in one number of two hundred: the sum of squares does not show them."""
+    domain = Domain(
+        [CategoricalAttribute("a", tuple(map(str, range(200)))), CategoricalAttribute("b", ("u", "v"))]
+    )
+    columns = np.arange(4000) % 200, np.arange(4000) // 200 % 2
+    drawn = CodedRecords(domain, tuple(column.astype(np.uint8) for column in columns))
+    near = Target(("a",), np.full(200, 20.0), np.full(200, 4.0))
+    for error, moves in ((2.0, False), (4.0, True)):
+        off = Target(("b",), np.array([2000.0 + 10 * error, 2000.0 - 10 * error]), np.full(2, 200.0))
+        fitted = fit_rows(drawn, [near, off], 4000.0, np.random.default_rng(3))
+        found = counts(fitted, ("b",), 4000.0)
+        assert bool(found[0] > 2000) is moves
+        assert distance(fitted, [off], 4000.0) <= most_squares(2)
 
 
 def test_a_seed_repeats_a_fit_and_the_given_rows_are_left_alone() -> None:
