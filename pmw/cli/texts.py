@@ -24,7 +24,7 @@ from pmw.model import noise_variance
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
+from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
@@ -47,14 +47,6 @@ _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
 
 _EVERY = 0.2  # seconds between two updates of the progress
-
-_SOURCES = {
-    Source.SYNTHETIC: "from the model; released numbers bound its error",
-    Source.MEASURED: "the model was wrong here, so counts were measured",
-    Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
-    Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
-    Source.REFUSED: "no measurement or test that is left gives it a narrower one",
-}
 
 
 def terminal_width() -> int | None:
@@ -199,14 +191,8 @@ def _tests_text(plan: TestPlan) -> str:
 
 def answer_text(answer: Answer, population: PopulationInterval | None = None) -> str:
     """Return an answer as a sentence with its error bar, that of the population, and where it comes from."""
-    spent = answer.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     sentence = answer.sentence()
-    lines = [
-        sentence[0].upper() + sentence[1:] + ".",
-        f"({answer.source.value}: {_SOURCES[answer.source]}; model version {answer.version}; "
-        f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})",
-    ]
+    lines = [f"{sentence[0].upper()}{sentence[1:]}.", answer.origin()]
     if population is not None:
         words = population.sentence()
         lines.insert(1, words[0].upper() + words[1:] + ".")

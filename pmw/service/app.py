@@ -29,7 +29,7 @@ from pmw.errors import ReleaseError
 from pmw.public.export import RowPlan, program_version
 from pmw.public.quotes import Within
 from pmw.service import access, asking
-from pmw.service.access import CurrentUser, InQueue, used
+from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
@@ -207,7 +207,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.service, app.state.signed_in = service, access.SignedIn()
+    app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
     add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
@@ -270,17 +270,21 @@ def ask(
         analyst = hosted.asking(user, request.state.gone)
         if asked.within is not None:
             pays = user.role is not Role.READER
-            return JSONResponse(
-                asking.answered_within(
-                    analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
-                )
+            form = asking.answered_within(
+                analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
             )
+            if not asked.dry_run:
+                note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
+            return JSONResponse(form)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
             if asked.queries is None:
-                return JSONResponse(asking.answered(analyst, questions, fresh=asked.fresh))
-            answers = asking.answered_all(analyst, questions, fresh=asked.fresh)
-            return JSONResponse({"answers": answers})  # made here: the event loop waits for nothing long
+                form = asking.answered(analyst, questions, fresh=asked.fresh)
+            else:
+                form = {"answers": asking.answered_all(analyst, questions, fresh=asked.fresh)}
+        read = [forms[place] for place in questions.questions]
+        note(request, lambda history: history.add(name, user.name, asking.texts_of(read)))
+        return JSONResponse(form)  # made here: the event loop waits for nothing long
 
 
 @router.post("/sessions/{name}/measure", dependencies=[InQueue])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -211,6 +212,12 @@ def _text_of(form: Mapping[str, Any], place: int) -> object:
     """Return what tells equal questions: their texts; one without a text is equal to no other."""
     texts = [(name, form[name]) for name in ("where", "sql") if isinstance(form.get(name), str)]
     return tuple(texts) if texts and set(form) <= {"id", "where", "sql"} else place
+
+
+def texts_of(forms: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return questions of a request as a user would type them in; of structured conditions their JSON."""
+    found = (form.get("sql", form.get("where", "")) for form in forms)
+    return [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in found]
 
 
 def _counts(questions: Iterable[Question]) -> list[Question]:
