@@ -18,7 +18,9 @@ from pmw.errors import (
     SessionLockedError,
     StoreError,
 )
+from pmw.public.answer import Answer
 from pmw.public.quotes import price_of_bar
+from pmw.public.tables import AnswerTable
 from pmw.service.access import service_of
 from pmw.service.addresses import address_of, elsewhere, path_of
 from pmw.service.answer_charts import Chart
@@ -112,21 +114,24 @@ def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> O
         question = read(analyst, filled.question)
         found = stored_answer(analyst, hosted.large, question)
         price = _price(analyst, question, filled) if filled.within else None
-        with hosted.large.place(question.cells):
-            forecast = analyst.forecast(question.query)
+        offer = _offer(hosted, analyst, question, found)
     except _TOLD as error:
         return _failed(error)
-    is_settled = forecast.questions == forecast.stored and not forecast.most
     if found is None:
-        return Outcome(offer=f"The question {forecast.sentence()}.", price=price)
-    answer = shown(question, found)
-    is_older = answer.version < hosted.session.state.version
-    offer = "" if is_settled and not is_older else f"Asked again, the question {forecast.sentence()}."
-    if is_settled and is_older:
-        offer = (
-            "The model is newer than this answer. To ask again is free; a narrower interval is given then."
-        )
-    return Outcome(answer, is_stored=True, offer=offer, price=price)
+        return Outcome(offer=offer, price=price)
+    return Outcome(shown(question, found), is_stored=True, offer=offer, price=price)
+
+
+def _offer(hosted: Hosted, analyst: Analyst, question: Read, found: Answer | AnswerTable | None) -> str:
+    """Return what asking costs, in a sentence; empty where it would change nothing."""
+    if found is not None and question.is_settled_by(found):
+        newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
+        return newer if found.version < hosted.session.state.version else ""
+    with hosted.large.place(question.cells):
+        forecast = analyst.forecast(question.query)
+    if found is None:
+        return f"The question {forecast.sentence()}."
+    return f"Asked again, the question {forecast.sentence()}." if forecast.stored < forecast.questions else ""
 
 
 def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:

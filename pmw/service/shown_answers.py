@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmw.display.texts import number
-from pmw.public.answer import Answer, marks
+from pmw.public.answer import Answer, Source, marks
 from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
@@ -24,6 +24,7 @@ from queries.parsing import read_line
 from queries.statements import BAR_COLUMNS, Statement
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
+_SETTLED = (Source.SYNTHETIC, Source.MEASURED)
 _STATEMENT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
 _NONE = "\N{EN DASH}"  # where a table has no number
 
@@ -49,6 +50,13 @@ class Read:
     def cells(self) -> int:
         """How many numbers it asks for."""
         return cells_of(self.query) if isinstance(self.query, Statement) else 1
+
+    def is_settled_by(self, answer: Answer | AnswerTable) -> bool:
+        """Whether a stored answer is given again to whoever asks, without a test."""
+        if isinstance(answer, Answer):
+            return answer.source in _SETTLED
+        counts_alone = isinstance(self.query, Statement) and self.query.counts_alone
+        return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,16 @@ def test_a_reader_sees_stored_answers_and_is_offered_free_ones(
     assert "The question is free: nothing is to be tested." in page
 
 
+def test_nobody_is_shown_what_others_asked(client: TestClient, add: AddUser) -> None:
+    ann, bob = add("ann", 1), add("bob", 1)
+    client.post("/page/study/ask", data={"q": "age >= 43"}, headers=ann)
+    for path in ("", "/history", "/history?find=43", "/history.csv"):
+        assert ">= 43" in html.unescape(client.get(f"/page/study{path}", headers=ann).text), path
+        told = client.get(f"/page/study{path}", headers=bob).text
+        assert ">= 43" not in html.unescape(told), path
+    assert client.get("/page/study/history?everybody=1", headers=bob).status_code == 403
+
+
 def test_another_users_address_tells_nothing(client: TestClient, service: Service, add: AddUser) -> None:
     ann = add("ann", 1)
     client.post("/page/study/ask", data={"q": "age >= 40"}, headers=ann)
