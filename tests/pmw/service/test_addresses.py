@@ -48,7 +48,7 @@ def standing(service: Service) -> tuple[Any, ...]:
         session.state.ledger.spent,
         session.state.asked,
         session.bookings(),
-        session.activity(None, 10_000),
+        session.history(10_000),
         service.history.count("study", None),
     )
 

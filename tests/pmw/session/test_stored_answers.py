@@ -26,7 +26,7 @@ def opened(path: Path | None = None) -> pmw.Session:
 
 
 def standing(session: pmw.Session) -> tuple[Any, ...]:
-    return session.state, session.bookings(), session.activity(None, 1000), session.status()
+    return session.state, session.bookings(), session.history(1000), session.status()
 
 
 @pytest.mark.parametrize("text", ["age >= 40 AND sex = 'Male'", ""])
