@@ -19,6 +19,11 @@ def path_of(name: str) -> str:
     return f"/page/{quote(name, safe='')}"
 
 
+def exports_of(name: str) -> str:
+    """Return the path of what a session exports."""
+    return f"/sessions/{quote(name, safe='')}/export"
+
+
 def address_of(path: str, fields: Mapping[str, str]) -> str:
     """Return a path with fields, of which empty ones are left out, but for the question."""
     filled = {name: value for name, value in fields.items() if value or name == "q"}

@@ -22,7 +22,7 @@ from pmw.public.answer import Answer
 from pmw.public.quotes import price_of_bar
 from pmw.public.tables import AnswerTable
 from pmw.service.access import service_of
-from pmw.service.addresses import address_of, elsewhere, path_of
+from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.answer_charts import Chart
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
@@ -276,6 +276,7 @@ def page_values(
     return {
         "title": f"{outcome.title} · {hosted.name}",
         "table_name": domain.name,
+        "exports": exports_of(hosted.name),
         "promise": status.guarantee,
         "closed": status.closed,
         "share": share_of(user, hosted.asking(user).budget()),

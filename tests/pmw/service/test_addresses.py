@@ -27,7 +27,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from fastapi.testclient import TestClient
 
-from pmw.service.addresses import address_of, elsewhere, path_of
+from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting
 from tests.pmw.service.studies import opened_study
@@ -278,6 +278,7 @@ def test_a_session_of_any_name_is_reached_by_its_links(
                 found = map(html.unescape, re.findall(r'(?:href|action)="(/page/[^"]*)"', page.text))
                 links |= {one for one in found if not one.endswith("/ask")}
         assert {path_of(name) + path for path in ("/table", "/history", "/custodian", "/report")} <= seen
+        assert client.get(f"{exports_of(name)}?format=model").status_code == 200
         posted = client.post(f"{path_of(name)}/ask", data={"q": "age >= 40"}, follow_redirects=False)
         assert client.get(posted.headers["location"]).status_code == 200
 

@@ -182,7 +182,10 @@ def test_an_analyst_asks_by_keyboard(
     page.get_by_label(BOX).fill("sex = 'Male'\nAND region = 'north'")
     page.get_by_label("Within ± records").fill("30")
     page.get_by_role("button", name="What does it cost?").press("Enter")
-    page.get_by_role("button", name=re.compile("^(Pay, and answer|Answer it, free)$")).press("Enter")
+    with (
+        page.expect_navigation()
+    ):  # its counts may have been asked as groups: then there is an answer already
+        page.get_by_role("button", name=re.compile("^(Pay, and answer|Answer it, free)$")).press("Enter")
     page.get_by_role("heading", name="Answer", exact=True).wait_for()
     assert page.get_by_label(BOX).input_value() == "sex = 'Male'\nAND region = 'north'"
     for place in ("What can be asked", "What you asked"):

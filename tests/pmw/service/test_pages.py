@@ -277,6 +277,7 @@ def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> N
     assert set(re.findall(r'(?:src|href)="([^"#]*)', page)) <= {
         "/static/display.css", "/static/page.css", "/static/page.js", "/static/icon.svg", "/", "/page/study",
         "/page/study/table", "/page/study/history", "",
+        "/sessions/study/export?format=csv", "/sessions/study/export?format=model",
     }  # fmt: skip
     kinds = {"display.css": "text/css", "page.css": "text/css", "page.js": "javascript", "icon.svg": "svg"}
     for name, kind in kinds.items():
