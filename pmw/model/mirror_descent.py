@@ -75,10 +75,7 @@ class _Evaluator:
             return
         terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
         self._potentials = model.with_terms(terms).potential_marginals()
-        places = [
-            part.reshape(shape)
-            for shape, part in zip(shapes, self._split(self._order), strict=True)
-        ]
+        places = [part.reshape(shape) for shape, part in zip(shapes, self._split(self._order), strict=True)]
         turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(targets, places, strict=True)]
         self._scopes = [self._potentials.number(aim.scope) for aim in targets]
         self._shapes = [part.shape for part in turned]

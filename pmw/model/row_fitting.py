@@ -121,7 +121,7 @@ def _lookups(
         others = {*scopes[number]} - {place}
         for held, numbers in joined:
             if math.prod(shape[other] for other in held | others) <= most:
-                held |= others
+                held.update(others)
                 numbers.append(number)
                 break
         else:
@@ -228,9 +228,7 @@ class _Rows:
             self._errors[number] += move
             self._pulls[number] += pull
 
-    def _rates(
-        self, place: int, columns: Sequence[NDArray[np.unsignedinteger[Any]]]
-    ) -> NDArray[np.float32]:
+    def _rates(self, place: int, columns: Sequence[NDArray[np.unsignedinteger[Any]]]) -> NDArray[np.float32]:
         """Return g, the rate of D / 2, for each value of an attribute: float32, shape (rows, cells)."""
         cells, count = self._shape[place], len(columns[place])
         rates = np.zeros((count, cells), dtype=np.float32)
