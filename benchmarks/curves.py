@@ -10,7 +10,7 @@ which follows the one before in half of the records.
 
 Beside a curve stands its floor, measured in the same process. For records in a Parquet file it is DuckDB's
 ``GROUP BY`` of all attributes on one thread, and numpy's count of codes that are in memory. For a positive it
-is numpy that goes over an array as long as the model, as often as a fit goes over it at most. For arrays it is
+is numpy that goes over an array as long as the model, as often as a fit does at most. For arrays it is
 numpy that reads the questions off a cumulative table, for lines json (and orjson where it is installed) that
 only parses them. Peers are numpy's dot product of a histogram and each question's weights, one draw of
 opendp's Laplace mechanism per question where opendp is installed, and the triad a = b + s c on arrays beyond
