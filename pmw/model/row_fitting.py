@@ -38,9 +38,9 @@ _PARTS = 20  # of the rows: one is looked at in a sweep, for each attribute
 _BEST, _MOST = 0.025, 0.25  # of them, those that gain most, are changed: at first, and at most
 _FASTER = 1.3  # times as many the next time, at most, where the parabola falls on
 _STEP = 0.9  # of the way to the parabola's lowest point
-_WHOLE = 0.7  # of those that gain: where fewer would do best, only as many are changed
+_WHOLE = 0.7  # of these, where the parabola ends: if it is less, only such a part of them is changed
 _MARGIN = 3.0  # standard deviations above the mean, where a sum of squares is more than noise makes
-_MOST_WORK = 10**10  # numbers that are looked up: some 30 seconds
+_MOST_WORK = 10**10  # numbers that are looked up: some 15 seconds
 _JOINT = 12  # a table of several measurements has at most one cell for so many rows that look it up
 
 

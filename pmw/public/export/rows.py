@@ -171,8 +171,8 @@ class _Fields(dict[str, str]):
 
     def __missing__(self, text: str) -> str:
         written = StringIO()
-        csv.writer(written, lineterminator="").writerow([text, *[""] * self._others])
-        self[text] = quoted = written.getvalue().removesuffix("," * self._others)
+        csv.writer(written, lineterminator="\n").writerow([text, *[""] * self._others])
+        self[text] = quoted = written.getvalue().removesuffix("," * self._others + "\n")
         return quoted
 
 

@@ -100,7 +100,9 @@ def test_many_measurements_with_long_and_short_attributes_are_fitted_together() 
     sizes = (256, 2, 3, 2, 5)
     domain = Domain(tuple(IntegerAttribute(f"x{place}", 0, size - 1) for place, size in enumerate(sizes)))
     generator, places = np.random.default_rng(8), np.arange(24_000)
-    drawn = CodedRecords(domain, tuple(generator.integers(0, size, 24_000).astype(np.uint8) for size in sizes))
+    drawn = CodedRecords(
+        domain, tuple(generator.integers(0, size, 24_000).astype(np.uint8) for size in sizes)
+    )
     wanted = [places * size // 24_000 for size in sizes]  # each follows from the first
     targets = []
     for order in (1, 2):
