@@ -92,11 +92,11 @@ class Dialogue(Asking):
         """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
-        with self._asking() as answer:
+        with self._asking() as answer, self._watched(len(questions), deliver) as told:
             parts = list[Answers]()
             for boxes in questions.boxes():
                 self._require_own(boxes.domain)
-                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
+                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
     def answer_arrays(
@@ -127,8 +127,8 @@ class Dialogue(Asking):
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking() as answer:
-            return answer(Requests.of_questions(boxes, fresh=fresh), None)
+        with self._asking() as answer, self._watched(len(boxes)) as told:
+            return answer(Requests.of_questions(boxes, fresh=fresh), told)
 
     def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
