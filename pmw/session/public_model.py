@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmw.display.elements import table
 from pmw.public.answers import Answers, concatenated
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan, synthetic_frame
 from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_of
+from pmw.public.status import Status, budget_meter, status_of, status_rows
 from pmw.session.asking import Asking
 from pmw.session.model_file import read_model
 from pmw.session.requests import Answering, Deliver, Requests
@@ -81,6 +82,11 @@ class PublicModel(Asking):
             if deliver is not None:
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        caption = f"Model of {self.domain.name}"
+        return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget
