@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MODEL, MEASURED, INK = "#1b6ca8", "#c8553d", "#333333"
 _FILL = "#a3c3dc"  # the blue of the model, lighter
 # Of groups beside each other: apart for every kind of colour vision, each with a line and a mark of its own.
-GROUP_COLORS = (MODEL, MEASURED, "#e9b44c", INK)
+GROUP_COLORS = (MODEL, MEASURED, "#d19a1c", INK)
 _LINES, _MARKS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
 _LETTER, _MARGIN = 0.075, 0.9  # inches: of a letter at an axis, and beside its numbers
 
@@ -217,7 +217,7 @@ def _draw_band(axes: Any, panel: Panel, series: Series, number: int) -> None:
     lows, highs = zip(*(one or (math.nan, math.nan) for one in series.ends[line]), strict=True)
     axes.fill_between(x, lows, highs, color=color, alpha=0.2, linewidth=0)
     y = [math.nan if one is None else one for one in series.values[line]]
-    axes.plot(x, y, style, marker=mark, markersize=few, color=color, linewidth=1.4, label=series.name)
+    axes.plot(x, y, style, marker=mark, markersize=few, color=color, linewidth=1.6, label=series.name)
     for place in range(panel.connected, len(panel.labels)):
         value, ends = series.values[place], series.ends[place]
         if value is not None:

@@ -25,7 +25,7 @@ _WIDTH, _WIDE = 8.0, 10.0  # inches, of a figure with one panel and with several
 _HEADER, _LINE, _FOOT = 0.6, 0.17, 0.5  # inches: above, for each line below, and for the name of an axis
 _BAR, _COLORED_BAR = 0.3, 0.17  # inches: of a bar alone, and of one of several colours
 _CHART, _SMALL_CHART = 3.6, 1.9  # inches: of a line alone, and of one of several panels
-_LETTERS = 105  # of a line below a figure
+_LETTERS, _LARGE_LETTERS = 105, 75  # of a line above or below a figure, and of a large one
 _LONGEST, _LONGEST_LABEL = 34, 48  # letters of a name, and of what stands beside a bar
 
 Interval = tuple[float, float]
@@ -211,8 +211,8 @@ def _draw_header(header: Any, drawn: Drawn, found: Arrangement) -> None:
     keys = [shortened(name, _LONGEST) for name in (found.axis, found.color, found.panel) if name]
     title = _value_name(drawn) + (f" by {listed(keys)}" if keys else "")
     title += f", of {shortened(drawn.about, 2 * _LONGEST)}" if drawn.about else ""
-    size = 12 if len(title) < _LETTERS - 15 else 9
-    header.text(0.01, 0.9, title, fontsize=size, va="top", color=INK, parse_math=False)
+    size = 12 if len(title) <= _LARGE_LETTERS else 9
+    header.text(0.01, 0.9, shortened(title, _LETTERS), fontsize=size, va="top", color=INK, parse_math=False)
     color = MEASURED if drawn.seeded else INK
     header.text(0.01, 0.42, drawn.promise, fontsize=9, va="top", color=color, parse_math=False)
 
