@@ -147,6 +147,9 @@ def test_a_session_counts_what_it_delivered_and_its_answers_are_those_that_nobod
     assert sum(delivered) == 3 * len(questions)
     assert shown[0] == shown[2] == []
     assert len(shown[1]) >= 10
+    ends = list(itertools.accumulate(delivered[len(delivered) // 3 : 2 * len(delivered) // 3]))
+    told = [line.partition(" ")[0] for line in shown[1][: len(ends)]]
+    assert told == [str(end) for end in ends]
     for line in shown[1]:
         assert re.fullmatch(r"(\d+ of \d+ answered; about (\d+:)?\d+ (s|min) left)?", line), line
 
