@@ -17,7 +17,7 @@ from pmw.errors import ReleaseError
 from pmw.public.answer import Source, Spent
 from pmw.public.results import Result
 from pmw.public.sums import Estimate
-from pmw.public.tables import AnswerTable
+from pmw.public.tables import AnswerTable, Key
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.worlds import PEOPLE
 
@@ -38,7 +38,12 @@ def hostile() -> AnswerTable:
         Estimate(5.0, (-math.inf, math.inf)),
         Estimate(-2.0, (-4.0, 1.0), source=Source.UNVERIFIED),
     )
-    keys = ((1, "$x$"), (True, "<script>alert(1)</script>"), (None, None), ("\ud800", "'\"&"))
+    keys: tuple[tuple[Key, ...], ...] = (
+        (1, "$x$"),
+        (True, "<script>alert(1)</script>"),
+        (None, None),
+        ("\ud800", "'\"&"),
+    )
     rows = tuple((key, (one,)) for key, one in zip(keys, estimates, strict=True))
     return AnswerTable(("<b>k</b>", "text"), ("n<i>",), rows, 0.9, ("a <note>",), spent=Spent(0.5, 1.0, 0.0))
 

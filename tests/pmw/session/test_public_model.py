@@ -48,6 +48,7 @@ import pmw
 model = pmw.load_model(sys.argv[1])
 assert model.ask("age >= 40").interval is not None
 assert len(model.ask_all(["sex = 'Male'", {"region": {"in": ["north", "south"]}}])) == 2
+assert len(model.answer_arrays("age", [0, 1], [3, 3]).interval) == 2
 assert len(model.group_by(["sex", "region"], where="age < 48")) > 4
 statement = "SELECT sex, COUNT(*) AS n, AVG(age), MEDIAN(age) FROM people GROUP BY sex ORDER BY n"
 assert all(one.interval for one in model.sql(statement).estimates())
