@@ -998,6 +998,17 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/session/test_codec"),
     ("wholes-of-any-size", "pmw/public/codec", "and abs(form) <= _LARGEST", "", "pmw/session/test_codec"),
 
+    # --- progress
+    ("progress-tells-of-answers", "pmw/session/asking", "line.add(len(answers))",
+     "line.add(len(answers), answers[-1].source.value)", "pmw/display/test_progress"),
+    ("progress-ahead-of-answers", "pmw/session/asking", "line.add(len(answers))", "line.add(total)",
+     "pmw/display/test_progress"),
+    ("progress-ends-answers", "pmw/display/progress", "with suppress(OSError, ValueError):",
+     "with suppress(ZeroDivisionError):", "pmw/display/test_progress"),
+    ("progress-of-other-threads", "pmw/display/progress", " and _is_main()", "", "pmw/display/test_progress"),
+    ("progress-switched-off-shows", "pmw/display/progress", "self.is_watched = wanted and ",
+     "self.is_watched = ", "pmw/display/test_progress"),
+
     # --- service
     ("reader-pays-for-a-bar", "pmw/service/asking", "if needed and not pays:", "if False:",
      "pmw/service/test_app"),

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from pmw.cli.answer_formats import AnswerWriter, population_form, writer_of
-from pmw.cli.texts import Progress, answer_text, json_line, table_text
+from pmw.cli.texts import answer_text, json_line, table_text
+from pmw.display.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
@@ -254,17 +255,15 @@ def _answer_steps(
         total: how many questions there are; None where nobody knows.
     """
     code = asked = refused = 0
-    progress = Progress("answered", total)
     try:
-        for size, strictest, failed in steps:
-            code, asked, refused = max(code, strictest), asked + size, refused + failed
-            progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
+        with Progress("answered", total) as progress:
+            for size, strictest, failed in steps:
+                code, asked, refused = max(code, strictest), asked + size, refused + failed
+                progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
-        progress.close()
         writer.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
         return 130
-    progress.close()
     writer.close()
     if refused:
         was = "was" if refused == 1 else "were"

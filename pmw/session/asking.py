@@ -7,13 +7,14 @@ public state answers statements by it, too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 
+from pmw.display.progress import Progress
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.population import PopulationInterval, PopulationIntervals
@@ -40,8 +41,13 @@ _READ = 64  # questions that are read before other threads' work is looked at
 
 
 class Asking(ABC):
-    """The questions of an analyst."""
+    """The questions of an analyst.
 
+    Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
+    or a notebook, in the main thread. ``progress = False`` switches it off.
+    """
+
+    progress: bool = True
     _reader: QuestionReader | None = None
     _alike: Domain | None = None  # what questions were last found to be made for
 
@@ -104,7 +110,8 @@ class Asking(ABC):
                 requests.append(self._request(question, fresh=fresh))
                 if number % _READ == 0:
                     self._pause(_READ)
-            return answer(Requests.of(requests), deliver)
+            with self._watched(len(requests), deliver) as told:
+                return answer(Requests.of(requests), told)
 
     def answer_arrays(
         self,
@@ -134,8 +141,8 @@ class Asking(ABC):
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking() as answer:
-            return answer(Requests.of_questions(boxes, fresh=fresh), None)
+        with self._asking() as answer, self._watched(len(boxes)) as told:
+            return answer(Requests.of_questions(boxes, fresh=fresh), told)
 
     def population_interval(self, question: Asked) -> PopulationInterval | None:
         """Return the interval of one question for a population; see ``population_intervals``."""
@@ -263,6 +270,25 @@ class Asking(ABC):
         """
         return self._tabulate("count", "", where, _listed(names), fresh=fresh)
 
+    @contextmanager
+    def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
+        """Return what is called with the next answers: it tells whoever waits how many there were.
+
+        Args:
+            total: how many questions there are.
+            deliver: is called as well.
+
+        Privacy: it shows how many answers were delivered, which whoever asks gets at the same moment.
+        """
+        with Progress("answered", total, wanted=self.progress) as line:
+
+            def told(answers: Sequence[Answer]) -> None:
+                if deliver is not None:
+                    deliver(answers)
+                line.add(len(answers))
+
+            yield told if line.is_watched else deliver
+
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
         if isinstance(questions, str | Mapping):
@@ -336,7 +362,8 @@ class LocalAsking(Asking):
         with self._asking() as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
-            answers = answer(Requests.of(parts), None)
+            with self._watched(len(parts)) as told:
+                answers = answer(Requests.of(parts), told)
             return work.table(self.state, answers, self._pause)  # the state after them
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:

@@ -94,11 +94,11 @@ class Dialogue(LocalAsking):
         """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
-        with self._asking() as answer:
+        with self._asking() as answer, self._watched(len(questions), deliver) as told:
             parts = list[Answers]()
             for boxes in questions.boxes():
                 self._require_own(boxes.domain)
-                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
+                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:

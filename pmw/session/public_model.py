@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError
 from pmw.loop import Forecast, refined
 from pmw.planning.heads import HeadsQuote, quote_heads
@@ -20,7 +21,7 @@ from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_of
+from pmw.public.status import Status, budget_meter, status_of, status_rows
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import Activity
 from pmw.session.asking import Asked, LocalAsking
@@ -255,6 +256,11 @@ class PublicModel(LocalAsking):
             if deliver is not None:
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        caption = f"Model of {self.domain.name}"
+        return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget

@@ -22,7 +22,7 @@ from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, syntheti
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_of, status_rows
+from pmw.public.status import Status, budget_meter, status_of, status_rows
 from pmw.session import loading, verification
 from pmw.session.accounts import Account, Booked
 from pmw.session.dialogue import Analyst, Dialogue
@@ -310,8 +310,11 @@ class Session(Dialogue):
 
     def _repr_html_(self) -> str:
         with self._turn:
-            rows = [("open", "no")] if self._store is None else status_rows(self.state, self.status())
-        return str(table(f"Session over {self.domain.name}", (), rows))
+            caption = f"Session over {self.domain.name}"
+            if self._store is None:
+                return str(table(caption, (), [("open", "no")]))
+            status = self.status()
+            return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")
