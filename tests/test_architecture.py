@@ -297,6 +297,19 @@ def test_modules_and_functions_are_small() -> None:
     )
 
 
+def test_frozen_values_compile_their_methods_when_they_are_used() -> None:
+    """Of ``dataclasses`` comes what is not frozen, and what has a value that is given and not kept."""
+    listed(
+        f"{name}:{node.lineno} {node.name}"
+        for name, module in MODULES.items()
+        if "from queries.frozen import dataclass\n" not in module.text
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef)
+        if any("dataclass(frozen=True" in ast.unparse(one) for one in node.decorator_list)
+        if not any("InitVar[" in ast.unparse(one) for one in node.body)
+    )
+
+
 def test_no_product_file_is_named_like_a_test() -> None:
     listed(
         name

@@ -9,7 +9,6 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
 import click
@@ -27,6 +26,7 @@ from queries.boxes import Boxes
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, identifier_of, parse_where, read_line, require_aligned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList, Questions
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,6 +29,7 @@ from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState, coarse_model
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
 

@@ -7,7 +7,6 @@ by NumericSparse), with c positives, not c + 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -23,6 +22,7 @@ from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -22,6 +22,7 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
 from pmw.public.state import LaterMeasurement, PublicState, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 Released: TypeAlias = int | NDArray[np.int64]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,7 @@ from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total, planned_bins
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 

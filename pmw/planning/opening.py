@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 
@@ -50,6 +50,7 @@ from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain, require_domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.schema import format_schema
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are

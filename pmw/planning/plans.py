@@ -11,7 +11,7 @@ of its answers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -44,6 +44,7 @@ from pmw.public.options import Options
 from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState, planned_bins
 from queries.domain import Domain
+from queries.frozen import dataclass
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
 _USUAL_LIMITS = (1, 2, 4, 8, 16)  # records per person

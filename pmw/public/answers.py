@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -18,6 +18,7 @@ from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Sourc
 from pmw.public.contract import RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
+from queries.frozen import dataclass
 from queries.questions import Questions
 from queries.workloads import Workload
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from queries.frozen import dataclass
 
 LARGEST_PAIR = 2**16  # cells of a pair that a prior has shares of
 _SUM = 1e-6  # how far from 1 shares may sum to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from pmw.service.limits import cells_of, require_few_cells
 from pmw.session.dialogue import Dialogue
 from pmw.session.requests import Request
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.parsing import Question, identifier_of, part_key, require_aligned
 from queries.statements import Statement
 

@@ -7,7 +7,7 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +23,7 @@ from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
 from pmw.session.loading import read_entries
 from pmw.session.store import SessionStore
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 _LONGEST_NAME = 100  # characters

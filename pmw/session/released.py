@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -35,6 +35,7 @@ from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

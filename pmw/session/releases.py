@@ -7,7 +7,7 @@ outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
@@ -50,6 +50,7 @@ from pmw.session.loading import load_scopes, read_question
 from pmw.session.store import HEADS, QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -59,6 +59,7 @@ from pmw.research.offline.rounds import (
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import parse_where
 from queries.questions import QuestionList
