@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.plain_values import is_encodable
 from queries.segments import count_where
-from queries.statements import Statement
+
+if TYPE_CHECKING:
+    from queries.statements import Statement
 
 QuestionId: TypeAlias = str | int | None
 

@@ -15,31 +15,34 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
-from pmw.public.plans import TestPlan, marginal_tier, question_tier
-from pmw.public.population import PopulationInterval
-from pmw.public.quotes import Quote
+from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState
-from pmw.public.status import Status, prior_words, status_rows
-from pmw.public.tables import AnswerTable
-from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
+
+if TYPE_CHECKING:
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.plans import TestPlan
+    from pmw.public.population import PopulationInterval
+    from pmw.public.quotes import Quote
+    from pmw.public.status import Status
+    from pmw.public.tables import AnswerTable
+    from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
@@ -147,6 +150,8 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
     ]
     prior = state.contract.options.prior
     if prior is not None:
+        from pmw.public.status import prior_words
+
         lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
     if verbose:
         lines += _details(state)
@@ -395,6 +400,8 @@ def table_text(table: AnswerTable) -> str:
 
 def status_text(state: PublicState, status: Status) -> str:
     """Return a status in words."""
+    from pmw.public.status import status_rows
+
     rows = status_rows(state, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -18,7 +18,6 @@ from pmw.model import (
     AxisPrice,
     HierarchicalHistogram,
     SharedPrices,
-    check_dense_size,
     coarse_of,
     extreme_domains,
     mean_range_variance,
@@ -44,11 +43,11 @@ from pmw.public.charges import (
 )
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
-from pmw.public.options import ModelKind, Opening, Options
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
 from pmw.public.prior import Prior
 from queries.categories import CategoricalAttribute
-from queries.domain import Attribute, Domain, require_domain
+from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.schema import format_schema
@@ -68,8 +67,6 @@ _LEAST_PRICE = 1 / 64  # of that of the number of records, for an attribute
 _MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
 _MOST_TRIPLES = 1_000  # the same: of 19 attributes
 _MOST_TRIPLE_CELLS = 2**22  # of all of them together
-_MOST_ATTRIBUTES = 500  # that are opened in seconds
-_MOST_ATTRIBUTE_CELLS = 4 * 10**6  # of all attributes together; opening takes about 100 bytes for each
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
@@ -86,44 +83,6 @@ def check_neighbors(domain: Domain, options: Options) -> None:
                 f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
                 "records with empty or undeclared values; declare missing = true and other = true"
             )
-
-
-def check_model_size(domain: Domain, options: Options) -> None:
-    """Refuse a domain that the model cannot hold, before anything is allocated or spent.
-
-    A graphical model holds any domain of not too many attributes and cells of them; one that must be dense
-    may be too large besides.
-
-    Raises:
-        BudgetError: the domain has too many attributes, these have too many cells together, or it has too
-            many cells for a dense model, which the options ask for.
-        DomainError: it is no domain.
-    """
-    check_attributes(domain)
-    if not options.tests_marginals or options.model is ModelKind.DENSE:
-        check_dense_size(domain)
-
-
-def check_attributes(domain: Domain) -> None:
-    """Refuse a domain whose attributes take more time or memory than a session has, whatever is chosen.
-
-    Raises:
-        BudgetError: there are too many attributes, or they have too many cells together.
-        DomainError: it is no domain.
-    """
-    require_domain(domain)
-    count, cells = len(domain.names), sum(domain.shape)
-    if count > _MOST_ATTRIBUTES:
-        raise BudgetError(
-            f"expected at most {_MOST_ATTRIBUTES:,} attributes, got {count:,}; declare those that questions "
-            "are about, or open a session for each group of them"
-        )
-    if cells > _MOST_ATTRIBUTE_CELLS:
-        longest = max(domain, key=lambda attribute: attribute.size)
-        raise BudgetError(
-            f"expected at most {_MOST_ATTRIBUTE_CELLS:,} cells of all attributes together, got {cells:,}; "
-            f"declare wider cells, such as of {longest.name!r}, which has {longest.size:,}"
-        )
 
 
 def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:

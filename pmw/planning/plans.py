@@ -17,16 +17,10 @@ from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import (
-    check_model_size,
-    check_neighbors,
-    choose_filter,
-    pairs_forecast,
-    plan_opened,
-    plan_opening,
-)
+from pmw.planning.opening import check_neighbors, choose_filter, pairs_forecast, plan_opened, plan_opening
 from pmw.planning.outlook import Outlook, imagined_state, with_residuals
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
+from pmw.planning.sizes import check_model_size
 from pmw.planning.tested_bounds import (
     Certificates,
     Grids,

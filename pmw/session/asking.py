@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.population import PopulationInterval, PopulationIntervals
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.domain import Domain
@@ -23,10 +21,13 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
-from queries.statements import Statement, statement_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmw.public.population import PopulationInterval
+    from pmw.public.tables import AnswerTable
+    from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
@@ -127,6 +128,8 @@ class Asking(ABC):
 
         Privacy: a function of public state and of the questions.
         """
+        from pmw.public.population import PopulationIntervals
+
         with self._asking():
             intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
             for question in self._listed(questions):
@@ -164,6 +167,8 @@ class Asking(ABC):
             QueryError: the statement was made for another domain.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
+        from pmw.public.tables import Tabulation
+
         with self._asking() as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
@@ -217,6 +222,8 @@ class Asking(ABC):
         by: str | Sequence[str],
         part: float = 0.5,
     ) -> AnswerTable:
+        from queries.statements import statement_of
+
         listed = (by,) if isinstance(by, str) else tuple(by)
         return self.tabulate(statement_of(kind, name, parse_where(where, self.domain), listed, part=part))
 
@@ -234,6 +241,8 @@ class Asking(ABC):
             QueryError: the question is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
+        from queries.statements import Statement
+
         listed = (names,) if isinstance(names, str) else tuple(names)
         return self.tabulate(Statement.count_by(parse_where(where, self.domain), listed), fresh=fresh)
 

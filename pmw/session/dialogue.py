@@ -1,4 +1,7 @@
-"""Dialogues: questions and measurements on behalf of one account of a session."""
+"""Dialogues: questions and measurements on behalf of one account of a session.
+
+Prices, statements and explanations are imported where they are asked for; see ``pmw.session.session``.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,34 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
 from pmw.errors import BudgetError
-from pmw.loop import Forecast
-from pmw.planning.heads import HeadsQuote, quote_heads
-from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
-from pmw.session.explaining import Explanation, explained
 from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.turns import TURN_WORK, Turns
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql
 from queries.reader import QuestionReader
-from queries.statements import Statement
 from queries.workloads import Workload
+
+if TYPE_CHECKING:
+    from pmw.loop import Forecast
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.quotes import Quote, Within
+    from pmw.public.tables import AnswerTable
+    from pmw.session.explaining import Explanation
+    from queries.statements import Statement
 
 
 class Dialogue(Asking):
@@ -148,8 +154,10 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.public import quotes
+
         with self._engaged() as engine:
-            quote = quote_marginal(
+            quote = quotes.quote_marginal(
                 engine.limited(self._account), (names,) if isinstance(names, str) else tuple(names)
             )
             if not dry_run:
@@ -190,13 +198,16 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning import sum_quotes
+        from pmw.public.quotes import Within
+
         if share is not None and within is not None:
             raise BudgetError("expected a share of the budget or a width, got both")
         names = (by,) if isinstance(by, str) else tuple(by)
         width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
             state = engine.limited(self._account)
-            quote = quote_sum(
+            quote = sum_quotes.quote_sum(
                 state,
                 (name, state.domain.scope(names)),
                 squares=squares,
@@ -230,11 +241,13 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning import heads
+
         names = (by,) if isinstance(by, str) else tuple(by)
         with self._engaged() as engine:
             state = engine.limited(self._account)
             part = None if share is None else as_fraction(share, "share")
-            quote = quote_heads(state, state.domain.scope(names), share=part)
+            quote = heads.quote_heads(state, state.domain.scope(names), share=part)
             if not dry_run:
                 engine.measure_heads(quote, self._account)
             return quote
@@ -250,10 +263,13 @@ class Dialogue(Asking):
             QueryError: it is no such statement, or no price gives such bars.
             SessionError: the session measures nothing on request.
         """
+        from pmw.planning import sum_quotes
+        from pmw.public.quotes import Within
+
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
         width = within if isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
-            return quote_aggregate(engine.limited(self._account), read, width)
+            return sum_quotes.quote_aggregate(engine.limited(self._account), read, width)
 
     def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
@@ -291,9 +307,11 @@ class Dialogue(Asking):
             QueryError: no measurement gives the question such a bar.
             SessionError: the session measures nothing on request.
         """
+        from pmw.public import quotes
+
         with self._engaged() as engine:
             query = self._request(question).query
-            return quote_question(engine.limited(self._account), query, within)
+            return quotes.quote_question(engine.limited(self._account), query, within)
 
     def ask_within(self, question: Asked, within: float) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
@@ -329,11 +347,13 @@ class Dialogue(Asking):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        from pmw.public.tables import Tabulation
+
         with self._engaged() as engine:
-            if isinstance(question, Statement):
-                queries = [query for query, _ in Tabulation(self.state, question).questions()]
-            else:
+            if isinstance(question, LinearQuery):
                 queries = [question]
+            else:
+                queries = [query for query, _ in Tabulation(self.state, question).questions()]
             requests = Requests.of([self._request(query) for query in queries])
             return engine.forecast(requests, self._account)
 
@@ -348,6 +368,10 @@ class Dialogue(Asking):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        from pmw.public.tables import Tabulation
+        from pmw.session.explaining import explained
+        from queries.statements import Statement
+
         if isinstance(question, str):
             question = parse_sql(question, self.domain)
         statement = question if isinstance(question, Statement) else Statement.count_by(question)

@@ -29,7 +29,8 @@ from pmw.model import (
     QueryMeasurement,
     SumMeasurement,
 )
-from pmw.planning.opening import check_model_size, is_prior_of
+from pmw.planning.opening import is_prior_of
+from pmw.planning.sizes import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest

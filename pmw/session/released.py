@@ -26,8 +26,7 @@ from pmw.model import (
     Term,
     dual_numbers,
 )
-from pmw.planning.opening import choose_filter
-from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.codec import register
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
@@ -95,6 +94,10 @@ register({OpeningDraws: {}, KeptModel: {}, Released: {}})
 
 def empty_ledger(contract: Contract) -> PrivacyFilter:
     """Return the filter of a contract with nothing spent."""
+    if contract.options.composition is not None:  # as opening chose it
+        return open_filter(contract.budget, contract.options.composition)
+    from pmw.planning.opening import choose_filter
+
     return choose_filter(contract.domain, contract.budget, contract.options)
 
 

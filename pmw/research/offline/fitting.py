@@ -22,6 +22,7 @@ from pmw.errors import ReleaseError
 from pmw.loop import draw_opening, settle_opening
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.planning import opening
+from pmw.planning.sizes import check_model_size
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatable_seed
 from pmw.public.answer import Answer
@@ -228,7 +229,7 @@ def fit_workload(
     chosen = options or OfflineOptions()
     domain, policy = agreed(domain, release_policy(domain, chosen))
     budget = Budget.of(epsilon, delta)
-    opening.check_model_size(domain, policy)
+    check_model_size(domain, policy)
     opening.check_neighbors(domain, policy)
     candidates = candidates_of(domain, workload, chosen.targets)
     planned = replace(policy, update_limit=chosen.rounds)
