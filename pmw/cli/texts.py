@@ -9,8 +9,6 @@ import json
 import math
 import re
 import shlex
-import shutil
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -62,7 +60,11 @@ _SOURCES = {
 
 def terminal_width() -> int | None:
     """Return the characters of a line of the terminal; None where standard output is none."""
-    return max(1, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # late: it loads several libraries that compress
+
+    return max(1, shutil.get_terminal_size().columns)
 
 
 def show(text: str) -> None:
@@ -71,6 +73,8 @@ def show(text: str) -> None:
     if width is None:
         click.echo(text)
         return
+    import shutil  # as above
+
     lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
     if lines < shutil.get_terminal_size().lines:
         click.echo(text)
@@ -362,6 +366,8 @@ def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
     if not pairs:
         return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
+    import statistics  # a single answer has no median
+
     old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
     was = "there was none" if math.isinf(old) else f"it was ± {number(old)}"
     return (

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import DataError
 from pmw.model import CoarsenedDistribution, Coarsening, SyntheticDistribution, choose_coarsening
-from pmw.planning.opening import attributes_text
-from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair
+from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair, attributes_text
 from queries.domain import Domain
 
 if TYPE_CHECKING:

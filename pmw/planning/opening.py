@@ -45,12 +45,11 @@ from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
-from pmw.public.prior import Prior
+from pmw.public.prior import Prior, is_prior_of
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
-from queries.schema import format_schema
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -109,16 +108,6 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
             "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
             "a number of positives, or a schema for which tests are better; leave the prior out"
         )
-
-
-def is_prior_of(prior: Prior, domain: Domain) -> bool:
-    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
-    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
-
-
-def attributes_text(domain: Domain) -> str:
-    """Return the attributes of a domain as a schema's text, without its name and its persons."""
-    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def choose_filter(
