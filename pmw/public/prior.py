@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from queries.domain import Domain
 from queries.frozen import dataclass
-from queries.schema import format_schema
 
 LARGEST_PAIR = 2**16  # cells of a pair that a prior has shares of
 _SUM = 1e-6  # how far from 1 shares may sum to
@@ -177,4 +176,6 @@ def is_prior_of(prior: Prior, domain: Domain) -> bool:
 
 def attributes_text(domain: Domain) -> str:
     """Return the attributes of a domain as a schema's text, without its name and its persons."""
+    from queries.schema import format_schema  # late: prices rest on priors, and not on how schemas are read
+
     return format_schema(Domain(domain.attributes, "prior"))

@@ -131,7 +131,8 @@ class Asking(ABC):
         from pmw.public.population import PopulationIntervals
 
         with self._asking():
-            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            intervals = PopulationIntervals(self.state)
+            found: list[PopulationInterval | None] = []
             for question in self._listed(questions):
                 intervals = intervals.now(self.state)
                 found.append(intervals.of(self._request(question).query))
