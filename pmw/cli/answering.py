@@ -17,7 +17,7 @@ from pmw.cli.texts import Progress, answer_text, json_line, table_text
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.session.asking import Asking
+from pmw.session.asking import LocalAsking
 from pmw.session.dialogue import Dialogue
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -87,7 +87,7 @@ def condition_of(where: str) -> str | dict[str, Any]:
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
-def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
+def answered(session: LocalAsking, asked: Asked, options: StreamOptions) -> Result:
     """Return the answer to one question.
 
     Raises:
@@ -111,7 +111,7 @@ def text_of(result: Result) -> str:
 
 
 def told(
-    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
+    session: LocalAsking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
 ) -> str:
     """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
     population, form = None, answer.to_dict()
@@ -189,7 +189,7 @@ def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
 # --- streams and workloads --------------------------------------------------------------------------------
 
 
-def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
+def answer_stream(session: LocalAsking, source: BinaryIO, options: StreamOptions) -> int:
     """Answer lines of questions until the source ends; return the exit code.
 
     Args:
@@ -202,7 +202,7 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
     return _answer_batches(session, batches, options)
 
 
-def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
+def answer_workload(session: LocalAsking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
     one_by_one = options.population or session.state.contract.options.bar_limit is not None
     if workload.boxes is not None and isinstance(session, Dialogue) and not one_by_one:
@@ -221,7 +221,7 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
 
 
 def _answer_batches(
-    session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
+    session: LocalAsking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
     from pmw.cli.answer_formats import writer_of
 
@@ -246,7 +246,11 @@ def _answered_boxes(
 
 
 def _answer_steps(
-    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
+    session: LocalAsking,
+    steps: Iterator[_Step],
+    options: StreamOptions,
+    writer: AnswerWriter,
+    total: int | None,
 ) -> int:
     """Answer some questions after the others, and return the exit code.
 
@@ -279,7 +283,7 @@ def _answer_steps(
 
 
 def _answer_batch(
-    session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
+    session: LocalAsking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
 ) -> tuple[int, int]:
     """Write what comes of each question, in order.
 
@@ -305,7 +309,9 @@ def _answer_batch(
     return printer.code, printer.refused
 
 
-def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
+def _answer_statement(
+    session: LocalAsking, question: Question, printer: _Printer, options: StreamOptions
+) -> None:
     """Print the table of one statement, or why it is refused."""
     if isinstance(question.query, LinearQuery):
         return
@@ -348,7 +354,7 @@ class _Printer:
         writer: writes it.
     """
 
-    def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+    def __init__(self, session: LocalAsking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
         self._session = session
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
@@ -435,7 +441,7 @@ class _Printer:
 
 
 def _parsed(
-    number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
+    number: int, line: bytes, session: LocalAsking, options: StreamOptions, known: Memory[_Parsed]
 ) -> _Parsed:
     """Return what a line begins with, and its question or why it is refused.
 
