@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, described, normalised, weight_runs
+from queries.frozen import dataclass
 from queries.marginal import Marginal
 
 _SHORT = 1024  # cells of an attribute whose ranges are kept

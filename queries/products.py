@@ -9,13 +9,14 @@ one run each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.factors import UNITS, Factor, weight_runs
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _Numbers = NDArray[np.int64]

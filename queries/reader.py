@@ -25,10 +25,11 @@ from queries.factors import Factor
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
-from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from queries.statements import Statement
 
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
@@ -96,6 +97,8 @@ class QuestionReader:
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
             found = self._text(text[match.end() :], match[1])
             if found is not None:
+                from queries.statements import Statement  # conditions need none of it
+
                 statement = Statement.count_by(found)
                 self._statements.keep(text, statement, found.size_in_bytes + len(text))
                 return statement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from queries.expressions import (
     average,
     total,
 )
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position

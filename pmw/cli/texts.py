@@ -9,36 +9,37 @@ import json
 import math
 import re
 import shlex
-import shutil
-import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
-from pmw.public.plans import TestPlan, marginal_tier, question_tier
-from pmw.public.population import PopulationInterval
-from pmw.public.quotes import Quote
+from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState
-from pmw.public.status import Status, prior_words, status_rows
-from pmw.public.tables import AnswerTable
-from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
+
+if TYPE_CHECKING:
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.plans import TestPlan
+    from pmw.public.population import PopulationInterval
+    from pmw.public.quotes import Quote
+    from pmw.public.status import Status
+    from pmw.public.tables import AnswerTable
+    from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
@@ -57,7 +58,11 @@ _SOURCES = {
 
 def terminal_width() -> int | None:
     """Return the characters of a line of the terminal; None where standard output is none."""
-    return max(1, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # late: it loads several libraries that compress
+
+    return max(1, shutil.get_terminal_size().columns)
 
 
 def show(text: str) -> None:
@@ -66,6 +71,8 @@ def show(text: str) -> None:
     if width is None:
         click.echo(text)
         return
+    import shutil  # as above
+
     lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
     if lines < shutil.get_terminal_size().lines:
         click.echo(text)
@@ -97,6 +104,8 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
     ]
     prior = state.contract.options.prior
     if prior is not None:
+        from pmw.public.status import prior_words
+
         lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
     if verbose:
         lines += _details(state)
@@ -307,6 +316,8 @@ def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
     if not pairs:
         return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
+    import statistics  # a single answer has no median
+
     old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
     was = "there was none" if math.isinf(old) else f"it was ± {number(old)}"
     return (
@@ -345,6 +356,8 @@ def table_text(table: AnswerTable) -> str:
 
 def status_text(state: PublicState, status: Status) -> str:
     """Return a status in words."""
+    from pmw.public.status import status_rows
+
     rows = status_rows(state, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

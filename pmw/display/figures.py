@@ -8,7 +8,6 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -18,6 +17,7 @@ from pmw.disk import require_file, write_whole
 from pmw.display.charts import Bars, Lines, Picture
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

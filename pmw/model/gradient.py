@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TypeAlias, TypeVar
@@ -42,6 +41,7 @@ from pmw.model.factors import (
 )
 from pmw.model.junction_tree import JunctionTree
 from queries.domain import Domain
+from queries.frozen import dataclass
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308

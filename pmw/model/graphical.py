@@ -16,10 +16,11 @@ Source: Madow (1949), On the theory of systematic sampling II, for samples of un
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
 
@@ -69,7 +71,7 @@ class _Shape:
     plan: CalibrationPlan
 
 
-@dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Memo:
     """What a distribution has computed; it never changes an answer."""
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -40,6 +39,7 @@ from pmw.model.gradient import PotentialMarginals
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 from pmw.model.strategy import along
+from queries.frozen import dataclass
 
 FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
 _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.measurement import Target
+from queries.frozen import dataclass
 from queries.records import CodedRecords
 
 # Chosen on other tables and seeds than those of the benchmark's figures (docs/algorithm.md).

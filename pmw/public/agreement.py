@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from queries.expressions import Linear
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
 from queries.statements import TOTAL, Group, Statement

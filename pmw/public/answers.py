@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -21,6 +21,7 @@ from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.result_pictures import Drawn, promise_words
 from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
+from queries.frozen import dataclass
 from queries.questions import Questions
 from queries.workloads import Workload
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from pmw.display.texts import counted
@@ -11,6 +11,7 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.public.drafts import drafted
 from pmw.public.options import Options
 from queries.domain import Domain, require_domain
+from queries.frozen import dataclass
 from queries.person import Person
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.privacy.noise import NoiseDistribution
@@ -23,6 +22,7 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Basis, QuestionKind
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 MOST_CELLS = 2**24  # of the scope of a question whose error is looked at

@@ -6,12 +6,13 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pmw.display.figures import GROUP_COLORS, INK, MEASURED, Panel, Series, draw_series, new_figure
 from pmw.display.texts import counted, listed, shortened
 from pmw.errors import ReleaseError
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.state import PublicState
 from queries.cells import cell_count
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from markupsafe import Markup

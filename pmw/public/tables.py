@@ -6,7 +6,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,7 @@ from queries.expressions import (
     Test,
     Window,
 )
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import part_key
 from queries.statements import BAR_COLUMNS, TOTAL, Group, OutputColumn, Statement

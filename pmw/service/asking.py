@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost, Price
 from pmw.session.requests import Request
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, part_key, require_aligned
 from queries.statements import Statement, statement_of

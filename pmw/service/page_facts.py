@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ from pmw.session.accounts import Activity, Booked
 from pmw.session.dialogue import Analyst
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _MOST_ROWS, _MOST_BARS = 1000, 40

@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike
 from pmw.display.progress import Progress
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.population import PopulationInterval, PopulationIntervals
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
@@ -28,10 +26,13 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
-from queries.statements import Statement, statement_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmw.public.population import PopulationInterval
+    from pmw.public.tables import AnswerTable
+    from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
@@ -247,6 +248,8 @@ class Asking(ABC):
         fresh: bool = False,
     ) -> AnswerTable:
         """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
+        from queries.statements import Statement, statement_of
+
         query = parse_where(where, self.domain)
         counted = kind == "count"
         statement = (
@@ -347,8 +350,11 @@ class LocalAsking(Asking):
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         """Return intervals for the population that the table is a sample of; see ``Asking``."""
+        from pmw.public.population import PopulationIntervals
+
         with self._asking():
-            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            intervals = PopulationIntervals(self.state)
+            found: list[PopulationInterval | None] = []
             for question in self._listed(questions):
                 intervals = intervals.now(self.state)
                 found.append(intervals.of(self._request(question).query))
@@ -359,6 +365,8 @@ class LocalAsking(Asking):
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
     ) -> AnswerTable:
         """Answer a statement that was read before; see ``Asking``."""
+        from pmw.public.tables import Tabulation
+
         with self._asking() as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ from pmw.session.accounts import Activity, Booked
 from pmw.session.explaining import ExplainedScope, Explanation
 from queries.date_parts import NUMBERS, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
+from queries.frozen import dataclass
 from queries.schema import format_schema
 
 SumPrice: TypeAlias = SumQuote

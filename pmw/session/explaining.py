@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pmw.display.texts import counted, shortened, text_table
@@ -13,6 +12,7 @@ from pmw.public.evidence import Holding, holding_of
 from pmw.public.quotes import Quote, quote_marginal
 from pmw.public.state import PublicState
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _SHOWN = 3  # counts of a scope that are told in words

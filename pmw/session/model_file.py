@@ -29,13 +29,14 @@ from pmw.model import (
     QueryMeasurement,
     SumMeasurement,
 )
-from pmw.planning.opening import check_model_size, is_prior_of
+from pmw.planning.sizes import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee, published_contract
 from pmw.public.export.manifest import model_manifest
 from pmw.public.half_widths import Confidences, Rests, negative_margin
 from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
+from pmw.public.prior import is_prior_of
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.journal import UNREADABLE
 from pmw.session.measurement_rows import require_cells, require_heads, require_sum

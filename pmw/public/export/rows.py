@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
 from queries.values import Lean
