@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from queries.factors import UNITS, Factor, described, normalised, weight_runs
 from queries.marginal import Marginal
 
 _SHORT = 1024  # cells of an attribute whose ranges are kept
+_SHORT_TEXT = 1024  # characters of a canonical text that is kept with its query
+_HEAD, _TAIL = '{"factors":[', "]}"  # of the canonical text of a product
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 _quoted = functools.lru_cache(maxsize=1024)(_compact)
 
@@ -86,6 +88,7 @@ class LinearQuery:
     box: tuple[slice, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
     _constant: int = field(init=False, repr=False)
+    _text: str = field(init=False, repr=False, default="")  # canonical, where it is short and was written
 
     def __post_init__(self) -> None:
         named = [name for factor in self.factors for name in factor.scope]
@@ -117,6 +120,7 @@ class LinearQuery:
         object.__setattr__(self, "box", tuple([sides[name] for name in scope]))
         object.__setattr__(self, "_parts", parts)
         object.__setattr__(self, "_constant", constant)
+        object.__setattr__(self, "_text", "")
 
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""
@@ -135,6 +139,44 @@ class LinearQuery:
         if self._constant != UNITS:
             factors.append(Factor((), np.array(self._constant, dtype=np.int64)))
         return LinearQuery(self.domain, tuple(factors))
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it counts some cells of one attribute, but not all, and nothing else."""
+        return len(self.scope) == len(self.factors) == 1 and self.aligned and self.is_whole
+
+    @classmethod
+    def conjunction(cls, comparisons: Sequence[LinearQuery]) -> LinearQuery:
+        """Return the query that counts where several comparisons hold: their product.
+
+        Nothing of them is looked at again, so it takes a tenth of the time that its factors would.
+
+        Args:
+            comparisons: of different attributes, in any order; at least one.
+        """
+        if len(comparisons) == 1:
+            return comparisons[0]
+        domain = comparisons[0].domain
+        ordered = sorted(comparisons, key=lambda one: domain.index(one.scope[0]))
+        factors = tuple([one.factors[0] for one in ordered])
+        scope = tuple([one.scope[0] for one in ordered])
+        texts = [one._text for one in ordered]
+        text = f"{_HEAD}{','.join([one[len(_HEAD) : -len(_TAIL)] for one in texts])}{_TAIL}"
+        is_kept = all(texts) and len(text) <= _SHORT_TEXT
+        found = object.__new__(cls)
+        for name, value in (
+            ("domain", domain),
+            ("factors", factors),
+            ("aligned", True),
+            ("readings", None),
+            ("scope", scope),
+            ("box", tuple([one.box[0] for one in ordered])),
+            ("_parts", tuple([_part(scope, factor) for factor in factors if not factor.is_box])),
+            ("_constant", UNITS),
+            ("_text", text if is_kept else ""),
+        ):
+            object.__setattr__(found, name, value)
+        return found
 
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
@@ -187,8 +229,8 @@ class LinearQuery:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights of the question and of its readings are kept in."""
-        own = sum([factor.size_in_bytes for factor in self.factors])
+        """Bytes that the weights and texts of the question and of its readings are kept in."""
+        own = len(self._text) + sum([factor.size_in_bytes for factor in self.factors])
         return own + sum([reading.size_in_bytes for reading in self.readings or ()])
 
     @property
@@ -281,14 +323,25 @@ class LinearQuery:
         return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)), readings=readings)
 
     def to_json(self) -> str:
-        """Return the canonical form as text; queries with equal texts have equal weights and readings."""
+        """Return the canonical form as text; queries with equal texts have equal weights and readings.
+
+        A short one is written once.
+        """
+        if self._text:
+            return self._text
+        text = self._written()
+        if len(text) <= _SHORT_TEXT:
+            object.__setattr__(self, "_text", text)
+        return text
+
+    def _written(self) -> str:
         if not (self.is_box and self.aligned and all(len(factor.scope) == 1 for factor in self.factors)):
             return _compact(self.to_dict())
         sides = [
             f"[[{_quoted(factor.scope[0])}],[[{factor.box[0].start},{factor.box[0].stop},{UNITS}]]]"
             for factor in self.factors
         ]
-        return f'{{"factors":[{",".join(sides)}]}}'  # the same, in a tenth of the time
+        return f"{_HEAD}{','.join(sides)}{_TAIL}"  # the same, in a tenth of the time
 
     def key(self) -> bytes:
         """Return the SHA-256 of the canonical text: equal keys have equal weights and readings."""

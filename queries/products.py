@@ -53,10 +53,21 @@ class CellSets:
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
-        """Return the cells that factors of one attribute count, each of which counts some, but not all."""
-        ends = [(factor.box[0].start, factor.box[0].stop) for factor in factors]
-        starts = None
-        if not all(factor.is_box for factor in factors):
+        """Return the cells that factors of one attribute count, each of which counts some, but not all.
+
+        Questions share factors, so the runs of each are found once.
+        """
+        numbers = dict[int, int]()
+        places = [numbers.setdefault(id(factor), len(numbers)) for factor in factors]
+        shared = {id(factor): factor for factor in factors}
+        return cls._of_distinct(list(shared.values())).take(np.array(places, dtype=np.int64))
+
+    @classmethod
+    def _of_distinct(cls, factors: Sequence[Factor]) -> CellSets:
+        if all(factor.is_box for factor in factors):
+            ends = [(factor.box[0].start, factor.box[0].stop) for factor in factors]
+            starts = None
+        else:
             listed = [weight_runs(factor) for factor in factors]
             counts = np.array([len(runs) for runs in listed], dtype=np.int64)
             ends = [(start, stop) for runs in listed for start, stop, _ in runs]
