@@ -10,8 +10,8 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import InitVar, dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class LinearQuery:
         readings: of a condition that the cells cannot decide; None where they do. The least weights are
             nowhere above the weights, the most nowhere below.
 
+        comparisons: questions that are joined, in place of factors, in declared order; see ``conjunction``.
+
     Attributes:
         scope: the attributes that the answer depends on, or that a reading's does, in declared order.
 
@@ -88,9 +90,16 @@ class LinearQuery:
     box: tuple[slice, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
     _constant: int = field(init=False, repr=False)
-    _text: str = field(init=False, repr=False, default="")  # canonical, where it is short and was written
+    _text: str = field(init=False, repr=False)  # canonical, where comparisons were joined and it is short
+    comparisons: InitVar[tuple[LinearQuery, ...]] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, comparisons: tuple[LinearQuery, ...]) -> None:
+        found = _joined(comparisons) if comparisons else self._checked()
+        for name, value in zip(_FOUND, found, strict=True):
+            object.__setattr__(self, name, value)
+
+    def _checked(self) -> _Found:
+        """Return the values of ``_FOUND``, once the factors are found to be what a question has."""
         named = [name for factor in self.factors for name in factor.scope]
         self.domain.scope(named)
         for factor in self.factors:
@@ -107,7 +116,6 @@ class LinearQuery:
         factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
         names, sides = [name for factor in factors for name in factor.scope], {}
         if self.readings is not None:
-            object.__setattr__(self, "aligned", False)
             names = sorted({*names, *self._reading_scopes(self.readings)})
             sides = {name: slice(0, self.domain[name].size) for name in names}
         scope = self.domain.scope(names)
@@ -115,12 +123,8 @@ class LinearQuery:
             (name, side) for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
         )
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
-        object.__setattr__(self, "factors", factors)
-        object.__setattr__(self, "scope", scope)
-        object.__setattr__(self, "box", tuple([sides[name] for name in scope]))
-        object.__setattr__(self, "_parts", parts)
-        object.__setattr__(self, "_constant", constant)
-        object.__setattr__(self, "_text", "")
+        box = tuple([sides[name] for name in scope])
+        return factors, self.aligned and self.readings is None, scope, box, parts, constant, ""
 
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""
@@ -149,34 +153,15 @@ class LinearQuery:
     def conjunction(cls, comparisons: Sequence[LinearQuery]) -> LinearQuery:
         """Return the query that counts where several comparisons hold: their product.
 
-        Nothing of them is looked at again, so it takes a tenth of the time that its factors would.
+        Nothing of them is looked at again, so it takes a part of the time that its factors would. What comes
+        of one alone keeps its canonical text, where that is short; so does what is made of such.
 
         Args:
             comparisons: of different attributes, in any order; at least one.
         """
-        if len(comparisons) == 1:
-            return comparisons[0]
         domain = comparisons[0].domain
         ordered = sorted(comparisons, key=lambda one: domain.index(one.scope[0]))
-        factors = tuple([one.factors[0] for one in ordered])
-        scope = tuple([one.scope[0] for one in ordered])
-        texts = [one._text for one in ordered]
-        text = f"{_HEAD}{','.join([one[len(_HEAD) : -len(_TAIL)] for one in texts])}{_TAIL}"
-        is_kept = all(texts) and len(text) <= _SHORT_TEXT
-        found = object.__new__(cls)
-        for name, value in (
-            ("domain", domain),
-            ("factors", factors),
-            ("aligned", True),
-            ("readings", None),
-            ("scope", scope),
-            ("box", tuple([one.box[0] for one in ordered])),
-            ("_parts", tuple([_part(scope, factor) for factor in factors if not factor.is_box])),
-            ("_constant", UNITS),
-            ("_text", text if is_kept else ""),
-        ):
-            object.__setattr__(found, name, value)
-        return found
+        return cls(domain, (), comparisons=tuple(ordered))
 
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
@@ -323,18 +308,9 @@ class LinearQuery:
         return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)), readings=readings)
 
     def to_json(self) -> str:
-        """Return the canonical form as text; queries with equal texts have equal weights and readings.
-
-        A short one is written once.
-        """
+        """Return the canonical form as text; queries with equal texts have equal weights and readings."""
         if self._text:
             return self._text
-        text = self._written()
-        if len(text) <= _SHORT_TEXT:
-            object.__setattr__(self, "_text", text)
-        return text
-
-    def _written(self) -> str:
         if not (self.is_box and self.aligned and all(len(factor.scope) == 1 for factor in self.factors)):
             return _compact(self.to_dict())
         sides = [
@@ -355,6 +331,23 @@ class LinearQuery:
             return "nobody"
         words = " and ".join(described(self.domain, factor) for factor in self.factors) or "everybody"
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
+
+
+_Found: TypeAlias = tuple[
+    tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int, str
+]
+_FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant", "_text")
+
+
+def _joined(comparisons: tuple[LinearQuery, ...]) -> _Found:
+    """Return the values of ``_FOUND`` of comparisons that all hold, which are in declared order."""
+    factors = tuple([one.factors[0] for one in comparisons])
+    scope = tuple([one.scope[0] for one in comparisons])
+    box = tuple([one.box[0] for one in comparisons])
+    parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
+    texts = [one._text for one in comparisons] if len(comparisons) > 1 else [comparisons[0].to_json()]
+    text = f"{_HEAD}{','.join([one[len(_HEAD) : -len(_TAIL)] for one in texts])}{_TAIL}" if all(texts) else ""
+    return factors, True, scope, box, parts, UNITS, text if len(text) <= _SHORT_TEXT else ""
 
 
 def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queries.conditions import NAME, SPACE, plain_terms
+from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
+from queries.segments import count_where
 from queries.statements import Statement
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
+_MOST_HEADS = 2**6  # of statements
 _MOST_BYTES = 2**24  # of each memory
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
@@ -49,6 +52,7 @@ class QuestionReader:
         self.domain = domain
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
+        self._heads: Memory[bool] = Memory(_MOST_HEADS, _MOST_BYTES)  # that were read
         self._terms: Memory[LinearQuery] = Memory(_MOST_TERMS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
@@ -82,7 +86,7 @@ class QuestionReader:
             return known
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
             found = self._text(text[match.end() :], match[1])
-            if found is not None:
+            if found is not None and found.constant:  # a condition on nobody has a note
                 statement = Statement.count_by(found)
                 self._statements.keep(text, statement, found.size_in_bytes + len(text))
                 return statement
@@ -98,13 +102,8 @@ class QuestionReader:
             found = read()
             if found is None:
                 found = parse_where(where, self.domain)
-            self._keep(self._conditions, key, found)
+            self._conditions.keep(key, found, found.size_in_bytes + len(key))
         return found
-
-    @staticmethod
-    def _keep(memory: Memory[LinearQuery], key: str, query: LinearQuery) -> None:
-        query.to_json()  # which is kept with it, and counts for its size
-        memory.keep(key, query, query.size_in_bytes + len(key))
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
         """Return the query of a structured condition; None where it is read whole, or refused there."""
@@ -126,14 +125,26 @@ class QuestionReader:
             where: the text.
             head: of the statement that it ends; empty for a condition alone.
         """
-        terms, parse = list[LinearQuery](), _counted if head else parse_where
+        terms, parse = list[LinearQuery](), partial(self._counted, head) if head else parse_where
         for match in plain_terms(where):
-            text = "" if match is None else head + match[0]
-            term = self._term(text, parse, text) if text else None
+            term = None if match is None else self._term(head + match[0], parse, match[0])
             if term is None:
                 return None
             terms.append(term)
         return self._joined(terms)
+
+    def _counted(self, head: str, where: str, domain: Domain) -> LinearQuery:
+        """Return the query of a comparison in a statement; a statement's head is read whole once.
+
+        Raises:
+            QueryError: the statement is refused.
+        """
+        plain = plain_predicate(where, domain) if self._heads.get(head) else None
+        if plain is not None:
+            return count_where(plain, domain)
+        query = parse_sql(head + where, domain).where
+        self._heads.keep(head, True, len(head))
+        return query
 
     def _term(
         self, key: str, parse: Callable[[Any, Domain], LinearQuery], given: str | Mapping[str, Any]
@@ -150,8 +161,8 @@ class QuestionReader:
                 return None
             if not (query.is_comparison or (not query.scope and query.is_whole)):
                 return None
-            self._keep(self._terms, key, query)
-            found = query
+            found = LinearQuery.conjunction([query]) if query.factors else query
+            self._terms.keep(key, found, found.size_in_bytes + len(key))
         return found
 
     def _joined(self, terms: Sequence[LinearQuery]) -> LinearQuery | None:
@@ -162,7 +173,7 @@ class QuestionReader:
         nobody = next((one for one in terms if one.constant == 0), None)
         if nobody is not None:
             return nobody
-        return LinearQuery.conjunction(asked) if asked else terms[0]
+        return LinearQuery.conjunction(asked) if len(asked) > 1 else (asked or terms)[0]
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:
@@ -176,10 +187,6 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
             if not (type(value) in _PLAIN or (type(value) is list and _PLAIN.issuperset(map(type, value)))):
                 return False
     return True
-
-
-def _counted(text: str, domain: Domain) -> LinearQuery:
-    return parse_sql(text, domain).where
 
 
 # --- files and tables ---------------------------------------------------------------------------------------

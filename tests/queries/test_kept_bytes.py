@@ -79,8 +79,8 @@ def test_a_condition_on_two_long_attributes_comes_back_as_it_was() -> None:
 
 def test_readers_keep_no_more_than_their_bytes_whatever_is_asked() -> None:
     reader, generator = QuestionReader(DOMAIN), np.random.default_rng(2)
-    memories = (reader._conditions, reader._terms, reader._statements)
-    limit = 3 * 2**24
+    memories = (reader._conditions, reader._terms, reader._statements, reader._heads)
+    limit = 4 * 2**24
     for number in range(1500):
         if number % 3:
             first, last = np.sort(generator.integers(0, CELLS, 2))
