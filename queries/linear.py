@@ -71,7 +71,6 @@ class LinearQuery:
             filled cells. Questions of earlier versions are so without readings.
         readings: of a condition that the cells cannot decide; None where they do. The least weights are
             nowhere above the weights, the most nowhere below.
-
         comparisons: questions that are joined, in place of factors, in declared order; see ``conjunction``.
 
     Attributes:
