@@ -10,7 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queries import Domain, IntegerAttribute, LinearQuery, QueryError, parse_question, parse_where
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    QueryError,
+    parse_question,
+    parse_where,
+)
 from queries.parsing import parse_sql
 from queries.reader import QuestionReader
 
@@ -111,6 +119,26 @@ STATEMENTS = [
     "SELECT COUNT(*) FROM people WHERE age = 30 LIMIT 1",
     "SELECT COUNT(*) FROM people WHERE",
 ]
+
+
+@pytest.mark.parametrize("where", ["k <> 'a'", "x = 3 AND k <> 'a'", "k = 'a'", "k = 'a' AND x = 3", "x = 3"])
+def test_what_holds_for_nobody_or_everybody_is_read_like_alone(where: str) -> None:
+    domain = Domain((IntegerAttribute("x", 0, 9), CategoricalAttribute("k", ("a",))), name="people")
+    reader, text = QuestionReader(domain), f"SELECT COUNT(*) FROM people WHERE {where}"
+    for _ in range(2):
+        assert outcome(reader.where, where) == outcome(parse_where, where, domain)
+        assert outcome(reader.statement, text) == outcome(parse_sql, text, domain)
+        assert reader.statement(text).notes == parse_sql(text, domain).notes
+
+
+def test_the_head_of_a_statement_is_read_before_its_comparisons_are(people: Domain) -> None:
+    reader = QuestionReader(people)
+    for table in ("others", "people", "others", "people"):
+        for term in ("age = 30", "age = 31", "sex = 'Male'"):
+            text = f"SELECT COUNT(*) FROM {table} WHERE {term}"
+            assert outcome(reader.statement, text) == outcome(parse_sql, text, people)
+
+
 NO_CONDITIONS: list[Any] = [
     *(None, 3, [], {"age": 3}, {"age": {}}, {3: {"eq": 1}}, {"age": {"eq": None}}, {"age": {"eq": {}}})
 ]
