@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from queries.statements import Statement
     from queries.workloads import Workload
 
-_READ = 1 << 18  # bytes at a time
+_READ = 1 << 20  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
-_BATCH = 2**12  # questions at a time, where so many have come
+_BATCH = 2**13  # questions at a time, where so many have come
 _REMEMBERED = 2**14  # lines whose questions are kept
 _MOST_BYTES = 2**25  # that they take
 _LARGE = 2**10  # bytes of a question that counts for several: its text is many times longer

@@ -322,7 +322,7 @@ class Asking(ABC):
         else:
             query = self.reader.where(question)
         self._require_own(query.domain)
-        return Request(query, self.reader.text_of(query), request_id, fresh)
+        return Request(query, query.to_json(), request_id, fresh)
 
     def _require_own(self, domain: Domain) -> None:
         if domain is not self._alike:  # to compare them takes as long as an answer

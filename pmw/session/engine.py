@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
-_SOON = 2**12  # questions that come next, whose intervals are found together
+_SOON = 2**13  # questions that come next, whose intervals are found together
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
