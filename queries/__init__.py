@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from queries.categories import CategoricalAttribute
-from queries.dates import DateAttribute, DatetimeAttribute
-from queries.domain import Attribute, Domain
-from queries.errors import (
-    DomainError,
-    QueriesError,
-    QueryError,
-    RecordsError,
-    SchemaError,
-    ScopeError,
-)
-from queries.factors import UNITS, Factor
-from queries.linear import LinearQuery
-from queries.lookups import Lookup
-from queries.marginal import Histogram, Marginal
-from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
-from queries.person import Person
-from queries.records import CodedRecords, decode_records, encode_records
-from queries.schema import format_schema, load_schema, parse_schema, save_schema
-from queries.statements import Statement
-from queries.streams import popular_conjunctions, random_conjunctions
-from queries.workload_text import parse_workload
-from queries.workloads import Workload, all_marginals, all_ranges, marginal_cells, parities, prefixes
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queries.categories import CategoricalAttribute
+    from queries.dates import DateAttribute, DatetimeAttribute
+    from queries.domain import Attribute, Domain
+    from queries.errors import (
+        DomainError,
+        QueriesError,
+        QueryError,
+        RecordsError,
+        SchemaError,
+        ScopeError,
+    )
+    from queries.factors import UNITS, Factor
+    from queries.linear import LinearQuery
+    from queries.lookups import Lookup
+    from queries.marginal import Histogram, Marginal
+    from queries.numbers import IntegerAttribute, NumericAttribute
+    from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
+    from queries.person import Person
+    from queries.records import CodedRecords, decode_records, encode_records
+    from queries.schema import format_schema, load_schema, parse_schema, save_schema
+    from queries.statements import Statement
+    from queries.streams import popular_conjunctions, random_conjunctions
+    from queries.workload_text import parse_workload
+    from queries.workloads import Workload, all_marginals, all_ranges, marginal_cells, parities, prefixes
 
 __all__ = [
     "all_marginals",
@@ -71,3 +75,82 @@ __all__ = [
     "UNITS",
     "Workload",
 ]
+
+# Where each name lives. They are imported on first use, so that a module loads what it needs alone.
+_HOMES = {
+    "queries.categories": ("CategoricalAttribute",),
+    "queries.dates": (
+        "DateAttribute",
+        "DatetimeAttribute",
+    ),
+    "queries.domain": (
+        "Attribute",
+        "Domain",
+    ),
+    "queries.errors": (
+        "DomainError",
+        "QueriesError",
+        "QueryError",
+        "RecordsError",
+        "SchemaError",
+        "ScopeError",
+    ),
+    "queries.factors": (
+        "UNITS",
+        "Factor",
+    ),
+    "queries.linear": ("LinearQuery",),
+    "queries.lookups": ("Lookup",),
+    "queries.marginal": (
+        "Histogram",
+        "Marginal",
+    ),
+    "queries.numbers": (
+        "IntegerAttribute",
+        "NumericAttribute",
+    ),
+    "queries.parsing": (
+        "Question",
+        "parse_line",
+        "parse_question",
+        "parse_sql",
+        "parse_where",
+    ),
+    "queries.person": ("Person",),
+    "queries.records": (
+        "CodedRecords",
+        "decode_records",
+        "encode_records",
+    ),
+    "queries.schema": (
+        "format_schema",
+        "load_schema",
+        "parse_schema",
+        "save_schema",
+    ),
+    "queries.statements": ("Statement",),
+    "queries.streams": (
+        "popular_conjunctions",
+        "random_conjunctions",
+    ),
+    "queries.workload_text": ("parse_workload",),
+    "queries.workloads": (
+        "Workload",
+        "all_marginals",
+        "all_ranges",
+        "marginal_cells",
+        "parities",
+        "prefixes",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'queries' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,7 +15,6 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias, overload
 
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.products import CellSets, Products
 from queries.questions import Questions

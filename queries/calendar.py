@@ -14,9 +14,12 @@ import datetime
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 from queries.plain_values import whole_text
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 DAY = 86_400  # seconds
 EPOCH = datetime.date(1970, 1, 1).toordinal() * DAY  # the second from which numpy and files count
@@ -126,6 +129,8 @@ def zone_named(name: str) -> ZoneInfo:
     Raises:
         ValueError: there is none of this name.
     """
+    from zoneinfo import ZoneInfo  # late: few texts name a zone
+
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # KeyError: no such zone is known here

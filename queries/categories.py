@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from queries.cells import (
@@ -16,6 +16,7 @@ from queries.cells import (
     GroupValue,
     canonical_text,
 )
+from queries.frozen import dataclass
 from queries.plain_values import is_encodable
 
 

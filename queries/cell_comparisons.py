@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.predicates import COMPARE, Order, example_texts, shown_value
 
 Side: TypeAlias = tuple[str, CellValues]  # of a comparison: as it is written, and what it holds

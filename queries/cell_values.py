@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from queries.cells import OTHER_LABEL, GroupValue, cell_count
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
+from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
 
 MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about

@@ -11,11 +11,12 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
+from queries.frozen import dataclass
 
 CategoricalValue: TypeAlias = str | int | bool
 GroupValue: TypeAlias = CategoricalValue | None  # None stands for an empty value, as NULL does

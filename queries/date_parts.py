@@ -9,11 +9,11 @@ import datetime
 import re
 from calendar import monthrange
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from queries.calendar import DAY, day_starts, time_text
+from queries.frozen import dataclass
 
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")  # the shortest first
 _LAST_DAY = datetime.date.max.toordinal()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from queries.calendar import (
     zone_named,
 )
 from queries.cells import MOST_CELLS, OrderedCells, nearest
+from queries.frozen import dataclass
 
 
 class Periods(OrderedCells):

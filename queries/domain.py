@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
+from queries.frozen import dataclass
 from queries.numbers import MOST_STEPS, IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from queries.cell_values import CellCondition, CellValues, Line, on_scope, union_scope
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 
 _LARGEST = 1e100  # numbers whose squares are still numbers
 

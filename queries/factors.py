@@ -6,10 +6,11 @@ Weights are whole multiples of 2^-20, so that an answer on integer counts is an 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
+from queries.frozen import dataclass
 
 UNITS = 2**20  # units per record: the grid of weights and answers
 
@@ -72,7 +74,7 @@ class _Bits:
         return _frozen(ones.astype(np.int64).reshape(shape) * UNITS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Factor:
     """Weights over some attributes of a query's scope.
 

@@ -9,7 +9,7 @@ lookup has keys among them: its least reading leaves them out, and its most coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from queries.cell_values import CellCondition, CellValues
 from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.lookups import Lookup
 from queries.predicates import quoted_text
 from queries.sql_tree import SYNTHETIC, error_at

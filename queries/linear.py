@@ -6,12 +6,13 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,12 @@ from numpy.typing import NDArray
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, described, normalised, weight_runs
+from queries.frozen import dataclass
 from queries.marginal import Marginal
 
 _SHORT = 1024  # cells of an attribute whose ranges are kept
+_SHORT_TEXT = 1024  # characters of a canonical text that is kept with its query
+_HEAD, _TAIL = '{"factors":[', "]}"  # of the canonical text of a product
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 _quoted = functools.lru_cache(maxsize=1024)(_compact)
 
@@ -54,7 +58,7 @@ class Readings(NamedTuple):
     most: LinearQuery
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class LinearQuery:
     """A counting query as a product of factors over disjoint sets of attributes.
 
@@ -69,6 +73,7 @@ class LinearQuery:
             filled cells. Questions of earlier versions are so without readings.
         readings: of a condition that the cells cannot decide; None where they do. The least weights are
             nowhere above the weights, the most nowhere below.
+        comparisons: questions that are joined, in place of factors, in declared order; see ``conjunction``.
 
     Attributes:
         scope: the attributes that the answer depends on, or that a reading's does, in declared order.
@@ -86,8 +91,16 @@ class LinearQuery:
     box: tuple[slice, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
     _constant: int = field(init=False, repr=False)
+    _text: str = field(init=False, repr=False)  # canonical, where comparisons were joined and it is short
+    comparisons: InitVar[tuple[LinearQuery, ...]] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, comparisons: tuple[LinearQuery, ...]) -> None:
+        found = _joined(comparisons) if comparisons else self._checked()
+        for name, value in zip(_FOUND, found, strict=True):
+            object.__setattr__(self, name, value)
+
+    def _checked(self) -> _Found:
+        """Return the values of ``_FOUND``, once the factors are found to be what a question has."""
         named = [name for factor in self.factors for name in factor.scope]
         self.domain.scope(named)
         for factor in self.factors:
@@ -104,7 +117,6 @@ class LinearQuery:
         factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
         names, sides = [name for factor in factors for name in factor.scope], {}
         if self.readings is not None:
-            object.__setattr__(self, "aligned", False)
             names = sorted({*names, *self._reading_scopes(self.readings)})
             sides = {name: slice(0, self.domain[name].size) for name in names}
         scope = self.domain.scope(names)
@@ -112,11 +124,8 @@ class LinearQuery:
             (name, side) for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
         )
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
-        object.__setattr__(self, "factors", factors)
-        object.__setattr__(self, "scope", scope)
-        object.__setattr__(self, "box", tuple([sides[name] for name in scope]))
-        object.__setattr__(self, "_parts", parts)
-        object.__setattr__(self, "_constant", constant)
+        box = tuple([sides[name] for name in scope])
+        return factors, self.aligned and self.readings is None, scope, box, parts, constant, ""
 
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""
@@ -135,6 +144,25 @@ class LinearQuery:
         if self._constant != UNITS:
             factors.append(Factor((), np.array(self._constant, dtype=np.int64)))
         return LinearQuery(self.domain, tuple(factors))
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it counts some cells of one attribute, but not all, and nothing else."""
+        return len(self.scope) == len(self.factors) == 1 and self.aligned and self.is_whole
+
+    @classmethod
+    def conjunction(cls, comparisons: Sequence[LinearQuery]) -> LinearQuery:
+        """Return the query that counts where several comparisons hold: their product.
+
+        Nothing of them is looked at again, so it takes a part of the time that its factors would. What comes
+        of one alone keeps its canonical text, where that is short; so does what is made of such.
+
+        Args:
+            comparisons: of different attributes, in any order; at least one.
+        """
+        domain = comparisons[0].domain
+        ordered = sorted(comparisons, key=lambda one: domain.index(one.scope[0]))
+        return cls(domain, (), comparisons=tuple(ordered))
 
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
@@ -187,8 +215,8 @@ class LinearQuery:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights of the question and of its readings are kept in."""
-        own = sum([factor.size_in_bytes for factor in self.factors])
+        """Bytes that the weights and texts of the question and of its readings are kept in."""
+        own = len(self._text) + sum([factor.size_in_bytes for factor in self.factors])
         return own + sum([reading.size_in_bytes for reading in self.readings or ()])
 
     @property
@@ -282,13 +310,15 @@ class LinearQuery:
 
     def to_json(self) -> str:
         """Return the canonical form as text; queries with equal texts have equal weights and readings."""
+        if self._text:
+            return self._text
         if not (self.is_box and self.aligned and all(len(factor.scope) == 1 for factor in self.factors)):
             return _compact(self.to_dict())
         sides = [
             f"[[{_quoted(factor.scope[0])}],[[{factor.box[0].start},{factor.box[0].stop},{UNITS}]]]"
             for factor in self.factors
         ]
-        return f'{{"factors":[{",".join(sides)}]}}'  # the same, in a tenth of the time
+        return f"{_HEAD}{','.join(sides)}{_TAIL}"  # the same, in a tenth of the time
 
     def key(self) -> bytes:
         """Return the SHA-256 of the canonical text: equal keys have equal weights and readings."""
@@ -302,6 +332,23 @@ class LinearQuery:
             return "nobody"
         words = " and ".join(described(self.domain, factor) for factor in self.factors) or "everybody"
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
+
+
+_Found: TypeAlias = tuple[
+    tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int, str
+]
+_FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant", "_text")
+
+
+def _joined(comparisons: tuple[LinearQuery, ...]) -> _Found:
+    """Return the values of ``_FOUND`` of comparisons that all hold, which are in declared order."""
+    factors = tuple([one.factors[0] for one in comparisons])
+    scope = tuple([one.scope[0] for one in comparisons])
+    box = tuple([one.box[0] for one in comparisons])
+    parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
+    texts = [one._text for one in comparisons] if len(comparisons) > 1 else [comparisons[0].to_json()]
+    text = f"{_HEAD}{','.join([one[len(_HEAD) : -len(_TAIL)] for one in texts])}{_TAIL}" if all(texts) else ""
+    return factors, True, scope, box, parts, UNITS, text if len(text) <= _SHORT_TEXT else ""
 
 
 def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDArray[np.int64]:

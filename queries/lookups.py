@@ -7,11 +7,12 @@ a function of the record's value alone. It makes no cells: levels do that (``que
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from queries.categories import CategoricalAttribute
 from queries.cells import MISSING_LABEL, OTHER_LABEL, Cells, nearest
 from queries.errors import DomainError
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute
 from queries.plain_values import is_encodable, shown_text, type_name
 

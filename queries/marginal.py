@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 

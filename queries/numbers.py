@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import LARGEST_INTEGER, MOST_CELLS, Cells, GroupValue, OrderedCells, number_text
+from queries.frozen import dataclass
 
 _MOST_ATOMS = 1000
 _GRID = "\0"  # before the name of an attribute, the name of its grid: none is declared so

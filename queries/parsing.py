@@ -7,8 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -17,10 +16,13 @@ from queries.conditions import plain_predicate, structured_predicate
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor, comparison_of
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.plain_values import is_encodable
 from queries.segments import count_where
-from queries.statements import Statement
+
+if TYPE_CHECKING:
+    from queries.statements import Statement
 
 QuestionId: TypeAlias = str | int | None
 

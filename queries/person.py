@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from queries.errors import DomainError
+from queries.frozen import dataclass
 from queries.plain_values import (
     LONGEST_NUMBER,
     Plain,

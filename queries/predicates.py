@@ -9,7 +9,6 @@ import functools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from queries.cells import canonical_text, number_text
 from queries.date_parts import DatePart
+from queries.frozen import dataclass
 
 Position: TypeAlias = int | str | None
 Scalar: TypeAlias = str | int | float | bool

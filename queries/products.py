@@ -8,18 +8,33 @@ one run each.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.factors import UNITS, Factor, weight_runs
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
+_SHORT = 256  # cells of an attribute whose sets are kept
 _Numbers = NDArray[np.int64]
 _Values = NDArray[np.float64]
+
+
+def _runs(factor: Factor) -> tuple[tuple[int, int], ...]:
+    """Return the runs of cells that a factor counts: the first cell, and the one after the last."""
+    return _kept_runs(factor) if factor.shape[0] <= _SHORT else _found_runs(factor)
+
+
+def _found_runs(factor: Factor) -> tuple[tuple[int, int], ...]:
+    return tuple([(start, stop) for start, stop, _ in weight_runs(factor)])
+
+
+_kept_runs = functools.lru_cache(maxsize=1024)(_found_runs)  # questions share factors, block after block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,13 +68,24 @@ class CellSets:
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
-        """Return the cells that factors of one attribute count, each of which counts some, but not all."""
-        ends = [(factor.box[0].start, factor.box[0].stop) for factor in factors]
-        starts = None
-        if not all(factor.is_box for factor in factors):
-            listed = [weight_runs(factor) for factor in factors]
+        """Return the cells that factors of one attribute count, each of which counts some, but not all.
+
+        Questions share factors, so the runs of each are found once.
+        """
+        numbers = dict[int, int]()
+        places = [numbers.setdefault(id(factor), len(numbers)) for factor in factors]
+        shared = {id(factor): factor for factor in factors}
+        return cls._of_distinct(list(shared.values())).take(np.array(places, dtype=np.int64))
+
+    @classmethod
+    def _of_distinct(cls, factors: Sequence[Factor]) -> CellSets:
+        if all(factor.is_box for factor in factors):
+            ends = [(factor.box[0].start, factor.box[0].stop) for factor in factors]
+            starts = None
+        else:
+            listed = [_runs(factor) for factor in factors]
             counts = np.array([len(runs) for runs in listed], dtype=np.int64)
-            ends = [(start, stop) for runs in listed for start, stop, _ in runs]
+            ends = [ends for runs in listed for ends in runs]
             starts = np.cumsum(counts) - counts
         both = np.array(ends, dtype=np.int64).reshape(-1, 2)
         return cls(both[:, 0], both[:, 1] - 1, starts)

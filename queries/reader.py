@@ -16,22 +16,22 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from queries.conditions import NAME, SPACE, plain_terms
+from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import Factor
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
-from queries.statements import Statement
+from queries.segments import count_where
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from queries.statements import Statement
+
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
+_MOST_HEADS = 2**6  # of statements
 _MOST_BYTES = 2**24  # of each memory
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
@@ -53,8 +53,8 @@ class QuestionReader:
         self.domain = domain
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
-        self._terms: Memory[Factor] = Memory(_MOST_TERMS, _MOST_BYTES)
-        self._texts: Memory[tuple[LinearQuery, str]] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
+        self._heads: Memory[bool] = Memory(_MOST_HEADS, _MOST_BYTES)  # that were read
+        self._terms: Memory[LinearQuery] = Memory(_MOST_TERMS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
         """Return the query that counts where a condition holds; see ``parse_where``.
@@ -67,14 +67,6 @@ class QuestionReader:
         if _is_plain(where):  # its text tells 1 from 1.0 and True
             return self._remembered(repr(where), where, lambda: self._structured(where))
         return parse_where(where, self.domain)
-
-    def text_of(self, query: LinearQuery) -> str:
-        """Return the canonical text of a query, which is written once for one that was read here."""
-        known = self._texts.get(id(query))
-        if known is None or known[0] is not query:
-            known = query, query.to_json()
-            self._texts.keep(id(query), known, query.size_in_bytes + len(known[1]))
-        return known[1]
 
     def question(self, form: Mapping[str, Any]) -> Question:
         """Return the question that a JSON object states; see ``parse_question``.
@@ -95,7 +87,9 @@ class QuestionReader:
             return known
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
             found = self._text(text[match.end() :], match[1])
-            if found is not None:
+            if found is not None and found.constant:  # a condition on nobody has a note
+                from queries.statements import Statement  # conditions need none of it
+
                 statement = Statement.count_by(found)
                 self._statements.keep(text, statement, found.size_in_bytes + len(text))
                 return statement
@@ -116,13 +110,16 @@ class QuestionReader:
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
         """Return the query of a structured condition; None where it is read whole, or refused there."""
-        factors = []
+        terms = list[LinearQuery]()
         for name, conditions in where.items():
             if len(conditions) != 1:
                 return None
             one = {name: conditions}
-            factors.append(self._term(repr(one), partial(parse_where, one, self.domain)))
-        return self._joined(factors)
+            term = self._term(repr(one), parse_where, one)
+            if term is None:
+                return None
+            terms.append(term)
+        return self._joined(terms)
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
         """Return the query of a where-text; None where it is read whole, or refused there.
@@ -131,42 +128,55 @@ class QuestionReader:
             where: the text.
             head: of the statement that it ends; empty for a condition alone.
         """
-        factors = list[Factor | None]()
+        terms, parse = list[LinearQuery](), partial(self._counted, head) if head else parse_where
         for match in plain_terms(where):
-            if match is None:
+            term = None if match is None else self._term(head + match[0], parse, match[0])
+            if term is None:
                 return None
-            text = head + match[0]
-            parse = partial(_counted, text, self.domain) if head else partial(parse_where, text, self.domain)
-            factors.append(self._term(text, parse))
-        return self._joined(factors)
+            terms.append(term)
+        return self._joined(terms)
 
-    def _term(self, key: str, parse: Callable[[], LinearQuery | None]) -> Factor | None:
-        """Return the weights of one comparison that the cells of one attribute decide; None for others.
+    def _counted(self, head: str, where: str, domain: Domain) -> LinearQuery:
+        """Return the query of a comparison in a statement; a statement's head is read whole once.
 
-        They are about no attribute where the comparison holds for everybody, or for nobody.
+        Raises:
+            QueryError: the statement is refused.
+        """
+        plain = plain_predicate(where, domain) if self._heads.get(head) else None
+        if plain is not None:
+            return count_where(plain, domain)
+        query = parse_sql(head + where, domain).where
+        self._heads.keep(head, True, len(head))
+        return query
+
+    def _term(
+        self, key: str, parse: Callable[[Any, Domain], LinearQuery], given: str | Mapping[str, Any]
+    ) -> LinearQuery | None:
+        """Return the query of one comparison that the cells of one attribute decide; None for others.
+
+        It has no factor where the comparison holds for everybody, or for nobody.
         """
         found = self._terms.get(key)
         if found is None:
             try:
-                query = parse()
+                query = parse(given, self.domain)
             except QueryError:
                 return None
-            if query is None or query.readings or len(query.factors) > 1:
+            if not (query.is_comparison or (not query.scope and query.is_whole)):
                 return None
-            # One factor of 0 and one record, for the cells decide it; or everybody, or nobody.
-            constant = Factor((), np.array(query.constant, dtype=np.int64))
-            found = query.factors[0] if query.factors else constant
-            if len(found.scope) > 1:
-                return None
+            found = LinearQuery.conjunction([query]) if query.factors else query
             self._terms.keep(key, found, found.size_in_bytes + len(key))
         return found
 
-    def _joined(self, factors: Sequence[Factor | None]) -> LinearQuery | None:
-        kept = [factor for factor in factors if factor is not None]
-        scopes = [factor.scope for factor in kept if factor.scope]
-        if not kept or len(kept) < len(factors) or len({*scopes}) < len(scopes):
+    def _joined(self, terms: Sequence[LinearQuery]) -> LinearQuery | None:
+        """Return the query of comparisons that all hold; None where some are of one attribute."""
+        asked = [one for one in terms if one.factors]
+        if len({one.scope for one in asked}) < len(asked) or not terms:
             return None  # comparisons of one attribute are read together
-        return LinearQuery(self.domain, tuple(kept))
+        nobody = next((one for one in terms if one.constant == 0), None)
+        if nobody is not None:
+            return nobody
+        return LinearQuery.conjunction(asked) if len(asked) > 1 else (asked or terms)[0]
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:
@@ -180,10 +190,6 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
             if not (type(value) in _PLAIN or (type(value) is list and _PLAIN.issuperset(map(type, value)))):
                 return False
     return True
-
-
-def _counted(text: str, domain: Domain) -> LinearQuery:
-    return parse_sql(text, domain).where
 
 
 # --- files and tables ---------------------------------------------------------------------------------------

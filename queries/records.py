@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Attribute, Domain, require_domain
 from queries.errors import RecordsError
+from queries.frozen import dataclass
 from queries.numbers import ValueGrid
 from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, Lean, Values, values_of

@@ -6,7 +6,7 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ from queries.cells import OTHER_LABEL, quoted_name
 from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.joins import LookupCells, single_column
 from queries.linear import LinearQuery
 from queries.predicates import Junction, Not

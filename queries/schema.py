@@ -7,12 +7,10 @@ is CSV too: the column of the keys, then what they are called.
 
 from __future__ import annotations
 
-import csv
 import datetime
 import io
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,6 +50,8 @@ def load_drafted_from(path: str | Path) -> tuple[str, ...]:
 
     They tell the table again that the domain's values were read off.
     """
+    import tomllib  # late: it takes as long to load as numbers and conditions together
+
     return tuple(tomllib.loads(Path(path).read_text("utf-8-sig")).get(_DRAFTED_FROM, ()))
 
 
@@ -65,6 +65,8 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
     Raises:
         SchemaError: the text is not TOML or does not describe a domain.
     """
+    import tomllib  # as above
+
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -333,6 +335,8 @@ def _read_table(
     Raises:
         ValueError: the file cannot be read, or something is wrong with a line.
     """
+    import csv  # few schemas name such a file
+
     text = _read_text(path, "file", _LARGEST_FILE)
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: dict[str, list[str]] = {}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from queries.cell_values import CellCondition, counted_where, require_fit
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
 

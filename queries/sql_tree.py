@@ -10,7 +10,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NoReturn
 
@@ -25,6 +24,7 @@ from queries.cells import GRAMMAR_WORDS
 from queries.comparisons import resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
-from queries.cells import OTHER_LABEL, GroupValue
+from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -28,6 +28,7 @@ from queries.expressions import (
     average,
     total,
 )
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position
@@ -252,20 +253,6 @@ class Statement:
             for name in dict.fromkeys(summed)
             if name in clips
         )
-
-    @property
-    def key_orders(self) -> tuple[tuple[GroupValue, ...], ...]:
-        """Of each column without aggregates the values of its groups in order, special ones left out.
-
-        Nothing for one whose values have no order, such as names.
-        """
-        return tuple(self._order(column.node) for column in self.columns if column.is_key)
-
-    def _order(self, node: Node) -> tuple[GroupValue, ...]:
-        if not isinstance(node, KeyColumn) or not self.groupings[node.place].in_order:
-            return ()
-        values = (value for value, _ in self.groupings[node.place].groups)
-        return tuple(value for value in values if value is not None and value != OTHER_LABEL)
 
     @property
     def size(self) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from queries.cells import Cells, OrderedCells, quoted_name
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.predicates import LONGEST_SHOWN, example_texts
 from queries.sql_tree import SQL_WORDS
 from queries.statement_grammar import counted_by

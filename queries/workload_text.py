@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from queries.cells import nearest
 from queries.comparisons import listed_names, resolve_attribute
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError, ScopeError
+from queries.frozen import dataclass
 from queries.plain_values import shown_text
 from queries.streams import MOST_ATTRIBUTES, random_conjunctions
 from queries.workloads import (

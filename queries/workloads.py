@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from queries.cells import cell_count
 from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.plain_values import plain_value, shown_text, type_name
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pmw.cli.texts import json_line
 from pmw.public.answer import REFUSAL, Answer
 from queries.errors import QueryError
-from queries.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("jsonl", "csv", "parquet")
 
-_REMEMBERED = 2**14  # answers whose JSON is kept
-_MOST_BYTES = 2**25  # that they take
 _COLUMNS = {  # of rows, with their types in a Parquet file
     "id": "VARCHAR", "line": "BIGINT", "question": "VARCHAR", "group": "VARCHAR", "aggregate": "VARCHAR",
     "value": "DOUBLE", "count": "DOUBLE", "fraction": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
@@ -71,21 +68,16 @@ class AnswerWriter(ABC):
 
 
 class _JsonLines(AnswerWriter):
-    """One object a line. An answer that is given often is written once."""
+    """One object a line."""
 
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
-        self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED, _MOST_BYTES)  # by identity, with it
         self._lines: list[str] = []
 
     def answer(
         self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
     ) -> None:
-        known = self._written.get(id(answer))
-        if known is None or known[0] is not answer:
-            known = answer, _answer_line(answer)
-            self._written.keep(id(answer), known, len(known[1]))
-        line = f"{_head_line(head)[:-1]}, {known[1][1:]}"
+        line = f"{_head_line(head)[:-1]}, {_answer_line(answer)[1:]}"
         if self.tells_population:
             line = f"{line[:-1]}, {json_line(population_form(population))[1:]}"
         self._lines.append(f"{line}\n")

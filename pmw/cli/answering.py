@@ -9,41 +9,45 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union
 
 import click
 
-from pmw.cli.answer_formats import AnswerWriter, population_form, writer_of
-from pmw.cli.texts import Progress, answer_text, json_line, table_text
+from pmw.cli.answer_formats import AnswerWriter, writer_of
+from pmw.cli.texts import answer_text, json_line, table_text
+from pmw.display.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.public.population import PopulationInterval, PopulationIntervals, require_condition
 from pmw.public.quotes import price_of_bar
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.asking import LocalAsking
 from pmw.session.dialogue import Dialogue
-from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, identifier_of, parse_where, read_line, require_aligned
-from queries.statements import Statement
-from queries.workloads import Workload
 
-_READ = 1 << 18  # bytes at a time
+if TYPE_CHECKING:
+    from pmw.cli.answer_formats import AnswerWriter
+    from pmw.public.population import PopulationInterval, PopulationIntervals
+    from pmw.public.tables import AnswerTable, Tabulation
+    from queries.boxes import Boxes
+    from queries.statements import Statement
+    from queries.workloads import Workload
+
+_READ = 1 << 20  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
-_BATCH = 2**12  # questions at a time, where so many have come
+_BATCH = 2**13  # questions at a time, where so many have come
 _REMEMBERED = 2**14  # lines whose questions are kept
 _MOST_BYTES = 2**25  # that they take
 _LARGE = 2**10  # bytes of a question that counts for several: its text is many times longer
 _CODES = {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4, Source.REFUSED: 4}  # exit codes, the former --strict's
 _SHORT_LINE = 2**12  # bytes of the longest that is
 
-Asked: TypeAlias = LinearQuery | Statement
-Result: TypeAlias = Answers | AnswerTable  # of one condition, or of a statement
+Asked: TypeAlias = Union[LinearQuery, "Statement"]
+Result: TypeAlias = Union[Answers, "AnswerTable"]  # of one condition, or of a statement
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
 _Step: TypeAlias = tuple[int, int, int]  # how many, their strictest exit code, how many were refused
 
@@ -93,31 +97,33 @@ def answered(session: LocalAsking, asked: Asked, options: StreamOptions) -> Resu
         StoreError: the answer could not be made durable; nothing was released.
     """
     require_accepted(asked, options)
-    if isinstance(asked, Statement):
-        return session.tabulate(asked, fresh=options.fresh)
-    return session.ask_all([asked], fresh=options.fresh)
+    if isinstance(asked, LinearQuery):
+        return session.ask_all([asked], fresh=options.fresh)
+    return session.tabulate(asked, fresh=options.fresh)
 
 
 def form_of(result: Result) -> dict[str, Any]:
     """Return an answer ready for JSON."""
-    return result.to_dict() if isinstance(result, AnswerTable) else result[0].to_dict()
+    return result[0].to_dict() if isinstance(result, Answers) else result.to_dict()
 
 
 def text_of(result: Result) -> str:
     """Return an answer in words, or as a table."""
-    return table_text(result) if isinstance(result, AnswerTable) else answer_text(result[0])
+    return answer_text(result[0]) if isinstance(result, Answers) else table_text(result)
 
 
 def told(
     session: LocalAsking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
 ) -> str:
     """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
-    population = (
-        population_of(PopulationIntervals(session.state), query, answer) if options.population else None
-    )
-    if not as_json:
-        return answer_text(answer, population)
-    return json_line({**answer.to_dict(), **(population_form(population) if options.population else {})})
+    population, form = None, answer.to_dict()
+    if options.population:
+        from pmw.cli.answer_formats import population_form
+        from pmw.public.population import PopulationIntervals  # few want it
+
+        population = population_of(PopulationIntervals(session.state), query, answer)
+        form |= population_form(population)
+    return json_line(form) if as_json else answer_text(answer, population)
 
 
 def population_of(
@@ -134,7 +140,7 @@ def csv_of(result: Result) -> str:
 
 def exit_code_of(result: Result, *, strict: bool) -> int:
     """Return the exit code of an answer; see ``source_code``."""
-    found = result.estimates() if isinstance(result, AnswerTable) else (result[0],)
+    found = (result[0],) if isinstance(result, Answers) else result.estimates()
     return max((source_code(one.source, strict=strict) for one in found), default=0)
 
 
@@ -200,6 +206,8 @@ def answer_workload(session: LocalAsking, workload: Workload, options: StreamOpt
     """Answer every query of a workload, a line each, and return the exit code."""
     one_by_one = options.population or session.state.contract.options.bar_limit is not None
     if workload.boxes is not None and isinstance(session, Dialogue) and not one_by_one:
+        from pmw.cli.answer_formats import writer_of
+
         writer = writer_of(options.format)
         steps = _answered_boxes(session, workload.boxes(), options, writer)
         return _answer_steps(session, steps, options, writer, len(workload))
@@ -215,6 +223,7 @@ def answer_workload(session: LocalAsking, workload: Workload, options: StreamOpt
 def _answer_batches(
     session: LocalAsking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
+
     writer = writer_of(options.format, tells_population=options.population)
     steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
     return _answer_steps(session, steps, options, writer, total)
@@ -252,17 +261,15 @@ def _answer_steps(
         total: how many questions there are; None where nobody knows.
     """
     code = asked = refused = 0
-    progress = Progress("answered", total)
     try:
-        for size, strictest, failed in steps:
-            code, asked, refused = max(code, strictest), asked + size, refused + failed
-            progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
+        with Progress("answered", total) as progress:
+            for size, strictest, failed in steps:
+                code, asked, refused = max(code, strictest), asked + size, refused + failed
+                progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
-        progress.close()
         writer.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
         return 130
-    progress.close()
     writer.close()
     if refused:
         was = "was" if refused == 1 else "were"
@@ -303,7 +310,7 @@ def _answer_statement(
     session: LocalAsking, question: Question, printer: _Printer, options: StreamOptions
 ) -> None:
     """Print the table of one statement, or why it is refused."""
-    if not isinstance(question.query, Statement):
+    if isinstance(question.query, LinearQuery):
         return
     try:
         table = session.tabulate(question.query, fresh=options.fresh, request_id=question.request_id)
@@ -326,7 +333,7 @@ def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
             yield chunk
             chunk, size = [], 0
         chunk.append(question)
-        size += question.query.size if isinstance(question.query, Statement) else 1
+        size += 1 if isinstance(question.query, LinearQuery) else question.query.size
         size += question.query.size_in_bytes // _LARGE
         if alone or size >= _BATCH:
             yield chunk
@@ -377,13 +384,15 @@ class _Printer:
         head, question = self._waiting[0]
         if isinstance(question, QueryError):
             return
-        if not isinstance(question.query, Statement):
+        if isinstance(question.query, LinearQuery):
             self.code = max(self.code, source_code(answer.source, strict=True))
             self.refused += answer.is_refused
             self._writer.answer(head, answer, self._population(question.query, answer))
             self._next()
             return
         if self._table is None:
+            from pmw.public.tables import Tabulation
+
             self._table = Tabulation(self._session.state, question.query)
         self._answers.append(answer)
         if len(self._answers) == len(self._table):
@@ -393,6 +402,8 @@ class _Printer:
         """Return the interval of the population beside an answer, where the writer tells it."""
         if not self._writer.tells_population:
             return None
+        from pmw.public.population import PopulationIntervals
+
         state = self._session.state
         self._intervals = (self._intervals or PopulationIntervals(state)).now(state)
         return population_of(self._intervals, query, answer)
@@ -477,15 +488,17 @@ def require_accepted(asked: Asked, options: StreamOptions) -> None:
             population is.
     """
     if options.strict_cells:
-        require_aligned(asked.where if isinstance(asked, Statement) else asked)
+        require_aligned(asked if isinstance(asked, LinearQuery) else asked.where)
     if not options.population:
         return
-    if isinstance(asked, Statement):
+    if not isinstance(asked, LinearQuery):
         raise QueryError(
             "an interval of the population is of a condition, not of a statement; ask the condition of each "
             "group, or --workload marginals:… for the counts of a table",
             code="unsupported",
         )
+    from pmw.public.population import require_condition
+
     require_condition(asked)
 
 

@@ -26,11 +26,11 @@ def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> W
     Raises:
         BadParameter: it is no number above 0, and no percentage.
     """
+    if value is None:
+        return None
     from pmw.errors import BudgetError
     from pmw.public.quotes import Within
 
-    if value is None:
-        return None
     try:
         return Within.parse(value)
     except BudgetError as error:
@@ -241,11 +241,12 @@ def _check_explained(given: dict[str, Any]) -> None:
 def _answer(session: LocalAsking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.answering import answer_stream, answer_workload
-    from queries.workload_text import parse_workload
 
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)
     if given["workload"] is not None:
+        from queries.workload_text import parse_workload
+
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["within"] is not None:
         ask = _ask_within if given["sql"] is None else _ask_sums_within

@@ -77,7 +77,8 @@ def command(
     """
     _refuse_idle_options(plot, force, show, given)
     from pmw.cli.session_files import check_picture
-    from pmw.cli.texts import Progress, json_line
+    from pmw.cli.texts import json_line
+    from pmw.display.progress import Progress
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit
 
@@ -86,15 +87,14 @@ def command(
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
-    progress = Progress("mechanisms audited")
+    with Progress("mechanisms audited") as progress:
 
-    def tell(finding: Finding) -> None:
-        progress.add(1)
-        if as_json:
-            click.echo(json_line(finding.to_dict()))
+        def tell(finding: Finding) -> None:
+            progress.add(1)
+            if as_json:
+                click.echo(json_line(finding.to_dict()))
 
-    findings = audit(entries, options, tell)
-    progress.close()
+        findings = audit(entries, options, tell)
     if not as_json:
         click.echo(audit_text(findings, options, show=show))
     if plot is not None:

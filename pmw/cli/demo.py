@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -37,6 +36,7 @@ from pmw.session.store import SessionFiles
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.schema import parse_schema
 from queries.streams import random_conjunctions

@@ -66,8 +66,9 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     import time
 
     from pmw.cli.demo import DemoPlan, demo_form, demo_text, run_demo
-    from pmw.cli.texts import Progress, json_line
+    from pmw.cli.texts import json_line
     from pmw.data import TableFile
+    from pmw.display.progress import Progress
     from queries.schema import load_schema
 
     own = None if data is None or schema is None else (TableFile(data), load_schema(schema))
@@ -77,9 +78,8 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
         output, given["epsilon"], given["delta"], given["queries"], given["query_seed"], given["force"]
     )
     started = time.monotonic()
-    progress = Progress("answered")
-    result = run_demo(plan, own, progress.add)
-    progress.close()
+    with Progress("answered") as progress:
+        result = run_demo(plan, own, progress.add)
     with result.session:
         seconds = time.monotonic() - started
         if given["as_json"]:

@@ -69,7 +69,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.session_files import refuse_session_files, refuse_table
-    from pmw.cli.texts import Progress, json_line
+    from pmw.cli.texts import json_line
+    from pmw.display.progress import Progress
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
@@ -87,9 +88,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     state, _ = read_session(session)
     before = residual(state)
     if refine:
-        progress = Progress("steps at most", MOST_STEPS)
-        state = refined(state, progress.add)
-        progress.close()
+        with Progress("steps at most", MOST_STEPS) as progress:
+            state = refined(state, progress.add)
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     if as_json:
         click.echo(json_line(manifest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any
 
@@ -35,9 +36,15 @@ _COMMANDS = {  # each by its module and its name there
     "verify": "status_commands:verify",
 }
 
+_GARBAGE = 100_000  # new objects after which cycles are looked for; loading a command makes half as many
+
 
 class _Commands(Suggesting):
     """Loads a command's module when it is listed or run."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
+        return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

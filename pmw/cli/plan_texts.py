@@ -15,10 +15,10 @@ from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
-from pmw.planning.opening import check_attributes
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
+from pmw.planning.sizes import check_attributes
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
 from pmw.planning.value_sums import KEPT_FOR_SUMS

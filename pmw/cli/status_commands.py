@@ -157,19 +157,19 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
     covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
     older copy and a rewritten history, and brings FILE up to date where everything holds.
     """
-    from pmw.cli.texts import Progress, json_line
+    from pmw.cli.texts import json_line
+    from pmw.display.progress import Progress
     from pmw.session.maintenance import verify_session
 
     if anchor is not None:
         refuse_session_files(anchor, session, "the anchor")
-    progress = Progress("models fitted again")
+    with Progress("models fitted again") as progress:
 
-    def told(count: int, total: int) -> None:
-        progress.expect(total)
-        progress.add(count)
+        def told(count: int, total: int) -> None:
+            progress.expect(total)
+            progress.add(count)
 
-    verification = verify_session(session, anchor, told=told)
-    progress.close()
+        verification = verify_session(session, anchor, told=told)
     click.echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)

@@ -1,6 +1,6 @@
-"""What commands print: public state in words, on a screen, and a line of progress on standard error.
+"""What commands print: public state in words, on a screen.
 
-What is piped has no screen, no limit and no progress.
+What is piped has no screen and no limit.
 """
 
 from __future__ import annotations
@@ -9,31 +9,21 @@ import json
 import math
 import re
 import shlex
-import shutil
-import statistics
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
-from pmw.public.plans import TestPlan, marginal_tier, question_tier
-from pmw.public.population import PopulationInterval
-from pmw.public.quotes import Quote
+from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState
-from pmw.public.status import Status, prior_words, status_rows
-from pmw.public.tables import AnswerTable
-from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
@@ -41,17 +31,29 @@ from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
 
+if TYPE_CHECKING:
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.plans import TestPlan
+    from pmw.public.population import PopulationInterval
+    from pmw.public.quotes import Quote
+    from pmw.public.status import Status
+    from pmw.public.tables import AnswerTable
+    from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
+
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
 
-_EVERY = 0.2  # seconds between two updates of the progress
-
 
 def terminal_width() -> int | None:
     """Return the characters of a line of the terminal; None where standard output is none."""
-    return max(1, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # late: it loads several libraries that compress
+
+    return max(1, shutil.get_terminal_size().columns)
 
 
 def show(text: str) -> None:
@@ -60,59 +62,13 @@ def show(text: str) -> None:
     if width is None:
         click.echo(text)
         return
+    import shutil  # as above
+
     lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
     if lines < shutil.get_terminal_size().lines:
         click.echo(text)
     else:
         click.echo_via_pager(text + "\n")
-
-
-class Progress:
-    """Counts what was done, on one line that is rewritten in place.
-
-    It shows how many questions were answered, or models fitted, and public state, nothing else. The time
-    that is left is a guess from the pace so far, which whoever waits sees anyway.
-
-    Args:
-        verb: what becomes of each.
-        total: how many there are; None where nobody knows.
-    """
-
-    def __init__(self, verb: str, total: int | None = None) -> None:
-        self._verb = verb
-        self._total = total
-        self._began = time.monotonic()
-        self._count = 0
-        self._shown = 0.0
-        self._active = sys.stderr.isatty()
-
-    def expect(self, total: int) -> None:
-        """Tell how many there are, once it is known."""
-        self._total = total
-
-    def add(self, count: int, note: str = "") -> None:
-        """Count more, and show it now and then."""
-        self._count += count
-        now = time.monotonic()
-        if self._active and now - self._shown > _EVERY:
-            self._shown = now
-            done = f"{self._count:,}" if self._total is None else f"{self._count:,} of {self._total:,}"
-            parts = [f"{done} {self._verb}", self._left(now - self._began), note]
-            sys.stderr.write(f"\r\x1b[K{'; '.join(part for part in parts if part)}")
-            sys.stderr.flush()
-
-    def _left(self, seconds: float) -> str:
-        """Return how long the rest takes at the pace so far, in words."""
-        if self._total is None or not self._count:
-            return ""
-        left = round(seconds / self._count * max(0, self._total - self._count))
-        return f"about {left // 60}:{left % 60:02} min left" if left >= 60 else f"about {left} s left"
-
-    def close(self) -> None:
-        """Clear the line."""
-        if self._active and self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def json_line(form: Any) -> str:
@@ -139,6 +95,8 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
     ]
     prior = state.contract.options.prior
     if prior is not None:
+        from pmw.public.status import prior_words
+
         lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
     if verbose:
         lines += _details(state)
@@ -343,6 +301,8 @@ def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
     if not pairs:
         return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
+    import statistics  # a single answer has no median
+
     old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
     was = "there was none" if math.isinf(old) else f"it was ± {number(old)}"
     return (
@@ -381,6 +341,8 @@ def table_text(table: AnswerTable) -> str:
 
 def status_text(state: PublicState, status: Status) -> str:
     """Return a status in words."""
+    from pmw.public.status import status_rows
+
     rows = status_rows(state, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

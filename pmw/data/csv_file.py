@@ -22,12 +22,12 @@ import gzip
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pmw.data.memory import TablePart
 from pmw.errors import DataError
+from queries.frozen import dataclass
 from queries.records import TextColumn
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed

@@ -20,7 +20,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
@@ -34,6 +33,7 @@ from queries.categories import CategoricalAttribute
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, Plain, plain_value
 from queries.schema import format_schema

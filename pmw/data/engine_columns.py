@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ import numpy as np
 from pmw.data.arrow_arrays import StreamError, batches
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.records import Column, Columns, ListedColumn, Listing, NumberColumn, TextColumn
 

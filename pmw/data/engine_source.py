@@ -28,7 +28,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, TypeAlias
 
@@ -41,6 +40,7 @@ from pmw.data.source import Bins, CountSource
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
 from queries.records import Columns
 from queries.schema import format_schema

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pmw.data.parquet_file import parquet_kinds, parquet_parts
 from pmw.data.scratch import MemoryLimit, is_path_name, require_limit
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import type_name
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pmw.privacy.random_bits import fresh_seed
 from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text
 from queries.domain import Attribute, Domain
+from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.records import Column, Columns, encode_columns, kept_records

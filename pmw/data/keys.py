@@ -11,7 +11,6 @@ gives is a function of the secret key, of the id and of this person's texts alon
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.cells import MISSING_LABEL, OTHER_LABEL
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.person import Person
 from queries.plain_values import UNREADABLE, is_encodable, plain_value
 from queries.records import objects_of

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from pmw.data.refusals import detached
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.data.source import Bins, CountSource, no_values
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,

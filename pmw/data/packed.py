@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, Words
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.records import CodedRecords
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from pmw.data.engine_columns import (
 )
 from pmw.data.refusals import column_refusal
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.records import Columns
 
 if TYPE_CHECKING:

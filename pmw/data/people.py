@@ -21,7 +21,6 @@ Source: SipHash-2-4: Aumasson and Bernstein (2012), as pandas has it (``hash_arr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from pmw.data.packed import cell_words, multiset_digest
 from pmw.data.scratch import Words
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.numbers import ValueGrid
 from queries.person import Person
 from queries.records import CodedRecords, objects_of

@@ -17,7 +17,6 @@ import tempfile
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import DataError
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 _T = TypeVar("_T")

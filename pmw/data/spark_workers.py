@@ -11,7 +11,7 @@ Privacy: the workers hold true records, and for persons the secret key; both sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from pmw.data.arrow_stream import arrow_parts
 from pmw.data.memory import kept_codes
 from pmw.data.people import OWN, PeopleRecords, Roster, hashes_of, keep_bounded
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.records import CodedRecords, Columns
 
 if TYPE_CHECKING:

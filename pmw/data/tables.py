@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from urllib.parse import parse_qsl, urlsplit
@@ -32,6 +31,7 @@ from pmw.data.spark import (
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 from queries.records import named_column, require_frame
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pmw.display.elements import escaped, markup
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from markupsafe import Markup

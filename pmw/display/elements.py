@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def paragraph(text: str) -> Markup:
 
 
 def table(
-    caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int | None = None,
+    drawn: Sequence[Sequence[Markup]] = (),
 ) -> Markup:
     """Return a table; the first cell of a row is its heading.
 
@@ -53,14 +58,17 @@ def table(
         rows: a text per column each.
         left: how many columns hold texts, the others numbers; None for those in which something does not
             begin as a number.
+        drawn: what stands behind the texts of each row; its titles are the last of the header.
     """
     columns = range(len(rows[0]) if rows else len(header))
     kinds = [' class="text"' if _is_text(rows, place, left) else "" for place in columns]
     titles = (
-        f'<th scope="col"{kind}>{escaped(title)}</th>' for title, kind in zip(header, kinds, strict=False)
+        f'<th scope="col"{kind}>{escaped(title)}</th>'
+        for title, kind in zip_longest(header, kinds[: len(header)], fillvalue="")
     )
     head = f"<thead><tr>{''.join(titles)}</tr></thead>" if header else ""
-    body = "".join(f"<tr>{_row(row, kinds)}</tr>" for row in rows)
+    behind = zip_longest(rows, ("".join(f"<td>{one}</td>" for one in cells) for cells in drawn), fillvalue="")
+    body = "".join(f"<tr>{_row(row, kinds)}{cells}</tr>" for row, cells in behind)
     return markup(f"<table><caption>{escaped(caption)}</caption>{head}<tbody>{body}</tbody></table>")
 
 

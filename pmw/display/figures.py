@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import unicodedata
 import warnings
+from collections.abc import Iterator
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,7 @@ from pmw.disk import require_file, write_whole
 from pmw.display.charts import Bars, Lines, Picture
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +25,49 @@ if TYPE_CHECKING:
 # A blue and an orange red that stay apart for every kind of colour vision and in grey.
 MODEL, MEASURED, INK = "#1b6ca8", "#c8553d", "#333333"
 _FILL = "#a3c3dc"  # the blue of the model, lighter
+# Of groups beside each other: apart for every kind of colour vision, each with a line and a mark of its own.
+GROUP_COLORS = (MODEL, MEASURED, "#d19a1c", INK)
+_LINES, _MARKS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
+_LETTER, _MARGIN = 0.075, 0.9  # inches: of a letter at an axis, and beside its numbers
 
 _ISOLATES = dict.fromkeys(map(ord, "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"))  # no font has them
+_SHOWN = 100  # dots to an inch in a notebook
 _SUFFIXES = (".png", ".pdf", ".svg")
 _LETTERS = re.compile(r"Glyph (\d+) .*missing from font|does not support (.+) natively")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Numbers along an axis, with their intervals.
+
+    Args:
+        name: of the series; empty where there is one.
+        values: of each place; None where there is no number.
+        ends: of each place the ends of its interval; None where there is none.
+    """
+
+    name: str
+    values: tuple[float | None, ...]
+    ends: tuple[tuple[float, float] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Series over the same places.
+
+    Args:
+        title: what is above it; empty for nothing.
+        labels: of the places.
+        connected: so many of the first are joined by a line in a band; 0 for bars.
+        series: at least one, at most as many as there are colours.
+        from_zero: its numbers are counts, so that a line stands above zero.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    connected: int
+    series: tuple[Series, ...]
+    from_zero: bool = False
 
 
 class MissingLettersWarning(UserWarning):
@@ -45,7 +88,18 @@ def new_figure(width: float, height: float) -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise ReleaseError(f"pictures need matplotlib: {installed_by('plots')}") from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return _shown(Figure)(figsize=(width, height), layout="constrained")
+
+
+@cache
+def _shown(kind: type[Figure]) -> type[Figure]:
+    """Return figures that notebooks show, whether or not anything set matplotlib up for them."""
+
+    class ShownFigure(kind):  # type: ignore[valid-type, misc, unused-ignore]  # matplotlib may be missing
+        def _repr_png_(self) -> bytes:
+            return _written(self, "png", _SHOWN)
+
+    return ShownFigure
 
 
 def tidy(axes: Any) -> None:
@@ -124,6 +178,92 @@ def draw_lines(axes: Any, picture: Picture, lines: Lines) -> None:
     tidy(axes)
 
 
+def draw_series(axes: Any, panel: Panel, *, width: float) -> None:
+    """Draw bars with ranges, or lines in bands with what has no place on them at the right.
+
+    Args:
+        axes: where.
+        panel: what.
+        width: of the axes, in inches, about.
+    """
+    if panel.connected:
+        for number, series in enumerate(panel.series):
+            _draw_band(axes, panel, series, number)
+        places = [*_ticks_of(panel, width), *range(panel.connected, len(panel.labels))]
+        axes.set_xticks([_beside(panel, place) for place in places])
+        axes.set_xticklabels([panel.labels[place] for place in places], parse_math=False)
+        axes.margins(x=0.06)
+        axes.set_ylim(bottom=0 if panel.from_zero else None)
+        axes.yaxis.set_major_formatter(_number_text)
+    else:
+        _draw_ranges(axes, panel)
+        axes.xaxis.set_major_formatter(_number_text)
+    if panel.title:
+        axes.set_title(panel.title, loc="left", fontsize=9, color=INK, parse_math=False)
+    axes.tick_params(labelsize=8)
+    tidy(axes)
+
+
+def _number_text(value: float, _: int | None) -> str:
+    """Return the number of a tick, with its thousands apart."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _draw_band(axes: Any, panel: Panel, series: Series, number: int) -> None:
+    color, style, mark = GROUP_COLORS[number], _LINES[number], _MARKS[number]
+    line = slice(0, panel.connected)
+    x = range(panel.connected)
+    few = 3 if panel.connected <= 60 else 0
+    lows, highs = zip(*(one or (math.nan, math.nan) for one in series.ends[line]), strict=True)
+    axes.fill_between(x, lows, highs, color=color, alpha=0.2, linewidth=0)
+    y = [math.nan if one is None else one for one in series.values[line]]
+    axes.plot(x, y, style, marker=mark, markersize=few, color=color, linewidth=1.6, label=series.name)
+    for place in range(panel.connected, len(panel.labels)):
+        value, ends = series.values[place], series.ends[place]
+        if value is not None:
+            at = _beside(panel, place) + 0.03 * panel.connected * (number - (len(panel.series) - 1) / 2)
+            axes.plot([at], [value], marker=mark, markersize=4, color=color)
+            axes.vlines([at], *(ends or (value, value)), color=color, linewidth=1.4)
+
+
+def _beside(panel: Panel, place: int) -> float:
+    """Return where a place is on the axis: those behind the line stand apart from it."""
+    behind = place - panel.connected
+    return place if behind < 0 else panel.connected - 1 + (1 + behind) * max(1.0, 0.13 * panel.connected)
+
+
+def _ticks_of(panel: Panel, width: float) -> Iterator[int]:
+    """Yield the places of a line that are named: as many as have room beside each other."""
+    longest = max(map(len, panel.labels[: panel.connected]))
+    room = max(2, int((width - _MARGIN) / (_LETTER * longest + 0.15)))
+    last = _beside(panel, len(panel.labels) - 1)
+    every = max(1, math.ceil((last + 1) / room))
+    for place in range(0, panel.connected, every):
+        if last < panel.connected or panel.connected - 1 - place >= every / 2 or every == 1:
+            yield place
+
+
+def _draw_ranges(axes: Any, panel: Panel) -> None:
+    from matplotlib.patheffects import withStroke  # the ranges are seen on dark bars, too
+
+    size = 0.72 / len(panel.series)
+    halo = [withStroke(linewidth=2.4, foreground="white")]
+    for number, series in enumerate(panel.series):
+        color = _FILL if len(panel.series) == 1 else GROUP_COLORS[number]
+        shift = size * (number - (len(panel.series) - 1) / 2)
+        y = [place + shift for place in range(len(panel.labels))]
+        axes.barh(
+            y, [one or 0.0 for one in series.values], height=0.95 * size, color=color, label=series.name
+        )
+        for at, ends in zip(y, series.ends, strict=True):
+            if ends is not None:
+                axes.hlines([at], *ends, color=INK, linewidth=1.2, path_effects=halo)
+                axes.vlines(ends, at - 0.22 * size, at + 0.22 * size, color=INK, linewidth=1.2)
+    named = [place for place, label in enumerate(panel.labels) if label]
+    axes.set_yticks(named, [panel.labels[place] for place in named], parse_math=False)
+    axes.set_ylim(len(panel.labels) - 0.5, -0.5)
+
+
 def check_kind(path: Path) -> None:
     """Refuse a file whose suffix names no kind of picture.
 
@@ -156,12 +296,18 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
         MissingLettersWarning: letters are missing or not joined; the picture is written all the same.
     """
     check_target(path, force=force)
+    picture = _written(figure, path.suffix.lower()[1:], 130)
+    write_whole(path, lambda target: target.write_bytes(picture))
+
+
+def _written(figure: Figure, kind: str, dots: int) -> bytes:
+    """Return a picture of a kind, with so many dots to an inch; letters that it lacks are told."""
     picture = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(picture, format=path.suffix.lower()[1:], dpi=130)
-    write_whole(path, lambda target: target.write_bytes(picture.getvalue()))
+        figure.savefig(picture, format=kind, dpi=dots)
     _tell(caught)
+    return picture.getvalue()
 
 
 def _tell(caught: list[warnings.WarningMessage]) -> None:
@@ -175,7 +321,7 @@ def _tell(caught: list[warnings.WarningMessage]) -> None:
     if scripts:
         missing = f"the picture does not show {' and '.join(sorted(scripts))} letters as they are written"
         advice = "where they are boxes, add a font that has them to font.family in the file matplotlibrc"
-        warnings.warn(f"{missing}; {advice}", MissingLettersWarning, stacklevel=3)
+        warnings.warn(f"{missing}; {advice}", MissingLettersWarning, stacklevel=4)
 
 
 def _script(letter: str) -> str:

@@ -11,7 +11,6 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 
 from __future__ import annotations
 
-from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import MOST_STEPS, correct, elected, model_of_terms, refined, residual
 from pmw.loop.loop import (
     Forecast,
@@ -77,9 +76,6 @@ __all__ = [
     "model_of_terms",
     "MOST_STEPS",
     "OpeningDraws",
-    "Payer",
-    "plan_finish",
-    "plan_spare",
     "prior_of_model",
     "prior_of_table",
     "Proposal",
@@ -100,5 +96,4 @@ __all__ = [
     "settle_requested",
     "settle_sum",
     "Settled",
-    "Spare",
 ]

@@ -12,7 +12,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
@@ -27,6 +26,7 @@ from pmw.public.charges import Parts, marginal_charge, requested_entry, reservat
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState, is_requested
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that

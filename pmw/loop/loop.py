@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource
 from pmw.errors import BudgetError
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.questions import QuestionTier
@@ -24,8 +23,12 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList, Questions
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 _Tier: TypeAlias = Tier[Any, Any]
 
@@ -185,6 +188,10 @@ class Forecast:
     stored: int
     least: float
     most: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return a form ready for JSON."""
+        return {"questions": self.questions, "stored": self.stored, "least": self.least, "most": self.most}
 
     def sentence(self) -> str:
         """Return what follows ``The question``."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource
 from pmw.loop.fit import model_holds
 from pmw.loop.measuring import draw_numbers
 from pmw.loop.tier import BatchDraws, FirstAnswers, MarginalRequest, Proposal, Released, Tier
@@ -29,8 +29,12 @@ from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState, coarse_model
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 _PAIRS = 6  # of attributes, which every question may ask to be tested
 _LOWER = 0.75  # of a threshold: so far it must have come down for another test of the same model

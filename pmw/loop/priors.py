@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource
 from pmw.errors import DataError
 from pmw.model import CoarsenedDistribution, Coarsening, SyntheticDistribution, choose_coarsening
-from pmw.planning.opening import attributes_text
-from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair
+from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair, attributes_text
 from queries.domain import Domain
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 BINS = 32  # of a long ordered attribute: twice as many as sessions have at first
 _FEWEST = 1.0  # standard deviation of a count in records: a value that fewer than three have is pooled

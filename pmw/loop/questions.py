@@ -7,12 +7,11 @@ by NumericSparse), with c positives, not c + 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmw.data import CountSource
 from pmw.loop.tier import BatchDraws, FirstAnswers, Proposal, QueryRequest, Released, Tier
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
@@ -23,8 +22,12 @@ from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 # Cells of the largest table that is counted for one question. Beyond it the question is not tested: a
 # recorded batch that can never be counted would stand in the way of all that come after it.

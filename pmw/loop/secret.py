@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pmw.sparse_vector import NoisyThreshold
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, repr=False)

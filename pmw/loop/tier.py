@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource
 from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
@@ -22,7 +21,11 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
 from pmw.public.state import LaterMeasurement, PublicState, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 Released: TypeAlias = int | NDArray[np.int64]
 FirstAnswers: TypeAlias = Callable[[int], Answers]  # to so many questions at most

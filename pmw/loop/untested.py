@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource
 from pmw.loop.fit import correct, fitted_to, model_of_terms
 from pmw.loop.measuring import draw_numbers
 from pmw.model import (
@@ -48,7 +47,11 @@ from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total, planned_bins
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
 
 
 @dataclass(frozen=True, slots=True)

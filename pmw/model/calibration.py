@@ -18,9 +18,9 @@ Source: Koller and Friedman (2009), Probabilistic Graphical Models, algorithm 10
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from pmw.model.factors import Positions, ProductPlan, plan_product, project, spread
 from pmw.model.junction_tree import JunctionTree
+from queries.frozen import dataclass
 
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
 _LOWEST = -1e12  # stands for minus infinity, so that differences of potentials stay numbers
@@ -72,7 +73,7 @@ class Beliefs:
     log_partition: float
 
 
-@dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Clique:
     """A clique between the two sweeps.
 

@@ -9,7 +9,7 @@ distribution over the declared cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from queries.boxes import Boxes, Counted
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
 

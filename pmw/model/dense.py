@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -27,6 +26,7 @@ from pmw.model.factors import KeptTables, plan_projections, positions, project, 
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from pmw.model.calibration import Beliefs
 from pmw.model.factors import KeptTables, Positions, contraction_order, project, spread, weighted_sum
 from pmw.model.junction_tree import JunctionTree
+from queries.frozen import dataclass
 
 ScopedTable = tuple[Positions, NDArray[np.float64]]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import combinations, pairwise, starmap
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
+from queries.frozen import dataclass
 
 Positions = tuple[int, ...]  # attributes by their places in the domain, ascending
 

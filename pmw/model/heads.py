@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.noise import NoiseDistribution
 from queries.errors import ScopeError
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

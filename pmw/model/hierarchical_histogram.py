@@ -15,13 +15,14 @@ a variance per node, so that incomplete trees are exact too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.errors import ScopeError
+from queries.frozen import dataclass
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
 _SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero

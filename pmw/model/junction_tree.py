@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from pmw.model.factors import Positions, table_cells
+from queries.frozen import dataclass
 
 DEFAULT_MAX_CELLS = 2**21  # sum of clique tables, 16 MB in float64; what positives cost: docs/performance.md
 

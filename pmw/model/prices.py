@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from pmw.model.strategy import (
 )
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute
+from queries.frozen import dataclass
 
 _CELLS_PART = 0.25  # of the questions about an ordered attribute that plans count on are about one cell
 _ASKED = 3  # attributes, at most, of the questions that plans count on

@@ -22,7 +22,6 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +32,7 @@ from pmw.errors import NoiseError
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from queries.errors import ScopeError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 MOST_ORDERED = 128  # cells of an ordered attribute that is measured by rows
 MOST_VALUES = 512  # of another one

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from pmw.privacy.noise import NoiseDistribution
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.numbers import NumberCells, ValueGrid, places_of
 
 # Units that a record may add to the number of values beside a sum, the most first: 2^20 / sqrt(2)^k.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -34,6 +33,7 @@ from pmw.sparse_vector import (
     ThresholdNoise,
     ThresholdTest,
 )
+from queries.frozen import dataclass
 
 _BETA = 0.05  # failure probability in the split between threshold and test noise
 

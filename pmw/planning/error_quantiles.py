@@ -13,7 +13,6 @@ import hashlib
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
 from typing import NamedTuple
@@ -33,6 +32,7 @@ from pmw.public.options import Options
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
 _FIRST_DUE = 256  # settled questions

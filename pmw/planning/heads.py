@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +21,7 @@ from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
 # Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.

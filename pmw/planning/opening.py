@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 
@@ -18,7 +18,6 @@ from pmw.model import (
     AxisPrice,
     HierarchicalHistogram,
     SharedPrices,
-    check_dense_size,
     coarse_of,
     extreme_domains,
     mean_range_variance,
@@ -44,13 +43,13 @@ from pmw.public.charges import (
 )
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
-from pmw.public.options import ModelKind, Opening, Options
+from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
-from pmw.public.prior import Prior
+from pmw.public.prior import Prior, is_prior_of
 from queries.categories import CategoricalAttribute
-from queries.domain import Attribute, Domain, require_domain
+from queries.domain import Attribute, Domain
 from queries.factors import UNITS
-from queries.schema import format_schema
+from queries.frozen import dataclass
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
@@ -67,8 +66,6 @@ _LEAST_PRICE = 1 / 64  # of that of the number of records, for an attribute
 _MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
 _MOST_TRIPLES = 1_000  # the same: of 19 attributes
 _MOST_TRIPLE_CELLS = 2**22  # of all of them together
-_MOST_ATTRIBUTES = 500  # that are opened in seconds
-_MOST_ATTRIBUTE_CELLS = 4 * 10**6  # of all attributes together; opening takes about 100 bytes for each
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
@@ -85,44 +82,6 @@ def check_neighbors(domain: Domain, options: Options) -> None:
                 f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
                 "records with empty or undeclared values; declare missing = true and other = true"
             )
-
-
-def check_model_size(domain: Domain, options: Options) -> None:
-    """Refuse a domain that the model cannot hold, before anything is allocated or spent.
-
-    A graphical model holds any domain of not too many attributes and cells of them; one that must be dense
-    may be too large besides.
-
-    Raises:
-        BudgetError: the domain has too many attributes, these have too many cells together, or it has too
-            many cells for a dense model, which the options ask for.
-        DomainError: it is no domain.
-    """
-    check_attributes(domain)
-    if not options.tests_marginals or options.model is ModelKind.DENSE:
-        check_dense_size(domain)
-
-
-def check_attributes(domain: Domain) -> None:
-    """Refuse a domain whose attributes take more time or memory than a session has, whatever is chosen.
-
-    Raises:
-        BudgetError: there are too many attributes, or they have too many cells together.
-        DomainError: it is no domain.
-    """
-    require_domain(domain)
-    count, cells = len(domain.names), sum(domain.shape)
-    if count > _MOST_ATTRIBUTES:
-        raise BudgetError(
-            f"expected at most {_MOST_ATTRIBUTES:,} attributes, got {count:,}; declare those that questions "
-            "are about, or open a session for each group of them"
-        )
-    if cells > _MOST_ATTRIBUTE_CELLS:
-        longest = max(domain, key=lambda attribute: attribute.size)
-        raise BudgetError(
-            f"expected at most {_MOST_ATTRIBUTE_CELLS:,} cells of all attributes together, got {cells:,}; "
-            f"declare wider cells, such as of {longest.name!r}, which has {longest.size:,}"
-        )
 
 
 def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
@@ -149,16 +108,6 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
             "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
             "a number of positives, or a schema for which tests are better; leave the prior out"
         )
-
-
-def is_prior_of(prior: Prior, domain: Domain) -> bool:
-    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
-    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
-
-
-def attributes_text(domain: Domain) -> str:
-    """Return the attributes of a domain as a schema's text, without its name and its persons."""
-    return format_schema(Domain(domain.attributes, "prior"))
 
 
 def choose_filter(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState, Total
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold

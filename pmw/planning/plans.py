@@ -11,22 +11,16 @@ of its answers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import (
-    check_model_size,
-    check_neighbors,
-    choose_filter,
-    pairs_forecast,
-    plan_opened,
-    plan_opening,
-)
+from pmw.planning.opening import check_neighbors, choose_filter, pairs_forecast, plan_opened, plan_opening
 from pmw.planning.outlook import Outlook, imagined_state, with_residuals
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
+from pmw.planning.sizes import check_model_size
 from pmw.planning.tested_bounds import (
     Certificates,
     Grids,
@@ -44,6 +38,7 @@ from pmw.public.options import Options
 from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState, planned_bins
 from queries.domain import Domain
+from queries.frozen import dataclass
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
 _USUAL_LIMITS = (1, 2, 4, 8, 16)  # records per person

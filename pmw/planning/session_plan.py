@@ -7,7 +7,7 @@ number of records.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from pmw.errors import BudgetError
@@ -24,6 +24,7 @@ from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
 from pmw.public.contract import Contract, guarantee
 from pmw.public.options import is_dense
 from queries.domain import Domain
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pmw.errors import BudgetError
 from pmw.model import (
@@ -33,6 +33,7 @@ from pmw.sparse_vector import SparseVectorKind
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 _TESTED_ORDERS = (1, 2, 3)  # attributes of the marginals that a question asks to be tested
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from pmw.errors import BudgetError
@@ -24,6 +24,7 @@ from pmw.public.options import Options
 from pmw.sparse_vector import NumericSparse
 from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain
+from queries.frozen import dataclass
 
 MOST_RECORDS = 10**12  # of a plan
 

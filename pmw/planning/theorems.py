@@ -16,11 +16,11 @@ log for it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget
 from pmw.sparse_vector.composition import require_printed
+from queries.frozen import dataclass
 
 _MOST_UPDATES = 10**15
 _BESIDE = 1e-12  # relative, by which alpha is taken beyond the root: there it holds

@@ -14,7 +14,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -51,6 +51,7 @@ from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released values; the rest is for tests
 _MOST_PARTS = 50  # of a hundred: for values under an accuracy contract, which cost far less than tests

@@ -19,13 +19,13 @@ import enum
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 Number: TypeAlias = int | float | str | Fraction | Decimal

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.privacy.budget import Budget, Charge, Composition, mu_squared_cap, zcdp_rho
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ Source of the samplers: Canonne, Kamath and Steinke, "The Discrete Gaussian for 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
 from pmw.privacy.random_bits import BitSource
+from queries.frozen import dataclass
 
 _LARGEST_PART = 2**50  # numerator and denominator of a scale: products with small counts fit in int64
 

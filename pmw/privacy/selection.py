@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import decimal
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -28,6 +27,7 @@ from pmw.errors import NoiseError
 from pmw.privacy.budget import Charge, bounded_range_charge, decimal_of
 from pmw.privacy.noise import DiscreteLaplace, Geometric, bernoulli_exp, uniform_below
 from pmw.privacy.random_bits import BitSource
+from queries.frozen import dataclass
 
 MOST_PASSES = 2**40
 _BITS, _MORE_BITS = 52, 64

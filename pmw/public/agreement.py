@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from queries.expressions import Linear
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import QuestionList
 from queries.statements import TOTAL, Group, Statement
@@ -218,10 +219,17 @@ def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> M
                 told = [found[id(leaf), places] for places in some]
                 if any(one.is_refused for one in told):
                     continue
-                counts = whole_numbers(np.array([one.count for one in told]), total)
-                for places, one, count in zip(some, told, counts.tolist(), strict=True):
+                counts = _whole_counts([one.count for one in told], total)
+                for places, one, count in zip(some, told, counts, strict=True):
                     found[id(leaf), places] = replace(one, count=count)
     return found
+
+
+def _whole_counts(counts: list[float], total: float | None) -> list[float]:
+    """Return ``whole_numbers`` of counts; one alone is the whole number next to it."""
+    if len(counts) == 1 and total is None:
+        return [float(round(counts[0]))]
+    return [*map(float, whole_numbers(np.array(counts), total))]
 
 
 def whole_numbers(counts: _Array, total: float | None = None) -> _Array:

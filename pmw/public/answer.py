@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
 from pmw.display.texts import counted
 from pmw.public.contract import RecordsKept
+from queries.frozen import dataclass
 
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
 REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"

@@ -5,26 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+from dataclasses import field, replace
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.display.elements import table
+from pmw.display.charts import Bar
+from pmw.display.notebooks import drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
-from pmw.public.contract import RecordsKept
+from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
+from pmw.public.result_pictures import Drawn, promise_words
+from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
+from queries.frozen import dataclass
 from queries.questions import Questions
 from queries.workloads import Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-_ROWS_SHOWN = 20
 
 SOURCES = tuple(Source)
 KINDS: tuple[QuestionKind | None, ...] = (
@@ -40,7 +39,7 @@ Asked: TypeAlias = Questions | Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Answers(Sequence[Answer]):
+class Answers(Result, Sequence[Answer]):
     """Answers in the order of their questions; made by a session. A sequence of ``Answer``.
 
     Each is a row of the columns; an ``Answer`` is made when it is looked at, and says what they mean.
@@ -86,11 +85,15 @@ class Answers(Sequence[Answer]):
             state: that answers.
             columns: what differs, by name.
         """
-        contract = state.contract
+        return cls.of_contract(state.contract, state.total.value, columns)
+
+    @classmethod
+    def of_contract(cls, contract: Contract, total: float, columns: Mapping[str, NDArray[Any]]) -> Answers:
+        """Return answers of a session with a contract and a number of records."""
         return cls(
             **cast("dict[str, Any]", columns),
             confidence=contract.options.confidence,
-            total=state.total.value,
+            total=total,
             budget=contract.budget,
             seeded=contract.seeded,
             kept=contract.records_kept,
@@ -172,32 +175,42 @@ class Answers(Sequence[Answer]):
             return self.asked.describe()
         return [query.describe() for query in self.asked or ()]
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row per answer: question, count, low, high, fraction, source, aligned, version.
+    def columns(self) -> Columns:
+        """Return question, count, low, high, fraction, source, aligned and version: one row per answer.
 
-        ``low`` and ``high`` are the ends of the interval in records, NaN where a question is refused. The
-        confidence, which records are kept, and whether the noise was seeded, stand in the table's ``attrs``.
+        ``low`` and ``high`` are the ends of the interval in records, NaN where a question is refused.
         """
-        import pandas as pd
+        return {
+            "question": list(self.labels()),
+            "count": self.count,
+            "low": self.interval[:, 0],
+            "high": self.interval[:, 1],
+            "fraction": self.fraction,
+            "source": _SOURCE_NAMES[self.source],
+            "aligned": self.aligned,
+            "version": self.version,
+        }
 
-        frame = pd.DataFrame(
-            {
-                "question": list(self.labels()),
-                "count": self.count,
-                "low": self.interval[:, 0],
-                "high": self.interval[:, 1],
-                "fraction": self.fraction,
-                "source": _SOURCE_NAMES[self.source],
-                "aligned": self.aligned,
-                "version": self.version,
-            }
+    def facts(self) -> dict[str, Any]:
+        """Return the confidence and what else has to be known of every number; nothing of no answers."""
+        return facts_of(self.confidence, self.kept, seeded=self.seeded) if len(self) else {}
+
+    def drawn(self, column: str | None) -> Drawn:
+        """Return what a picture shows of the counts; see ``Result``."""
+        if column not in (None, "count"):
+            raise KeyError(column)
+        found = list(self.each())
+        spent = found[-1].spent if found else None
+        return Drawn(
+            "count",
+            "records",
+            ("question",),
+            tuple((label,) for label in self.labels()),
+            tuple(None if one.is_refused else one.count for one in found),
+            tuple(one.interval for one in found),
+            "" if spent is None else promise_words(self.confidence, spent, self.kept, seeded=self.seeded),
+            seeded=self.seeded,
         )
-        if len(self):
-            frame.attrs["confidence"] = self.confidence
-            frame.attrs["seeded"] = self.seeded
-            if self.kept is not None:
-                frame.attrs["records_kept"] = self.kept.to_dict()
-        return frame
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
         """Return an aligned table of the answers.
@@ -254,16 +267,18 @@ class Answers(Sequence[Answer]):
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return self.to_text(_ROWS_SHOWN) if len(self) else "no answers"
+        return self.to_text(ROWS_SHOWN) if len(self) else "no answers"
 
     def _repr_html_(self) -> str:
-        header, rows = self._cells(_ROWS_SHOWN)
+        header, rows = self._cells(ROWS_SHOWN)
         confidence = f", {self.confidence:.0%} intervals" if len(self) else ""
-        shown = f", the first {len(rows)} shown" if len(rows) < len(self) else ""
         kept = f" ({self.kept.describe()})" if len(self) and self.kept is not None else ""
         warning = f". {SEEDED_WARNING}" if len(self) and self.seeded else ""
-        caption = f"{counted(len(self), 'answer')}{confidence}{kept}{shown}{warning}"
-        return str(table(caption, header, rows))
+        caption = f"{counted(len(self), 'answer')}{confidence}{kept}{warning}"
+        shown = self.take(np.arange(len(rows))) if len(rows) < len(self) else self
+        bars = [None if one.is_refused else Bar("", one.count, interval=one.interval) for one in shown.each()]
+        more = shown_of(len(rows), len(self))
+        return str(drawn_table(caption, header, rows, [("count", bars)], more))
 
 
 def concatenated(parts: Sequence[Answers], asked: Asked | None = None) -> Answers:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +46,7 @@ from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, Scope
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)

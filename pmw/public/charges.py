@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 

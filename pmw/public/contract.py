@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from pmw.display.texts import counted
@@ -11,6 +11,7 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.public.drafts import drafted
 from pmw.public.options import Options
 from queries.domain import Domain, require_domain
+from queries.frozen import dataclass
 from queries.person import Person
 
 
@@ -125,6 +126,11 @@ def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
     records = person.records or records
     chosen = replace(options, person_column=person.column, records_per_person=records)
     return replace(domain, person=replace(person, records=records)), chosen
+
+
+def published_contract(contract: Contract) -> Contract:
+    """Return a contract as it is told: a seed itself, which gives the open round's noise, is told as 0."""
+    return contract if not contract.seeded else replace(contract, options=replace(contract.options, seed=0))
 
 
 def guarantee(contract: Contract) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import NeighboringRelation
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

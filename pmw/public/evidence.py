@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 import numpy as np
@@ -42,6 +41,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import BoxSums, Counted
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.products import CellSets, Products
 

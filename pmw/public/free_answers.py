@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.products import Products
 from queries.questions import Places, QuestionList, Questions

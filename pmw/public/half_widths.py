@@ -18,7 +18,7 @@ import enum
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -49,6 +49,7 @@ from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.products import CellSets
 
 _Weights: TypeAlias = NDArray[np.float64]

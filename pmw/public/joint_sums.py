@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 _STEPS = 32  # of a bisection
 _MEANS = 4096  # candidates for a mean, across the range of the values

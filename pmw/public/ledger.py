@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +12,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
 from pmw.public.drafts import DraftCharge, drafted
 from pmw.sparse_vector import SparseVectorKind
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

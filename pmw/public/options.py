@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import cast
 
 from pmw.errors import BudgetError
@@ -13,6 +12,7 @@ from pmw.public.drafts import DraftCharge
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
+from queries.frozen import dataclass
 from queries.plain_values import shown_text
 
 

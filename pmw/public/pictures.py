@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, OrderedAttribute
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
@@ -16,6 +16,7 @@ from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 MOST_RESIDUAL_CELLS = 2**16  # of a marginal that is measured before any question: each is a draw
 

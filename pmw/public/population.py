@@ -9,13 +9,12 @@ at anything about the sample. The proof is in ``docs/intervals.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pmw.privacy.proportions import proportion_high, proportion_low
 from pmw.public.bars import Bars
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.state import PublicState
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 

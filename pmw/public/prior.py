@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from queries.domain import Domain
+from queries.frozen import dataclass
 
 LARGEST_PAIR = 2**16  # cells of a pair that a prior has shares of
 _SUM = 1e-6  # how far from 1 shares may sum to
@@ -165,3 +167,15 @@ def _checked_bins(given: NDArray[np.int64]) -> NDArray[np.int64]:
         raise BudgetError("expected a prior whose bins are numbered from 0, each with a cell")
     bins.flags.writeable = False
     return bins
+
+
+def is_prior_of(prior: Prior, domain: Domain) -> bool:
+    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
+    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
+
+
+def attributes_text(domain: Domain) -> str:
+    """Return the attributes of a domain as a schema's text, without its name and its persons."""
+    from queries.schema import format_schema  # late: prices rest on priors, and not on how schemas are read
+
+    return format_schema(Domain(domain.attributes, "prior"))

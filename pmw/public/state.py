@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -39,6 +39,7 @@ from pmw.public.plans import (
 )
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.elements import table
+from pmw.display.notebooks import meter
 from pmw.display.texts import counted
+from pmw.public.answer import SEEDED_WARNING
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.drafts import drafted
-from pmw.public.error_quantiles import typical_errors
+from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.state import PublicState
 from queries.cells import cell_count
+from queries.frozen import dataclass
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Status:
     seeded: bool = False
     closed: bool = False
     certified_marginals: int | None = None
-    typical_errors: tuple[dict[str, Any], ...] = ()
+    typical_errors: tuple[TypicalError, ...] = ()
     drafts: dict[str, float] | None = None
     prior: str | None = None
     prior_used: bool | None = None
@@ -74,11 +80,17 @@ class Status:
             del form["drafts"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
-        form["typical_errors"] = list(self.typical_errors)
+        form["typical_errors"] = list(form["typical_errors"])
         return form
 
     def _repr_html_(self) -> str:
-        return str(table("Session", (), [(name, str(value)) for name, value in self.to_dict().items()]))
+        rows = [
+            ("table", self.table),
+            ("records", f"about {self.total:,.0f}"),
+            ("guarantee", self.guarantee),
+            *_standing(self, "at the stated confidence, questions"),
+        ]
+        return str(budget_meter(self) + table("Session", (), rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +141,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         seeded=state.contract.seeded,
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
-        typical_errors=tuple(typical_errors(state.quantiles, confidence, state.total.value)),
+        typical_errors=typical_errors(state.quantiles, confidence, state.total.value),
         drafts=_drafts(state),
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
@@ -147,28 +159,50 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     promise = contract_words(state.contract.options)
     kept = state.contract.records_kept
     size = f"{counted(len(state.domain), 'attribute')}, {counted(cell_count(state.domain.size), 'cell')}"
-    rows = [
+    return [
         ("table", f"{status.table} ({size})"),
         ("records", f"about {status.total:,.0f}" + ("" if kept is None else f" ({kept.describe()})")),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
+        *_standing(status, f"{state.contract.options.confidence:.0%} of the questions", state.domain.size),
+    ]
+
+
+def _standing(status: Status, questions: str, domain_cells: int | None = None) -> list[tuple[str, str]]:
+    """Return what a status says of the budget, the questions and the model, in words.
+
+    Args:
+        status: where the session stands.
+        questions: what errors are told of.
+        domain_cells: those of a table of all attributes: a model of so many is not told; None where unknown.
+    """
+    rows = [
         ("budget spent", f"{status.budget_share:.1%}"),
         ("positives", f"{status.positives_used} of {status.positives_limit}"),
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
-    if status.model_cells != state.domain.size:
+    if status.model_cells != domain_cells:
         rows.append(("model cells", cell_count(status.model_cells)))
     if status.certified_marginals is not None:
         rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     for one in status.typical_errors:
-        part = f"{state.contract.options.confidence:.0%} of the questions on {one['kind']} were"
-        rows.append(("typical error", f"{part} within {one['within_fraction']:.2%}"))
+        part = f"{questions} on {one.kind} were within {one.within_fraction:.2%}"
+        rows.append(("typical error", part))
     if status.prior is not None:
         rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"
-    rows.append(("closed", closed if status.closed else "no"))
-    return rows
+    return [*rows, ("closed", closed if status.closed else "no")]
+
+
+def budget_meter(status: Status) -> Markup:
+    """Return what is spent of the cap as a bar, for notebooks."""
+    delta = f", delta = {status.delta:g}" if status.delta else ""
+    seeded = f". {SEEDED_WARNING}" if status.seeded else ""
+    return meter(
+        status.budget_share,
+        f"{status.budget_share:.1%} of epsilon = {status.epsilon_cap:g}{delta} is spent{seeded}",
+    )
 
 
 def prior_words(digest: str, *, used: bool | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
 from queries.expressions import Linear, Ratio, total
 from queries.factors import UNITS, Factor
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 

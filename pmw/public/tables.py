@@ -6,10 +6,13 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import field, replace
+from typing import Any, TypeAlias
 
-from pmw.display.elements import table
+import numpy as np
+
+from pmw.display.charts import Bar
+from pmw.display.notebooks import drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
@@ -19,10 +22,12 @@ from pmw.public.evidence import NOT_HELD, holding_of, is_held
 from pmw.public.free_answers import spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import way_to_bars
+from pmw.public.result_pictures import Drawn, promise_words
+from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
-from queries.cells import GroupValue
+from queries.cells import OTHER_LABEL, GroupValue
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
@@ -30,11 +35,13 @@ from queries.expressions import (
     Compared,
     Constant,
     Correlation,
+    Heads,
     Joined,
     KeyColumn,
     KeyMark,
     Linear,
     Node,
+    Quantile,
     Ratio,
     Rounding,
     Share,
@@ -42,14 +49,11 @@ from queries.expressions import (
     Test,
     Window,
 )
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import part_key
 from queries.statements import BAR_COLUMNS, TOTAL, Group, OutputColumn, Statement
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_ROWS_SHOWN = 20
 _CONDITIONAL = "low and high of what is {} hold if there are records to take it of"
 _IMPOSSIBLE = "there is no number where no record can be by the declaration"
 _NO_RECORDS = "there is no number where the model has no records, or divides by 0"
@@ -64,7 +68,7 @@ _Row: TypeAlias = tuple[tuple[Key, ...], tuple[Estimate, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AnswerTable:
+class AnswerTable(Result):
     """The answer to a statement; made by a session.
 
     Args:
@@ -79,6 +83,9 @@ class AnswerTable:
         kept: which records the numbers are about; None where no column of ids bounds a person's.
         whole: those of ``titles`` whose answers are whole numbers, such as counts.
         totals: of each row the places of the keys that it is a total over; empty where no row is one.
+        ordered: of the keys that are numbers or dates, their values in this order, the special ones left out.
+        units: what ``titles`` are numbers of, such as records, or the attribute that they are values of.
+        about: which records are meant, in words; empty for all.
     """
 
     keys: tuple[str, ...]
@@ -92,6 +99,9 @@ class AnswerTable:
     kept: RecordsKept | None = None
     whole: frozenset[str] = frozenset()
     totals: tuple[tuple[int, ...], ...] = ()
+    ordered: Mapping[str, tuple[Key, ...]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
 
     def column(self, name: str) -> tuple[Any, ...]:
         """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
@@ -142,15 +152,13 @@ class AnswerTable:
         }
         return with_marks(form, self.kept, seeded=self.seeded)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row per group: the keys, then of each aggregate its value, ends and source.
+    def columns(self) -> Columns:
+        """Return the keys, then of each aggregate its value, ends and source: one row per group.
 
         Aggregate ``n`` has the ends of its interval in ``n_low`` and ``n_high``, NaN where nothing is
         promised, and where it comes from in ``n_source``. What is refused, or a division by 0 in the model,
-        is NaN. The confidence and the notes stand in the table's ``attrs``.
+        is NaN.
         """
-        import pandas as pd
-
         columns: dict[str, Any] = {name: list(self.column(name)) for name in self.keys}
         for title in self.titles:
             found = self.column(title)
@@ -158,13 +166,38 @@ class AnswerTable:
             numbers = ([one.value for one in found], [low for low, _ in ends], [high for _, high in ends])
             names = [title, *(f"{title}_{name}" for name in BAR_COLUMNS)]
             for name, column in zip(names, numbers, strict=False):
-                columns[name] = pd.array(column, dtype="float64")
+                columns[name] = np.array(column, dtype=np.float64)  # None is NaN
             columns[names[-1]] = [one.source.value for one in found]
-        frame = pd.DataFrame(columns)
-        frame.attrs.update(confidence=self.confidence, notes=list(self.notes), seeded=self.seeded)
-        if self.kept is not None:
-            frame.attrs["records_kept"] = self.kept.to_dict()
-        return frame
+        return columns
+
+    def facts(self) -> dict[str, Any]:
+        """Return the confidence, the notes and what else has to be known of every number."""
+        return {"notes": list(self.notes), **facts_of(self.confidence, self.kept, seeded=self.seeded)}
+
+    def drawn(self, column: str | None) -> Drawn:
+        """Return what a picture shows of an aggregate, totals left out; see ``Result``."""
+        title = column if column is not None else self.titles[0]
+        if title not in self.titles:
+            raise KeyError(title)
+        found = self.column(title)
+        rows = [row for row in range(len(self)) if not (self.totals and self.totals[row])] or [
+            *range(len(self))
+        ]
+        left_out = counted(len(self) - len(rows), "total")
+        notes = (f"{left_out} left out", *self.notes) if len(rows) < len(self) else self.notes
+        return Drawn(
+            title,
+            self.units.get(title, ""),
+            self.keys,
+            tuple(tuple(self.labels(row)) for row in rows),
+            tuple(found[row].value for row in rows),
+            tuple(found[row].interval for row in rows),
+            promise_words(self.confidence, self.spent, self.kept, seeded=self.seeded),
+            self.about,
+            self.seeded,
+            {name: tuple(map(key_text, values)) for name, values in self.ordered.items()},
+            notes,
+        )
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
         """Return an aligned table of the answers.
@@ -215,14 +248,26 @@ class AnswerTable:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return self.to_text(_ROWS_SHOWN)
+        return self.to_text(ROWS_SHOWN)
 
     def _repr_html_(self) -> str:
         warning = f". {SEEDED_WARNING}" if self.seeded else ""
         notes = "".join(f". {note[0].upper()}{note[1:]}" for note in self.notes)
         kept = "" if self.kept is None else f" ({self.kept.describe()})"
         caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{kept}{notes}{warning}"
-        return str(table(caption, self.header, self.cells(_ROWS_SHOWN)))
+        rows, bars = self.cells(ROWS_SHOWN), list[tuple[str, list[Bar | None]]]()
+        for title in self.titles:
+            found = self.column(title)[: len(rows)]
+            bars.append(
+                (
+                    title,
+                    [
+                        None if one.value is None else Bar("", one.value, interval=one.interval)
+                        for one in found
+                    ],
+                )
+            )
+        return str(drawn_table(caption, self.header, rows, bars, shown_of(len(rows), len(self))))
 
 
 def key_text(key: Key) -> str:
@@ -322,7 +367,7 @@ class Tabulation:
         if statement.limit is not None and any(one.node.events() for one in statement.order):
             moved += uncertain_places(reader, groups, statement.order, places)
         version, spent = _stand(state, answers if statement.counts_alone else ())
-        return AnswerTable(
+        table = AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
             tuple(rows),
@@ -337,9 +382,29 @@ class Tabulation:
             spent,
             state.contract.seeded,
             state.contract.records_kept,
-            frozenset(column.title for column in shown if column.node.is_whole),
-            _totals([column.node for column in keys], groups[statement.offset : end]),
         )
+        return _described(table, statement, groups[statement.offset : end])
+
+
+def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]) -> AnswerTable:
+    """Return a table with what its statement says of its columns and rows.
+
+    Args:
+        table: the answers.
+        statement: what was asked.
+        groups: of the rows.
+    """
+    keys = [column for column in statement.columns if column.is_key]
+    shown = statement.columns[len(keys) :]
+    words = statement.where.describe()
+    return replace(
+        table,
+        whole=frozenset(column.title for column in shown if column.node.is_whole),
+        totals=_totals([column.node for column in keys], groups),
+        ordered=_ordered(statement, keys, groups),
+        units={column.title: unit for column in shown if (unit := _unit(column.node))},
+        about="" if words == "everybody" else words,
+    )
 
 
 def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
@@ -354,6 +419,33 @@ def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, .
     places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
     found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
     return tuple(found) if any(found) else ()
+
+
+def _ordered(
+    statement: Statement, keys: Sequence[OutputColumn], groups: Sequence[Group]
+) -> dict[str, tuple[Key, ...]]:
+    """Return the values of the keys that are numbers or dates, in their order; special values have none."""
+    found: dict[str, tuple[Key, ...]] = {}
+    for column in keys:
+        node = column.node
+        if isinstance(node, KeyColumn) and statement.groupings[node.place].in_order:
+            values = statement.groupings[node.place].groups
+            places = sorted({group.places[node.place] for group in groups} - {TOTAL})
+            texts = [values[place][0] for place in places]
+            found[column.title] = tuple(one for one in texts if one is not None and one != OTHER_LABEL)
+    return found
+
+
+def _unit(node: Node) -> str:
+    """Return what a number counts, or of which attribute it is a value; empty where it is neither."""
+    if isinstance(node, Heads):
+        return "persons"
+    if isinstance(node, Quantile):
+        return ", ".join(node.values.scope)
+    above = node.numerator if isinstance(node, Ratio) else node
+    if not isinstance(above, Linear):
+        return ""
+    return "records" if above.counting else ", ".join(above.scope)
 
 
 def _is_counting(node: Node) -> bool:

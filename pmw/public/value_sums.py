@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from queries.cell_values import on_scope
 from queries.domain import Domain
 from queries.expressions import Summed
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.records import CodedRecords
 
 _Array = NDArray[np.float64]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.sums import Estimate, joined
 from queries.domain import Domain
 from queries.expressions import Linear, Node, Share, Sorting, Window
+from queries.frozen import dataclass
 from queries.statements import Group
 
 _Places = NDArray[np.int64]

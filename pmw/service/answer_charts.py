@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pmw.display.charts import Bar, Bars, Line, Lines, Picture, bar_chart, line_chart, standalone
@@ -16,6 +15,7 @@ from pmw.display.templates import style_sheet
 from pmw.display.texts import counted, shortened
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, Key, key_text, number_texts
+from queries.frozen import dataclass
 
 CHART_WIDTH = 360  # of a phone: a unit is a pixel there
 _MOST_BARS, _MOST_KINDS, _MOST_POINTS = 40, 6, 400
@@ -73,13 +73,9 @@ def chart_of_count(label: str, value: float, text: str, interval: tuple[float, f
     )
 
 
-def charts_of_table(table: AnswerTable, orders: Orders) -> list[Chart]:
-    """Return a chart for each aggregate of a table; none where nothing can be drawn.
-
-    Args:
-        table: the answers.
-        orders: of each of its keys the values in order, and nothing for one whose values have none.
-    """
+def charts_of_table(table: AnswerTable) -> list[Chart]:
+    """Return a chart for each aggregate of a table; none where nothing can be drawn."""
+    orders = [table.ordered.get(name, ()) for name in table.keys]
     found: list[Chart] = []
     for place, title in enumerate(table.titles):
         points = [

@@ -11,11 +11,11 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pmw.errors import StoreError
+from queries.frozen import dataclass
 
 _MOST_KEPT = 10_000  # questions of a user at a session
 _TABLES = """

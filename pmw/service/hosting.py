@@ -6,7 +6,7 @@ import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
+from queries.frozen import dataclass
 
 _PER_SECOND = 100.0  # requests of one user
 _AT_ONCE = 200.0

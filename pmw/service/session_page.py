@@ -5,7 +5,6 @@ To look up a question asks, records and spends nothing. Asking is another act, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
@@ -33,6 +32,7 @@ from pmw.session.accounts import Booked
 from pmw.session.dialogue import Analyst
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _MOST_NEWEST = 8  # questions that the page itself lists

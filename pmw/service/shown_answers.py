@@ -10,7 +10,6 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pmw.display.texts import number
@@ -19,6 +18,7 @@ from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line
 from queries.statements import BAR_COLUMNS, Statement
@@ -131,8 +131,7 @@ def new_answer(
 def shown(question: Read, answer: Answer | AnswerTable) -> Shown:
     """Return an answer as a page shows it."""
     if isinstance(answer, AnswerTable):
-        orders = question.query.key_orders if isinstance(question.query, Statement) else ()
-        return _of_table(question.text, answer, charts_of_table(answer, orders))
+        return _of_table(question.text, answer, charts_of_table(answer))
     return _of_count(_words(question), answer)
 
 

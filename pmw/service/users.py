@@ -19,7 +19,7 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -29,6 +29,7 @@ from typing import Any
 from pmw.disk import synchronise
 from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
+from queries.frozen import dataclass
 
 _FORMAT = 1
 _TOKEN_BYTES = 32

@@ -7,14 +7,15 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError, SessionCorruptError, SessionError
-from pmw.loop import Payer, may_test
+from pmw.loop import may_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
@@ -23,7 +24,11 @@ from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
 from pmw.session.loading import read_entries
 from pmw.session.store import SessionStore
+from queries.frozen import dataclass
 from queries.plain_values import type_name
+
+if TYPE_CHECKING:
+    from pmw.loop.finishing import Payer
 
 _LONGEST_NAME = 100  # characters
 # Of each source, by its code, whether released numbers or a test decide all of its answer.
@@ -152,6 +157,12 @@ class Booked:
     questions: int
     share: Fraction | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON; ``exact`` is what was charged as a fraction."""
+        share = None if self.share is None else float(self.share)
+        form = {"name": self.name, "spent": float(self.spent), "exact": str(self.spent)}
+        return {**form, "questions": self.questions, "share": share}
+
 
 @dataclass(frozen=True, slots=True)
 class Activity:
@@ -209,6 +220,8 @@ class Bookings:
         Nothing is booked to an analyst whose share is not known: who has not asked since the session was
         opened or resumed.
         """
+        from pmw.loop.finishing import Payer  # most sessions that are opened finish nothing
+
         return {
             name: None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))
             for name, share in self._shares.items()

@@ -7,18 +7,17 @@ public state answers statements by it, too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 
+from pmw.display.progress import Progress
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.population import PopulationInterval, PopulationIntervals
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
@@ -27,10 +26,13 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
-from queries.statements import Statement, statement_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmw.public.population import PopulationInterval
+    from pmw.public.tables import AnswerTable
+    from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
@@ -40,8 +42,13 @@ _READ = 64  # questions that are read before other threads' work is looked at
 
 
 class Asking(ABC):
-    """The questions of an analyst."""
+    """The questions of an analyst.
 
+    Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
+    or a notebook, in the main thread. ``progress = False`` switches it off.
+    """
+
+    progress: bool = True
     _reader: QuestionReader | None = None
     _alike: Domain | None = None  # what questions were last found to be made for
 
@@ -104,7 +111,8 @@ class Asking(ABC):
                 requests.append(self._request(question, fresh=fresh))
                 if number % _READ == 0:
                     self._pause(_READ)
-            return answer(Requests.of(requests), deliver)
+            with self._watched(len(requests), deliver) as told:
+                return answer(Requests.of(requests), told)
 
     def answer_arrays(
         self,
@@ -134,8 +142,8 @@ class Asking(ABC):
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking() as answer:
-            return answer(Requests.of_questions(boxes, fresh=fresh), None)
+        with self._asking() as answer, self._watched(len(boxes)) as told:
+            return answer(Requests.of_questions(boxes, fresh=fresh), told)
 
     def population_interval(self, question: Asked) -> PopulationInterval | None:
         """Return the interval of one question for a population; see ``population_intervals``."""
@@ -203,7 +211,7 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("mean", name, where, by)
+        return self._tabulate("mean", name, where, _listed(by))
 
     def sum(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
@@ -213,7 +221,7 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("sum", name, where, by)
+        return self._tabulate("sum", name, where, _listed(by))
 
     def quantile(
         self,
@@ -227,18 +235,27 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
         """
-        return self._tabulate("quantile", name, where, by, part)
+        return self._tabulate("quantile", name, where, _listed(by), part=part)
 
     def _tabulate(
         self,
         kind: str,
         name: str,
         where: str | Mapping[str, Any],
-        by: str | Sequence[str],
+        by: Sequence[str],
+        *,
         part: float = 0.5,
+        fresh: bool = False,
     ) -> AnswerTable:
-        listed = (by,) if isinstance(by, str) else tuple(by)
-        return self.tabulate(statement_of(kind, name, parse_where(where, self.domain), listed, part=part))
+        """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
+        from queries.statements import Statement, statement_of
+
+        query = parse_where(where, self.domain)
+        counted = kind == "count"
+        statement = (
+            Statement.count_by(query, by) if counted else statement_of(kind, name, query, by, part=part)
+        )
+        return self.tabulate(statement, fresh=fresh)
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
@@ -254,8 +271,26 @@ class Asking(ABC):
             QueryError: the question is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        listed = (names,) if isinstance(names, str) else tuple(names)
-        return self.tabulate(Statement.count_by(parse_where(where, self.domain), listed), fresh=fresh)
+        return self._tabulate("count", "", where, _listed(names), fresh=fresh)
+
+    @contextmanager
+    def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
+        """Return what is called with the next answers: it tells whoever waits how many there were.
+
+        Args:
+            total: how many questions there are.
+            deliver: is called as well.
+
+        Privacy: it shows how many answers were delivered, which whoever asks gets at the same moment.
+        """
+        with Progress("answered", total, wanted=self.progress) as line:
+
+            def told(answers: Sequence[Answer]) -> None:
+                if deliver is not None:
+                    deliver(answers)
+                line.add(len(answers))
+
+            yield told if line.is_watched else deliver
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -287,13 +322,17 @@ class Asking(ABC):
         else:
             query = self.reader.where(question)
         self._require_own(query.domain)
-        return Request(query, self.reader.text_of(query), request_id, fresh)
+        return Request(query, query.to_json(), request_id, fresh)
 
     def _require_own(self, domain: Domain) -> None:
         if domain is not self._alike:  # to compare them takes as long as an answer
             if domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 class LocalAsking(Asking):
@@ -311,8 +350,11 @@ class LocalAsking(Asking):
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         """Return intervals for the population that the table is a sample of; see ``Asking``."""
+        from pmw.public.population import PopulationIntervals
+
         with self._asking():
-            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            intervals = PopulationIntervals(self.state)
+            found: list[PopulationInterval | None] = []
             for question in self._listed(questions):
                 intervals = intervals.now(self.state)
                 found.append(intervals.of(self._request(question).query))
@@ -323,10 +365,13 @@ class LocalAsking(Asking):
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
     ) -> AnswerTable:
         """Answer a statement that was read before; see ``Asking``."""
+        from pmw.public.tables import Tabulation
+
         with self._asking() as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
-            answers = answer(Requests.of(parts), None)
+            with self._watched(len(parts)) as told:
+                answers = answer(Requests.of(parts), told)
             return work.table(self.state, answers, self._pause)  # the state after them
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:

@@ -1,4 +1,7 @@
-"""Dialogues: questions and measurements on behalf of one account of a session."""
+"""Dialogues: questions and measurements on behalf of one account of a session.
+
+Prices, statements and explanations are imported where they are asked for; see ``pmw.session.session``.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pmw.loop import Forecast
-from pmw.planning.heads import HeadsQuote, quote_heads
-from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
 from pmw.session.asking import Asked, LocalAsking, Questions
 from pmw.session.engine import Engine
-from pmw.session.explaining import Explanation, explained
 from pmw.session.loading import load_questions
 from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.store import SessionStore
@@ -29,8 +27,16 @@ from pmw.session.turns import TURN_WORK, Turns
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql
 from queries.reader import QuestionReader
-from queries.statements import Statement
 from queries.workloads import Workload
+
+if TYPE_CHECKING:
+    from pmw.loop import Forecast
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.quotes import Quote, Within
+    from pmw.public.tables import AnswerTable
+    from pmw.session.explaining import Explanation
+    from queries.statements import Statement
 
 
 class Dialogue(LocalAsking):
@@ -94,11 +100,11 @@ class Dialogue(LocalAsking):
         """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
-        with self._asking() as answer:
+        with self._asking() as answer, self._watched(len(questions), deliver) as told:
             parts = list[Answers]()
             for boxes in questions.boxes():
                 self._require_own(boxes.domain)
-                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
+                parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
@@ -136,8 +142,10 @@ class Dialogue(LocalAsking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.public import quotes
+
         with self._engaged() as engine:
-            quote = quote_marginal(
+            quote = quotes.quote_marginal(
                 engine.limited(self._account), (names,) if isinstance(names, str) else tuple(names)
             )
             if not dry_run:
@@ -178,6 +186,8 @@ class Dialogue(LocalAsking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning.sum_quotes import quote_sums
+
         with self._engaged() as engine:
             state = engine.limited(self._account)
             quote = quote_sums(state, name, by, share=share, within=within, squares=squares)
@@ -208,11 +218,13 @@ class Dialogue(LocalAsking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning import heads
+
         names = (by,) if isinstance(by, str) else tuple(by)
         with self._engaged() as engine:
             state = engine.limited(self._account)
             part = None if share is None else as_fraction(share, "share")
-            quote = quote_heads(state, state.domain.scope(names), share=part)
+            quote = heads.quote_heads(state, state.domain.scope(names), share=part)
             if not dry_run:
                 engine.measure_heads(quote, self._account)
             return quote
@@ -228,6 +240,9 @@ class Dialogue(LocalAsking):
             QueryError: it is no such statement, or no price gives such bars.
             SessionError: the session measures nothing on request.
         """
+        from pmw.planning.sum_quotes import quote_aggregate
+        from pmw.public.quotes import Within
+
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
         with self._engaged() as engine:
             return quote_aggregate(engine.limited(self._account), read, Within.of(within))
@@ -268,9 +283,11 @@ class Dialogue(LocalAsking):
             QueryError: no measurement gives the question such a bar.
             SessionError: the session measures nothing on request.
         """
+        from pmw.public import quotes
+
         with self._engaged() as engine:
             query = self._request(question).query
-            return quote_question(engine.limited(self._account), query, within)
+            return quotes.quote_question(engine.limited(self._account), query, within)
 
     def ask_within(self, question: Asked, within: float) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
@@ -308,6 +325,9 @@ class Dialogue(LocalAsking):
 
         Privacy: a function of public state, stored answers and the question. It is not recorded who looked.
         """
+        from pmw.public.tables import Tabulation
+        from queries.statements import Statement
+
         with self._engaged() as engine:
             if not isinstance(question, Statement):
                 found = engine.stored(Requests.of([self._request(question)]))
@@ -325,6 +345,9 @@ class Dialogue(LocalAsking):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        from pmw.public.tables import Tabulation
+        from queries.statements import Statement
+
         with self._engaged() as engine:
             queries: list[Asked] = [question] if not isinstance(question, Statement) else []
             if isinstance(question, Statement):
@@ -343,6 +366,10 @@ class Dialogue(LocalAsking):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        from pmw.public.tables import Tabulation
+        from pmw.session.explaining import explained
+        from queries.statements import Statement
+
         if isinstance(question, str):
             question = parse_sql(question, self.domain)
         statement = question if isinstance(question, Statement) else Statement.count_by(question)

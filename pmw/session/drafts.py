@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from pmw.public.drafts import DraftCharge
 from pmw.session.store import record_charge
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.numbers import NumericAttribute
 from queries.person import Person
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
-    Forecast,
     Proposal,
     RequestedHeads,
     RequestedMarginal,
@@ -32,8 +31,6 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
-from pmw.planning.heads import HeadsQuote, quote_heads_noise, require_affordable_heads
-from pmw.planning.sum_quotes import SumQuote, quote_sum_noise, require_affordable_sum
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
@@ -43,7 +40,6 @@ from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import marginal_tier
-from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
@@ -54,9 +50,15 @@ from pmw.session.store import OPENING, TESTS, AnswerColumns, IntentRow, Outcome,
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
+if TYPE_CHECKING:
+    from pmw.data import CountSource, Table
+    from pmw.loop import Forecast
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
-_SOON = 2**12  # questions that come next, whose intervals are found together
+_SOON = 2**13  # questions that come next, whose intervals are found together
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -275,10 +277,12 @@ class Engine:
             DataError: the table cannot be read or differs; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.public import quotes
+
         requested = RequestedMarginal(scope, noise, strategy_of(self._state, scope))
         self.finish_interrupted()
         self.bookings.know(account)
-        require_affordable(self.limited(account), requested.entry(self._state.contract.options))
+        quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
         self._release(releases.MarginalRelease.of(requested, self._state), account.whole)
 
     def measure_sum(self, quote: SumQuote, account: Account = SESSION) -> None:
@@ -293,13 +297,14 @@ class Engine:
             DataError: the table cannot be read or differs; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning import sum_quotes
+
         if quote.summed is None or quote.noise is None:
             return
         self.finish_interrupted()
         self.bookings.know(account)
-        require_affordable_sum(
-            self.limited(account), quote_sum_noise(self.limited(account), quote.summed, quote.noise)
-        )
+        state = self.limited(account)
+        sum_quotes.require_affordable_sum(state, sum_quotes.quote_sum_noise(state, quote.summed, quote.noise))
         self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole)
 
     def measure_heads(self, quote: HeadsQuote, account: Account = SESSION) -> None:
@@ -314,10 +319,12 @@ class Engine:
             DataError: the table cannot be read, differs, or does not tell persons apart; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.planning import heads
+
         self.finish_interrupted()
         self.bookings.know(account)
         state = self.limited(account)
-        require_affordable_heads(state, quote_heads_noise(state, quote.scope, quote.noise))
+        heads.require_affordable_heads(state, heads.quote_heads_noise(state, quote.scope, quote.noise))
         requested = RequestedHeads(quote.scope, quote.cells, quote.noise)
         self._release(releases.HeadsRelease(requested), account.whole)
 

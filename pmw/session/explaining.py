@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pmw.display.texts import counted, shortened, text_table
@@ -13,6 +12,7 @@ from pmw.public.evidence import Holding, holding_of
 from pmw.public.quotes import Quote, quote_marginal
 from pmw.public.state import PublicState
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _SHOWN = 3  # counts of a scope that are told in words
@@ -72,14 +72,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
-        cost = self.forecast
-        return {
-            "questions": cost.questions,
-            "stored": cost.stored,
-            "least": cost.least,
-            "most": cost.most,
-            "scopes": [one.to_dict() for one in self.scopes],
-        }
+        return {**self.forecast.to_dict(), "scopes": [one.to_dict() for one in self.scopes]}
 
     def to_text(self, width: int | None = None) -> str:
         """Return the explanation in words and a table.

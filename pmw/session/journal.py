@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pmw.errors import SessionCorruptError
@@ -56,6 +56,7 @@ from pmw.session.store import (
     LedgerRow,
     Outcome,
 )
+from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 

@@ -15,16 +15,14 @@ import numpy as np
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import check_model_size
+from pmw.planning.sizes import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
 from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
-from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
-from pmw.public.status import History, status_of
 from pmw.session import measurement_rows
 from pmw.session.journal import damage_is_one_error, threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
@@ -44,7 +42,9 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
+    from pmw.public.ledger import Ledger
     from pmw.public.report import Facts
+    from pmw.public.status import History
 
 _MOST_POINTS = 2000  # of a history
 _RUNS = re.compile(r"\[\d+,\d+,\d+\],?")  # of cells, with their weights
@@ -74,6 +74,8 @@ def load_ledger(store: SessionStore) -> Ledger:
     Raises:
         SessionCorruptError: a charge cannot be read.
     """
+    from pmw.public.ledger import ledger_of
+
     contract, _ = load_contract(store)
     empty = empty_ledger(contract)
     with damage_is_one_error():
@@ -101,6 +103,8 @@ def _charge(row: LedgerRow) -> Charge:
 
 def load_history(store: SessionStore) -> History:
     """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
+    from pmw.public.status import History
+
     contract, plan = load_contract(store)
     ledger = empty_ledger(contract)
     for entry in opening_entries(plan, contract.options):
@@ -120,6 +124,7 @@ def load_facts(store: SessionStore, state: PublicState) -> Facts:
         SessionCorruptError: a charge, an answer or its question cannot be read.
     """
     from pmw.public.report import AnsweredQuestion, Facts  # late: its charts take a while to load
+    from pmw.public.status import status_of
 
     first: dict[str, AnsweredQuestion] = {}
     for row in store.answers.each():

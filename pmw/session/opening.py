@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pmw.data import Table, as_place, as_source, require_table
 from pmw.errors import NoiseError
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
@@ -19,6 +19,9 @@ from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from pmw.session.table import refuse_given_table
 from queries.domain import Domain
+
+if TYPE_CHECKING:
+    from pmw.data import Table
 
 
 def open_session(
@@ -52,14 +55,15 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
+    from pmw.data import as_place, as_source
     from pmw.planning.opening import (
-        check_model_size,
         check_neighbors,
         check_prior,
         choose_filter,
         plan_opening,
     )
     from pmw.planning.plans import contract_budget  # late: going on with a session plans nothing
+    from pmw.planning.sizes import check_model_size
 
     domain, chosen = agreed(domain, options or Options())
     if epsilon is not None:
@@ -106,7 +110,10 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
 
     Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
-    require_table(data)
+    if data is not None:
+        from pmw.data import require_table  # as in session_table
+
+        require_table(data)
 
     def check(store: SessionStore) -> None:
         load_contract(store)

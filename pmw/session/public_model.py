@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError
 from pmw.loop import Forecast, refined
 from pmw.planning.heads import HeadsQuote, quote_heads
@@ -20,12 +21,12 @@ from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_of
+from pmw.public.status import Status, budget_meter, status_of, status_rows
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import Activity
 from pmw.session.asking import Asked, LocalAsking
 from pmw.session.explaining import Explanation, explained
-from pmw.session.model_file import read_model, write_model
+from pmw.session.model_file import model_state, read_model, write_model
 from pmw.session.requests import Answering, Deliver, Requests
 from queries.cells import cell_count
 from queries.linear import LinearQuery
@@ -256,6 +257,11 @@ class PublicModel(LocalAsking):
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
 
+    def _repr_html_(self) -> str:
+        status = self.status()
+        caption = f"Model of {self.domain.name}"
+        return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
+
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget
         return (
@@ -290,3 +296,12 @@ def load_model(path: str | Path) -> PublicModel:
         ModelFileError: the file is no model, damaged, too large or of a later format.
     """
     return PublicModel(*read_model(Path(path)))
+
+
+def model_of(content: bytes) -> PublicModel:
+    """Return the model of a file's content; see ``load_model``.
+
+    Raises:
+        ModelFileError: it is no model, damaged, too large or of a later format.
+    """
+    return PublicModel(model_state(content), content)

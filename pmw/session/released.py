@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,8 +26,7 @@ from pmw.model import (
     Term,
     dual_numbers,
 )
-from pmw.planning.opening import choose_filter
-from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.codec import register
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
@@ -35,6 +34,7 @@ from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +94,10 @@ register({OpeningDraws: {}, KeptModel: {}, Released: {}})
 
 def empty_ledger(contract: Contract) -> PrivacyFilter:
     """Return the filter of a contract with nothing spent."""
+    if contract.options.composition is not None:  # as opening chose it
+        return open_filter(contract.budget, contract.options.composition)
+    from pmw.planning.opening import choose_filter
+
     return choose_filter(contract.domain, contract.budget, contract.options)
 
 

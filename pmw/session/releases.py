@@ -7,15 +7,13 @@ outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
-    Payer,
     RequestedHeads,
     RequestedMarginal,
     RequestedSum,
@@ -27,7 +25,6 @@ from pmw.loop import (
     draw_quantiles,
     draw_requested,
     draw_sum,
-    plan_spare,
     ranked_errors,
     released_total,
     settle_heads,
@@ -36,7 +33,6 @@ from pmw.loop import (
     settle_sum,
 )
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
-from pmw.planning.opening import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event, LedgerEntry, Parts
@@ -50,10 +46,15 @@ from pmw.session.loading import load_scopes, read_question
 from pmw.session.store import HEADS, QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
+from queries.frozen import dataclass
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
+    from pmw.loop.finishing import Payer
 
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
-_Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
+_Tables: TypeAlias = tuple["CountSource", "CountSource | None"]  # over the declared cells, and over bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,8 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     """
     draws = draw_opening(plan, source, bits)
     total = released_total(plan, draws).value
+    from pmw.planning.opening import plan_opened  # once in a session's life
+
     planned = plan_opened(contract, plan, total, heads=source.counts_heads)
     heads = () if planned.heads is None else (RequestedHeads((), 1, planned.heads),)
     drawn = [draw_heads(one, counted_heads(one, source), bits) for one in heads]
@@ -221,6 +224,8 @@ def due_marginal(
     store: SessionStore, state: PublicState, payers: Mapping[str, Payer | None]
 ) -> tuple[MarginalRelease, Parts] | None:
     """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
+    from pmw.loop.finishing import plan_spare  # where half of what is left was spent, or more
+
     spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
     if spare is None:
         return None

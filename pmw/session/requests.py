@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.questions import Places, QuestionList, Questions
 

@@ -2,6 +2,9 @@
 
 A session opens, asks, resumes and exports; it composes the other folders and decides nothing about privacy
 itself. In memory or in a file it behaves alike: both keep their journal in SQLite.
+
+What most sessions do not use, such as exports and the verification, is imported where it is used: else
+loading it would be most of the time of a command that asks one question.
 """
 
 from __future__ import annotations
@@ -13,21 +16,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.data import Table
 from pmw.disk import require_file
-from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
-from pmw.loop import plan_finish, refined
-from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
-from pmw.public.ledger import Ledger
-from pmw.public.quotes import Quote
+from pmw.loop import refined
 from pmw.public.state import PublicState
-from pmw.public.status import Status, status_of, status_rows
-from pmw.session import loading, verification
+from pmw.session import loading
 from pmw.session.accounts import Account, Booked
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
-from pmw.session.model_file import export_model
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
@@ -35,6 +31,13 @@ from queries.cells import cell_count
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from pmw.data import Table
+    from pmw.public.export import RowPlan
+    from pmw.public.ledger import Ledger
+    from pmw.public.quotes import Quote
+    from pmw.public.status import Status
+    from pmw.session.verification import Verification
 
 
 class Session(Dialogue):
@@ -90,6 +93,8 @@ class Session(Dialogue):
 
     def status(self) -> Status:
         """Return where the session stands."""
+        from pmw.public.status import status_of
+
         with self._turn:
             return status_of(self.state, self._open_store().asked())
 
@@ -98,14 +103,16 @@ class Session(Dialogue):
         with self._turn:
             return loading.load_ledger(self._open_store())
 
-    def verify(self) -> verification.Verification:
+    def verify(self) -> Verification:
         """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.
         """
+        from pmw.session.verification import verify
+
         with self._turn:
-            return verification.verify(self._open_store())
+            return verify(self._open_store())
 
     def finalize(self) -> None:
         """Close the session permanently: nothing is spent any more, and its secrets are wiped.
@@ -144,10 +151,12 @@ class Session(Dialogue):
 
         Privacy: what is measured is a function of public state and of the questions.
         """
+        from pmw.loop import finishing
+
         with self._turn:
             self._open_store()
             self._engine.finish_interrupted()
-            quotes = plan_finish(self.state, self.asked())
+            quotes = finishing.plan_finish(self.state, self.asked())
             if not dry_run:
                 for quote in quotes:
                     self._pay(quote)
@@ -216,10 +225,14 @@ class Session(Dialogue):
         Raises:
             ReleaseError: the number of rows is out of range.
         """
+        from pmw.public.export import RowPlan, synthetic_frame
+
         return synthetic_frame(self._published(refine), RowPlan(rows, independent, seed))
 
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
+        from pmw.public.export import csv_parts
+
         return csv_parts(self._published(refine=False), plan)
 
     def export(
@@ -247,6 +260,9 @@ class Session(Dialogue):
             ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
                 given, or a file cannot be written.
         """
+        from pmw.public.export import ExportFormat, export
+        from pmw.session.model_file import export_model
+
         target = Path(path)
         if ExportFormat.chosen(format, target) is ExportFormat.MODEL:
             if refine or plan is not None:
@@ -309,9 +325,15 @@ class Session(Dialogue):
         )
 
     def _repr_html_(self) -> str:
+        from pmw.display.elements import table
+        from pmw.public.status import budget_meter, status_rows
+
         with self._turn:
-            rows = [("open", "no")] if self._store is None else status_rows(self.state, self.status())
-        return str(table(f"Session over {self.domain.name}", (), rows))
+            caption = f"Session over {self.domain.name}"
+            if self._store is None:
+                return str(table(caption, (), [("open", "no")]))
+            status = self.status()
+            return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

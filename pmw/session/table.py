@@ -11,8 +11,8 @@ import hmac
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pmw.data import CountSource, DatabaseTable, MemoryLimit, Place, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
 from pmw.public.codec import dumps
 from pmw.session.journal import PERSON_KEY
@@ -20,6 +20,9 @@ from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource, MemoryLimit, Place, Table
 
 
 def move_session(
@@ -47,6 +50,8 @@ def move_session(
 
     Privacy: for the custodian alone: whether a table is the session's is reported without noise.
     """
+    from pmw.data import DatabaseTable, TableFile
+
     if not issubclass(
         type(data), TableFile | DatabaseTable | Path | str
     ):  # not what the thing says of itself
@@ -70,6 +75,8 @@ def _require_open(store: SessionStore, path: Path) -> None:
 
 def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLimit | None) -> Place:
     """Return a table's new place, with what was not given as it was before: dialect and memory."""
+    from pmw.data import DatabaseTable, TableFile
+
     if isinstance(data, TableFile | DatabaseTable):
         place: Place = data
     else:
@@ -83,6 +90,8 @@ def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLim
 
 def table_place(store: SessionStore) -> Place | None:
     """Return where a session reads its table, or None for a table in memory."""
+    from pmw.data import place_of
+
     form = json.loads(store.meta("data") or "null")
     return None if form is None else place_of(form)
 
@@ -113,6 +122,8 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Co
 
     Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
     """
+    from pmw.data import as_source  # here alone: most questions read no table, and readers take long to load
+
     key = store.secret(PERSON_KEY)
     if data is not None:
         return _same(store, as_source(data, domain, key))

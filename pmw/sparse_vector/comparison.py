@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction, round_up
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Sides, ThresholdTest
+from queries.frozen import dataclass
 
 _EXACT = 2**40  # a scale with parts up to this is kept as it is
 _DIGITS = 40

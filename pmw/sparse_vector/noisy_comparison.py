@@ -24,7 +24,7 @@ import abc
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,7 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Charge, gaussian_charge, pure_charge, round_up
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, SechSquared
 from pmw.privacy.random_bits import BitSource
+from queries.frozen import dataclass
 from queries.plain_values import type_name
 
 

@@ -6,7 +6,6 @@ What composes several rounds is imported late, as in ``pmw.sparse_vector.sparse`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,6 +30,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from pmw.sparse_vector.comparison import Comparison

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import decimal
 import enum
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
     require_integers,
 )
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from pmw.sparse_vector.comparison import Comparison

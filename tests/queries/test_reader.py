@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queries import Domain, LinearQuery, QueryError, parse_question, parse_where
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    QueryError,
+    parse_question,
+    parse_where,
+)
 from queries.parsing import parse_sql
 from queries.reader import QuestionReader
 
@@ -109,6 +119,26 @@ STATEMENTS = [
     "SELECT COUNT(*) FROM people WHERE age = 30 LIMIT 1",
     "SELECT COUNT(*) FROM people WHERE",
 ]
+
+
+@pytest.mark.parametrize("where", ["k <> 'a'", "x = 3 AND k <> 'a'", "k = 'a'", "k = 'a' AND x = 3", "x = 3"])
+def test_what_holds_for_nobody_or_everybody_is_read_like_alone(where: str) -> None:
+    domain = Domain((IntegerAttribute("x", 0, 9), CategoricalAttribute("k", ("a",))), name="people")
+    reader, text = QuestionReader(domain), f"SELECT COUNT(*) FROM people WHERE {where}"
+    for _ in range(2):
+        assert outcome(reader.where, where) == outcome(parse_where, where, domain)
+        assert outcome(reader.statement, text) == outcome(parse_sql, text, domain)
+        assert reader.statement(text).notes == parse_sql(text, domain).notes
+
+
+def test_the_head_of_a_statement_is_read_before_its_comparisons_are(people: Domain) -> None:
+    reader = QuestionReader(people)
+    for table in ("others", "people", "others", "people"):
+        for term in ("age = 30", "age = 31", "sex = 'Male'"):
+            text = f"SELECT COUNT(*) FROM {table} WHERE {term}"
+            assert outcome(reader.statement, text) == outcome(parse_sql, text, people)
+
+
 NO_CONDITIONS: list[Any] = [
     *(None, 3, [], {"age": 3}, {"age": {}}, {3: {"eq": 1}}, {"age": {"eq": None}}, {"age": {"eq": {}}})
 ]
@@ -142,8 +172,8 @@ def test_a_question_that_was_read_before_is_the_same_one(people: Domain) -> None
     first = reader.where("age = 30 AND sex = 'Male'")
     assert reader.where("age = 30 AND sex = 'Male'") is first
     other = reader.where({"age": {"eq": 30}, "sex": {"eq": "Male"}})
-    assert other.to_json() == first.to_json() == reader.text_of(first)
-    assert reader.text_of(other) == other.to_json()
+    assert other.to_json() == first.to_json()
+    assert first.to_json() is first.to_json()  # written once
     counted = reader.statement("SELECT COUNT(*) FROM people WHERE age = 30")
     assert reader.statement("SELECT COUNT(*) FROM people WHERE age = 30") is counted
 
@@ -177,3 +207,27 @@ def test_comparisons_that_hold_for_everybody_are_parsed_once_too(
     monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
     assert outcome(reader.where, f"{everybody} AND age = 30") == expected[0]
     assert outcome(reader.where, f"age = 30 AND {everybody} AND income < 10000") == expected[1]
+
+
+def test_comparisons_that_are_joined_make_the_query_of_their_factors(people: Domain) -> None:
+    reader = QuestionReader(people)
+    texts = ("sex = 'Male'", "age IN (30, 32, 60)", "income >= 10000")
+    comparisons = [reader.where(text) for text in texts]
+    for asked in itertools.chain(itertools.permutations(comparisons), itertools.combinations(comparisons, 1)):
+        found = LinearQuery.conjunction(asked)
+        whole = LinearQuery(people, tuple(factor for one in asked for factor in one.factors))
+        for name in ("factors", "aligned", "readings", "scope", "box", "constant", "is_box", "is_whole"):
+            assert getattr(found, name) == getattr(whole, name)
+        assert found.to_json() == whole.to_json()
+        assert np.array_equal(found.weights(), whole.weights())
+        values = np.random.default_rng(0).random(people.scope_shape(found.scope))
+        assert found.evaluate(values) == whole.evaluate(values)
+
+
+def test_long_texts_of_comparisons_are_written_where_they_are_needed() -> None:
+    domain = Domain((IntegerAttribute("x", 0, 999), IntegerAttribute("y", 0, 9)))
+    reader, listed = QuestionReader(domain), list(range(0, 700, 2))
+    query = reader.where({"x": {"in": listed}, "y": {"eq": 3}})
+    assert query.to_json() == parse_where({"x": {"in": listed}, "y": {"eq": 3}}, domain).to_json()
+    assert query.to_json() is not query.to_json()
+    assert query.size_in_bytes == sum(factor.size_in_bytes for factor in query.factors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from pmw.model import OneWayMeasurement, QueryMeasurement, most_squares, target_of
 from pmw.public.state import PublicState
+from queries.frozen import dataclass
 from queries.records import CodedRecords
 
 _NAMED = 3  # marginals that one line has room for

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 SURER = 0.99  # the second confidence of a report

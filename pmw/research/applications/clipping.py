@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +20,7 @@ from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import AboveThreshold
 from pmw.sparse_vector.noisy_comparison import require_integers
+from queries.frozen import dataclass
 
 _SCALE_GRID = 2**10  # scales are rounded up to multiples of 1/_SCALE_GRID
 _LARGEST_SCALE = 2**40

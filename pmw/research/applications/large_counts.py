@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,6 +11,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.research.applications.clipping import sum_noise
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -26,6 +25,7 @@ from pmw.research.audit.exact import (
     worst_log_ratio,
 )
 from pmw.research.audit.statistical import ReplicaTest, run_replicas
+from queries.frozen import dataclass
 
 Values: TypeAlias = tuple[int, ...]
 

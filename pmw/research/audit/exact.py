@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import Sides, Sparse
+from queries.frozen import dataclass
 
 Outputs: TypeAlias = tuple[int, ...]
 OutputDistribution: TypeAlias = Mapping[Outputs, float]

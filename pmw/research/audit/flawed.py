@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -29,6 +28,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.research.audit.entries import Counterexample, Instance, released_output
 from pmw.research.audit.exact import Factors, OutcomeTables
 from pmw.sparse_vector.noisy_comparison import require_integers
+from queries.frozen import dataclass
 
 Outputs: TypeAlias = tuple[int | None, ...]  # 0 or 1 each; where values are released, None or the value
 

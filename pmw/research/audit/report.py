@@ -8,7 +8,6 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pmw.display.figures import INK, MEASURED, MODEL, new_figure, tidy
@@ -16,6 +15,7 @@ from pmw.privacy.budget import zcdp_epsilon
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.research.audit.entries import Claim, Depth, Entry, Instance, Measure, worst_found
 from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify
+from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -34,6 +33,7 @@ from pmw.errors import BudgetError
 from pmw.privacy.proportions import proportion_high, proportion_low
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import NoisyComparison, NoisyThreshold, Sides
+from queries.frozen import dataclass
 
 NOT_RUN = -(2**40)  # stands in place of the tests after the halt
 Draw = Callable[[int, BitSource], NDArray[np.int64]]

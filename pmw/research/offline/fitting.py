@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ from pmw.errors import ReleaseError
 from pmw.loop import draw_opening, settle_opening
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.planning import opening
+from pmw.planning.sizes import check_model_size
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatable_seed
 from pmw.public.answer import Answer
@@ -59,6 +60,7 @@ from pmw.research.offline.rounds import (
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import parse_where
 from queries.questions import QuestionList
@@ -227,7 +229,7 @@ def fit_workload(
     chosen = options or OfflineOptions()
     domain, policy = agreed(domain, release_policy(domain, chosen))
     budget = Budget.of(epsilon, delta)
-    opening.check_model_size(domain, policy)
+    check_model_size(domain, policy)
     opening.check_neighbors(domain, policy)
     candidates = candidates_of(domain, workload, chosen.targets)
     planned = replace(policy, update_limit=chosen.rounds)

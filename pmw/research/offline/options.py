@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 _FINAL_REFITS = 30

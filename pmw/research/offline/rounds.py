@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -49,6 +49,7 @@ from pmw.public.options import Options, UpdateRule
 from pmw.public.state import PublicState, coarse_model, paid_for
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 RoundMeasurement: TypeAlias = MarginalMeasurement | QueryMeasurement

@@ -7,7 +7,6 @@ thresholds and passes again over what it has not selected.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +25,7 @@ from pmw.sparse_vector.noisy_comparison import (
     require_integers,
 )
 from pmw.sparse_vector.sparse import Sparse
+from queries.frozen import dataclass
 
 _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 

@@ -8,7 +8,6 @@ Source: Lyu, Su and Li, "Understanding the Sparse Vector Technique for Different
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +22,7 @@ from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import Outcome, Sides, ThresholdTest, require_integers
 from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise, sigma_up, value_charge
 from pmw.sparse_vector.sparse import Sparse, SparseState
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

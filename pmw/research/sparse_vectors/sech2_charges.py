@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -38,6 +38,7 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdNoise,
     require_integers,
 )
+from queries.frozen import dataclass
 
 _ORDERS = tuple(1 + math.exp(-5 + step / 25) for step in range(626))  # 1.007 to 5e8; any order is sound
 _LARGE = 500.0  # e^s still fits in a double

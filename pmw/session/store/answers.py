@@ -16,7 +16,6 @@ import sqlite3
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -41,6 +40,7 @@ from pmw.session.store.columns import (
 )
 from pmw.session.store.connection import guarded
 from pmw.session.store.rows import Outcome, add_rows, as_written, read_fact, sealed_rows
+from queries.frozen import dataclass
 
 ANSWERS = "answers"  # the fact that holds how many answers are stored
 _MANY = 256  # answers of a block that is joined with no other, and of blocks that no link covers

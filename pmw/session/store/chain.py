@@ -18,11 +18,11 @@ import json
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pmw.errors import SessionCorruptError
 from pmw.session.store.rows import CHAINED, COLUMNS, add_rows, read_fact
+from queries.frozen import dataclass
 
 _SIZE = 32  # bytes of a link: nobody finds other rows with the same one
 _HEAD = "link"  # the fact that holds the newest link

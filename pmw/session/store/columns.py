@@ -12,7 +12,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -24,6 +24,7 @@ from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import kind_text, read_kind
 from queries.boxes import RangeTexts
+from queries.frozen import dataclass
 
 # Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
 UNSETTLED, FIRST, AGAIN = 0, 1, 2

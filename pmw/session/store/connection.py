@@ -7,12 +7,12 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.privacy.random_bits import fresh_seed
 from pmw.session.store.rows import add_rows
+from queries.frozen import dataclass
 
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 

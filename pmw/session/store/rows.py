@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pmw.errors import SessionCorruptError
 from pmw.session.store.columns import AnswerColumns
+from queries.frozen import dataclass
 
 OPENING = "opening"  # kind of the first batch
 TESTS = "tests"  # kind of a batch of tests

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
@@ -42,6 +43,7 @@ from pmw.session.store import (
     SessionStore,
 )
 from pmw.sparse_vector import Sparse
+from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class VectorLedger:
         return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
 
 
-@dataclass(eq=False)  # not frozen, without slots: what is read of the rows is kept
+@dataclasses.dataclass(eq=False)  # not frozen, without slots: what is read of the rows is kept
 class Contents:
     """What a session file holds besides answers and snapshots.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.public.codec import FormError
 from pmw.session.journal import UNREADABLE
 from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
+from queries.frozen import dataclass
 
 Told: TypeAlias = Callable[[int, int], None]
 

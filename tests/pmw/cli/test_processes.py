@@ -40,6 +40,27 @@ slow = {{'duckdb', 'jinja2', 'markupsafe', 'numpy', 'numpy.ma', 'pandas', 'scipy
 print(sorted(slow & set(sys.modules)))
 """
 
+# What an answer uses none of: readers of tables, exports, checks, prices, statements, and what they load.
+UNUSED = """
+import atexit, gc, sys
+collected = []
+
+def tell():
+    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.heads', 'pmw.planning.sum_quotes',
+        'pmw.planning.value_sums', 'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
+        'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
+        'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
+        'pmw.session.verification', 'queries.sql', 'queries.statements', 'queries.expressions'}
+    libraries = {'asyncio', 'csv', 'duckdb', 'numpy.random', 'pandas', 'scipy', 'shutil', 'socket', 'sqlglot',
+        'tempfile', 'zoneinfo'}
+    print(sorted((folders | libraries) & set(sys.modules)), len(collected))
+
+atexit.register(tell)
+from pmw.cli import main
+gc.callbacks.append(lambda phase, _: collected.append(phase))
+main(sys.argv[1:], prog_name='pmw')
+"""
+
 # Dies, without any warning, when a number of requested marginals is about to be made durable.
 KILLED = """
 import os, signal
@@ -83,6 +104,13 @@ def test_an_answer_waits_for_no_library_but_numpy(opened: str, request: pytest.F
     study = request.getfixturevalue(opened)
     where = "age >= 30 AND sex = 'Male' AND region = 'north'"
     assert loaded("ask", str(study), where)[-1] == "['numpy']"
+
+
+def test_an_answer_loads_nothing_of_ours_that_it_does_not_use(study: Path) -> None:
+    command = [sys.executable, "-c", UNUSED, "ask", str(study), "age >= 30 AND sex = 'Male'"]
+    for _ in range(2):  # the first is tested, and reads the table; the second is a stored answer
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    assert told == "[] 0", "the second number is how often cycles were looked for"
 
 
 def test_a_report_needs_no_library_for_pictures(study: Path) -> None:

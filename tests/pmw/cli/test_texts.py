@@ -1,8 +1,7 @@
-"""Texts of the commands: an example that the cells decide, one of a thing, and progress."""
+"""Texts of the commands: an example that the cells decide, and one of a thing."""
 
 from __future__ import annotations
 
-import io
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.cli.status_commands import _source
-from pmw.cli.texts import Progress, asking, example_where
+from pmw.cli.texts import asking, example_where
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -106,41 +105,3 @@ def test_one_of_a_thing_is_told_in_the_singular(run: Run, tmp_path: Path) -> Non
     assert "1 attribute, 3 cells, 1 record." in plan
     for text in (opened, plan, run.told("verify", "study.pmw")):
         assert re.search(r"(?<![\d.,])1 (?!is\b|was\b)[a-z-]+s\b", text) is None, text
-
-
-# --- progress ----------------------------------------------------------------------------------------------
-
-
-class Screen(io.StringIO):
-    def __init__(self, is_terminal: bool) -> None:
-        super().__init__()
-        self._is_terminal = is_terminal
-
-    def isatty(self) -> bool:
-        return self._is_terminal
-
-
-@pytest.mark.parametrize(
-    ("total", "is_terminal", "lines"),
-    [
-        (
-            50,
-            True,
-            ["10 of 50 answered; about 2:00 min left; 3% spent", "30 of 50 answered; about 40 s left"],
-        ),
-        (None, True, ["10 answered; 3% spent", "30 answered"]),
-        (50, False, []),
-    ],
-)
-def test_progress_tells_what_is_left_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, total: int | None, is_terminal: bool, lines: list[str]
-) -> None:
-    """10 and 20 more, after 30 and 60 seconds."""
-    screen, clock = Screen(is_terminal), iter([100.0, 130.0, 160.0])
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("pmw.cli.texts.time.monotonic", lambda: next(clock))
-    line = Progress("answered", total)
-    line.add(10, "3% spent")
-    line.add(20)
-    line.close()
-    assert screen.getvalue() == "".join(f"\r\x1b[K{text}" for text in [*lines, ""]) * is_terminal

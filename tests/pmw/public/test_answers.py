@@ -134,7 +134,9 @@ def test_tables_are_shown_in_terminals_and_notebooks(session: pmw.Session) -> No
     assert len(table.to_text().splitlines()) == len(table) + 2
     page = table._repr_html_()
     assert page.count("<tr>") == 21
-    assert f"{len(table)} answers, 95% intervals, the first 20 shown. {SEEDED_WARNING}" in page
+    assert page.count("<svg") == 20
+    assert f"{len(table)} answers, 95% intervals. {SEEDED_WARNING}" in page
+    assert f"<p>20 of {len(table)} rows are shown; to_pandas() has all</p>" in page
 
 
 def test_names_are_escaped_in_notebooks() -> None:
@@ -158,7 +160,11 @@ def test_names_are_escaped_in_notebooks() -> None:
 def test_notebooks_show_a_session_and_that_it_is_closed(frame: pd.DataFrame, domain: Domain) -> None:
     session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED)
     assert '>budget spent</th><td class="text">11.0%</td>' in session._repr_html_()
-    assert ">budget_share</th>" in session.status()._repr_html_()
+    assert '>budget spent</th><td class="text">11.0%</td>' in session.status()._repr_html_()
+    used = f'width="{174 * session.status().budget_share:.1f}"'  # of 174 pixels
+    for page in (session._repr_html_(), session.status()._repr_html_()):
+        assert page.index('<rect x="3" y="2" width="174"') < page.index(used)
+        assert f"11.0% of epsilon = 1, delta = 1e-09 is spent. {SEEDED_WARNING}" in page
     session.close()
     assert '>open</th><td class="text">no</td>' in session._repr_html_()
 

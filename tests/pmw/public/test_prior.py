@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.planning.opening import attributes_text, is_prior_of
 from pmw.public.codec import dumps, form_of, loads, read
-from pmw.public.prior import Prior, PriorPair
+from pmw.public.prior import Prior, PriorPair, attributes_text, is_prior_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
 
 DOMAIN = Domain((IntegerAttribute("x", 0, 5), CategoricalAttribute("y", ("a", "b"))))

@@ -25,20 +25,24 @@ ROWS = (
 )
 
 
-def table_of(rows: Any, keys: tuple[str, ...] = ("k",)) -> AnswerTable:
+def table_of(rows: Any, keys: tuple[str, ...] = ("k",), **ordered: Any) -> AnswerTable:
     return AnswerTable(
-        keys, ("<i>",), tuple((key if type(key) is tuple else (key,), (one,)) for key, one in rows), 0.95
+        keys,
+        ("<i>",),
+        tuple((key if type(key) is tuple else (key,), (one,)) for key, one in rows),
+        0.95,
+        ordered=ordered,
     )
 
 
 def charts(statement: str, world: World = PEOPLE) -> list[Chart]:
     with pmw.open_session(world.frame, world.domain, epsilon=1) as session:
         read = parse_sql(statement, world.domain)
-        return charts_of_table(session.tabulate(read), read.key_orders)
+        return charts_of_table(session.tabulate(read))
 
 
 def test_bars_go_below_zero_and_what_is_not_finite_is_left_out() -> None:
-    (chart,) = charts_of_table(table_of(ROWS), [()])
+    (chart,) = charts_of_table(table_of(ROWS))
     drawing = chart.drawing()
     assert "<desc>a: -2.00, -3 to -1; &lt;b&gt;: 1.00, 0 to 3; d: 1.00</desc>" in drawing
     found = [float(width) for width in re.findall(r'class="model"[^>]* width="([0-9.]+)"', drawing)]
@@ -46,13 +50,13 @@ def test_bars_go_below_zero_and_what_is_not_finite_is_left_out() -> None:
     assert drawing.count('class="range"') == 2 * 3  # an interval is a line with two ends
     assert "<i>" not in drawing
     assert chart.caption == "3 of 5 bars. Lines across bars are intervals."
-    assert charts_of_table(table_of(()), [()]) == []
-    assert charts_of_table(table_of([("c", Estimate(None))]), [()]) == []
+    assert charts_of_table(table_of(())) == []
+    assert charts_of_table(table_of([("c", Estimate(None))])) == []
     assert chart_of_count("x", math.nan, "refused", None) == []
 
 
 def test_of_many_bars_the_first_are_drawn_and_the_chart_says_so() -> None:
-    (chart,) = charts_of_table(table_of([(str(place), Estimate(1.0)) for place in range(365)]), [()])
+    (chart,) = charts_of_table(table_of([(str(place), Estimate(1.0)) for place in range(365)]))
     assert chart.drawing().count('class="model"') == 40
     assert chart.caption.startswith("40 of 365 bars.")
 
@@ -87,7 +91,7 @@ def test_a_second_key_is_lines_or_colours() -> None:
 
 def test_of_many_lines_six_are_drawn_and_the_chart_says_so() -> None:
     rows = [((a, b), Estimate(float(a + b), (0.0, 9.0))) for a in range(10) for b in range(20)]
-    (chart,) = charts_of_table(table_of(rows, ("a", "b")), [tuple(range(10)), tuple(range(20))])
+    (chart,) = charts_of_table(table_of(rows, ("a", "b"), a=tuple(range(10)), b=tuple(range(20))))
     assert isinstance(chart.panel, Lines)
     assert [line.name for line in chart.panel.lines] == [
         "4",
@@ -102,7 +106,7 @@ def test_of_many_lines_six_are_drawn_and_the_chart_says_so() -> None:
 
 def test_few_values_in_order_are_bars() -> None:
     rows = [(1, Estimate(2.0)), (2, Estimate(3.0))]
-    (chart,) = charts_of_table(table_of(rows), [(1, 2, 3)])
+    (chart,) = charts_of_table(table_of(rows, k=(1, 2, 3)))
     assert isinstance(chart.panel, Bars)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import plan_finish
+from pmw.loop.finishing import plan_finish
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import marginal_charge, requested_entry
 from pmw.public.plans import marginal_tier

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,25 @@ KINDS = {
     "triples": pmw.Options(opening=pmw.Opening.TRIPLES),
     "triples beside": pmw.Options(opening=pmw.Opening.TRIPLES, model=pmw.ModelKind.GRAPHICAL, max_cells=200),
 }
+
+# Asks a model counts, means, a quantile and groups, and tells what was loaded for it.
+OFFLINE = """
+import sys
+import pmw
+
+model = pmw.load_model(sys.argv[1])
+assert model.ask("age >= 40").interval is not None
+assert len(model.ask_all(["sex = 'Male'", {"region": {"in": ["north", "south"]}}])) == 2
+assert len(model.answer_arrays("age", [0, 1], [3, 3]).interval) == 2
+assert len(model.group_by(["sex", "region"], where="age < 48")) > 4
+statement = "SELECT sex, COUNT(*) AS n, AVG(age), MEDIAN(age) FROM people GROUP BY sex ORDER BY n"
+assert all(one.interval for one in model.sql(statement).estimates())
+for table in (model.mean("age", by="sex"), model.sum("age"), model.quantile("age", 0.9)):
+    assert all(one.interval for one in table.estimates())
+    table.to_text(), table.to_dict(), table._repr_html_()
+model.status()._repr_html_()
+print(sorted({"duckdb", "matplotlib", "pandas", "polars", "pyarrow", "scipy"} & set(sys.modules)))
+"""
 
 
 def replaceable(domain: Domain) -> Domain:
@@ -168,3 +189,13 @@ def model(session: pmw.Session, tmp_path_factory: pytest.TempPathFactory) -> pmw
     target = tmp_path_factory.mktemp("models") / "study.model"
     session.export(target)
     return pmw.load_model(target)
+
+
+def test_a_model_answers_without_the_libraries_of_tables_and_plans(tmp_path: Path) -> None:
+    """A browser, and whoever has the file alone, needs numpy, sqlglot and what draws a page."""
+    target = tmp_path / "study.model"
+    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=4, delta=1e-9) as session:
+        session.export(target)
+    command = [sys.executable, "-c", OFFLINE, str(target)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert told.stdout == "[]\n"

@@ -16,7 +16,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import Payer, Spare, plan_spare
+from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.planning.error_quantiles import quantiles_left
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import Event, Parts, marginal_charge

@@ -1,0 +1,49 @@
+"""Sizes: which domains a session can hold, whatever it measures."""
+
+from __future__ import annotations
+
+from pmw.errors import BudgetError
+from pmw.model import check_dense_size
+from pmw.public.options import ModelKind, Options
+from queries.domain import Domain, require_domain
+
+_MOST_ATTRIBUTES = 500  # that are opened in seconds
+_MOST_ATTRIBUTE_CELLS = 4 * 10**6  # of all attributes together; opening takes about 100 bytes for each
+
+
+def check_model_size(domain: Domain, options: Options) -> None:
+    """Refuse a domain that the model cannot hold, before anything is allocated or spent.
+
+    A graphical model holds any domain of not too many attributes and cells of them; one that must be dense
+    may be too large besides.
+
+    Raises:
+        BudgetError: the domain has too many attributes, these have too many cells together, or it has too
+            many cells for a dense model, which the options ask for.
+        DomainError: it is no domain.
+    """
+    check_attributes(domain)
+    if not options.tests_marginals or options.model is ModelKind.DENSE:
+        check_dense_size(domain)
+
+
+def check_attributes(domain: Domain) -> None:
+    """Refuse a domain whose attributes take more time or memory than a session has, whatever is chosen.
+
+    Raises:
+        BudgetError: there are too many attributes, or they have too many cells together.
+        DomainError: it is no domain.
+    """
+    require_domain(domain)
+    count, cells = len(domain.names), sum(domain.shape)
+    if count > _MOST_ATTRIBUTES:
+        raise BudgetError(
+            f"expected at most {_MOST_ATTRIBUTES:,} attributes, got {count:,}; declare those that questions "
+            "are about, or open a session for each group of them"
+        )
+    if cells > _MOST_ATTRIBUTE_CELLS:
+        longest = max(domain, key=lambda attribute: attribute.size)
+        raise BudgetError(
+            f"expected at most {_MOST_ATTRIBUTE_CELLS:,} cells of all attributes together, got {cells:,}; "
+            f"declare wider cells, such as of {longest.name!r}, which has {longest.size:,}"
+        )

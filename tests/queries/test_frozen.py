@@ -1,0 +1,250 @@
+"""Frozen dataclasses do what those of the standard library do, and write their methods when they are used."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pytest
+
+import pmw
+import queries
+from queries import frozen
+from queries.frozen import dataclass
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point."""
+
+    unit: ClassVar[str] = "m"
+    x: float
+    y: float = 2.0
+    seen: list[int] = field(default_factory=list, compare=False)
+    name: str = field(default="p", kw_only=True, repr=False)
+    norm: float = field(init=False, hash=False)
+    kind: str = field(init=False, default="plain")
+    notes: dict[str, int] = field(init=False, default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", abs(self.x) + abs(self.y))
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted(Point, Generic[T]):
+    """A point that has a weight, after what it inherits."""
+
+    weight: T | None = None
+
+
+@dataclass(frozen=True)
+class Open:
+    """Without slots."""
+
+    inner: object
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same:
+    """Equal to itself alone."""
+
+    x: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Own:
+    """Whose methods are its own, but for ``__init__``."""
+
+    x: int
+
+    def __repr__(self) -> str:
+        return "hidden"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own)
+
+    def __hash__(self) -> int:
+        return 7
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:  # noqa: PLW1641  # the decorator adds it
+    """Whose comparison is its own, and whose hash is that of its fields, as ``dataclasses`` has it."""
+
+    x: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Compared)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Without fields."""
+
+
+class Plain(Point):
+    """A class of ours that is no dataclass itself."""
+
+
+def twin(cls: type) -> type:
+    """Return a class of the same fields, made by the standard library."""
+    told = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+    return dataclasses.make_dataclass(
+        cls.__name__,
+        [
+            (one.name, one.type, field(**{key: getattr(one, key) for key in told}))
+            for one in dataclasses.fields(cls)
+        ],
+        namespace={"__post_init__": vars(cls)["__post_init__"]} if "__post_init__" in vars(cls) else {},
+        frozen=True,
+    )
+
+
+def ours() -> Iterator[type]:
+    """Yield every dataclass of ours whose methods come late."""
+    for package in (pmw, queries):
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if found.name == "pmw.__main__":
+                continue
+            module = importlib.import_module(found.name)
+            for one in vars(module).values():
+                if isinstance(one, type) and one.__module__ == module.__name__ and is_late(one):
+                    yield one
+
+
+def is_late(cls: type) -> bool:
+    """Return whether a class asked ``dataclasses`` for no ``__init__``, and has one."""
+    told = vars(cls).get("__dataclass_params__")
+    return told is not None and not told.init and "__init__" in vars(cls)
+
+
+def test_every_class_of_ours_is_made_of_what_the_standard_library_would_ask_for() -> None:
+    classes = list(ours())
+    assert len(classes) > 250
+    for cls in classes:
+        own = inspect.getsource(cls).find("    def __init__(") > 0
+        assert own or str(inspect.signature(cls)) == str(inspect.signature(twin(cls))), cls
+
+
+@pytest.mark.parametrize("arguments", [(1.0,), (1.0, 3.0), (1.0, 3.0, [4])])
+def test_objects_are_as_those_of_the_standard_library(arguments: tuple[Any, ...]) -> None:
+    other = twin(Point)
+    here, there = Point(*arguments, name="q"), other(*arguments, name="q")
+    assert repr(here) == repr(there)
+    assert dataclasses.asdict(here) == dataclasses.asdict(there)
+    assert hash(here) == hash(there)
+    assert here == Point(*arguments, name="q") == dataclasses.replace(Point(0.0, name="q"), x=1.0, y=here.y)
+    assert here != there
+    assert here != Point(*arguments)
+    assert Point(1.0, seen=[1]) == Point(1.0, seen=[2])
+
+
+def test_each_object_has_a_default_of_its_own() -> None:
+    one, two = Point(1.0), Point(1.0)
+    assert one.seen == two.seen == []
+    assert one.seen is not two.seen
+    assert one.notes is not two.notes
+
+
+@pytest.mark.parametrize(
+    ("places", "names"), [((), {}), ((1.0, 2.0, [], "q"), {}), ((1.0,), {"norm": 1.0}), ((1.0,), {"z": 1.0})]
+)
+def test_what_is_no_field_to_give_is_refused(places: tuple[Any, ...], names: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"__init__\(\)"):
+        Point(*places, **names)
+
+
+@pytest.mark.parametrize("made", [Point(1.0), Weighted(1.0, weight=2), Open(3), Same(1), Own(1), Plain(1.0)])
+def test_nothing_can_be_set_or_deleted(made: Any) -> None:
+    name = dataclasses.fields(made)[0].name
+    with pytest.raises(FrozenInstanceError, match=f"cannot assign to field '{name}'"):
+        setattr(made, name, 9)
+    with pytest.raises(FrozenInstanceError, match=f"cannot delete field '{name}'"):
+        delattr(made, name)
+    assert getattr(made, name) in (1, 3)
+
+
+def test_fields_are_inherited_before_new_ones() -> None:
+    assert [one.name for one in dataclasses.fields(Weighted)][-1] == "weight"
+    assert Weighted(1.0, 2.0, weight="w") != Point(1.0, 2.0)
+    assert Weighted(1.0, 2.0, weight="w").norm == 3.0
+    assert repr(Plain(1.0)).startswith("Plain(x=1.0")
+    assert Plain(1.0) == Plain(1.0) != Point(1.0)
+
+
+def test_methods_of_a_class_stay_its_own() -> None:
+    assert (repr(Own(1)), Own(1) == Own(2), hash(Own(1))) == ("hidden", True, 7)
+    assert (Compared(1) == Compared(2), hash(Compared(1))) == (True, hash((1,)))
+    assert Same(1) != Same(1)
+    assert len({Same(1), Same(1)}) == 2
+    assert (Nothing(), repr(Nothing()), hash(Nothing())) == (Nothing(), "Nothing()", hash(()))
+
+
+def test_an_object_that_holds_itself_is_shown() -> None:
+    held: list[object] = []
+    held.append(Open(held))
+    assert repr(held[0]) == "Open(inner=[...])"
+
+
+@pytest.mark.parametrize("made", [Point(1.0, 3.0, [1], name="q"), Weighted(1.0, weight=(2, 3)), Open(3)])
+def test_objects_are_pickled_and_copied(made: object) -> None:
+    for one in (pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made)):  # noqa: S301
+        assert (one, repr(one)) == (made, repr(made))
+
+
+def test_fields_match_by_position() -> None:
+    match Point(1.0, 3.0):
+        case Point(x, y):
+            assert (x, y) == (1.0, 3.0)
+
+
+def test_a_method_is_written_once_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    real = frozen._written
+
+    def noted(cls: type, name: str, *others: Any) -> Any:
+        written.append(name)
+        return real(cls, name, *others)
+
+    monkeypatch.setattr(frozen, "_written", noted)
+
+    @dataclass(frozen=True, slots=True)
+    class Pair:
+        """Two numbers."""
+
+        one: int
+        two: int
+
+    assert written == []
+    assert Pair(1, 2).two == Pair(1, two=2).two
+    assert written == ["__init__"]
+    assert Pair(1, 2) == Pair(1, 2) != Pair(2, 1)
+    assert written == ["__init__", "__eq__"]
+    assert len({Pair(1, 2), Pair(1, 2)}) == 1
+    assert written == ["__init__", "__eq__", "__hash__"]
+    init = vars(Pair)["__init__"]
+    assert inspect.get_annotations(init) == {"one": "int", "two": "int", "return": None}
+    assert (init.__qualname__, init.__module__) == (f"{Pair.__qualname__}.__init__", __name__)
+
+
+def test_a_class_that_is_not_frozen_is_refused() -> None:
+    class Bare:
+        x: int
+
+    @dataclasses.dataclass
+    class Thawed:
+        x: int
+
+    with pytest.raises(TypeError, match=r"Bare: expected a frozen dataclass"):
+        dataclass(frozen=False)(Bare)
+    with pytest.raises(TypeError, match=r"Child: expected a frozen dataclass, of bases that are frozen"):
+        dataclass(frozen=True)(type("Child", (Thawed,), {}))
