@@ -14,6 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
 
 from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
 from pmw.public.answer import Answer, Source, Spent
@@ -158,22 +159,41 @@ class RemoteSession:
         headers = {} if key is None else {"Idempotency-Key": key}
         return self._json("POST", "/ask", body, headers, again=again)
 
-    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> dict[str, Any]:
+    def measure(
+        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+    ) -> dict[str, Any]:
         """Measure a table of counts now, or tell its price.
+
+        Where the response is lost, the request is made again under its key, which measures and charges once.
+
+        Args:
+            names: one attribute, or several.
+            dry_run: tell the price alone; free.
+            request_id: idempotency key, for retries of your own; a fresh one for each call unless told.
 
         Returns scope, cells, share, half_width and affordable.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such table; nothing is spent.
-            ServiceError: the service refuses the request; or it does not answer, and the ledger tells whether
-                the table was measured.
+            QueryError: there is no such table, or the key was used for something else; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
         """
         scope = [names] if isinstance(names, str) else list(names)
-        return self._json("POST", "/measure", {"scope": scope, "dry_run": dry_run}, again=dry_run)
+        return self._measured({"scope": scope, "dry_run": dry_run}, request_id)
+
+    def _measured(self, body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+        """Return what the service answers to the body of a measure, which has a key where it may charge."""
+        key = uuid4().hex if key is None else key
+        headers = {} if body["dry_run"] else {"Idempotency-Key": key}
+        return self._json("POST", "/measure", body, headers)
 
     def measure_heads(
-        self, by: str | Sequence[str] = (), *, share: float | None = None, dry_run: bool = False
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        share: float | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
     ) -> dict[str, Any]:
         """Measure numbers of persons now, or tell their price; see ``Session.measure_heads``.
 
@@ -181,15 +201,16 @@ class RemoteSession:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
             dry_run: tell the price alone; free.
+            request_id: idempotency key; see ``measure``.
 
         Raises:
             ServiceError: as ``measure`` raises it.
         """
         scope = [by] if isinstance(by, str) else list(by)
         given = {"scope": scope, "heads": True, "share": share, "dry_run": dry_run}
-        return self._json("POST", "/measure", given, again=dry_run)
+        return self._measured(given, request_id)
 
-    def measure_sum(
+    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
         self,
         name: str,
         by: str | Sequence[str] = (),
@@ -198,8 +219,11 @@ class RemoteSession:
         within: float | str | None = None,
         squares: bool = False,
         dry_run: bool = False,
+        request_id: str | None = None,
     ) -> dict[str, Any]:
         """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
+
+        A ``request_id`` is what ``measure`` takes.
 
         Returns sum, scope, cells, counted, squared, share, half_width, mean_half_width and affordable.
 
@@ -212,7 +236,7 @@ class RemoteSession:
         given |= {} if share is None else {"share": share}
         given |= {} if within is None else {"within": within}
         given |= {"squares": True} if squares else {}
-        return self._json("POST", "/measure", given, again=dry_run)
+        return self._measured(given, request_id)
 
     def status(self) -> dict[str, Any]:
         """Return where the session stands, and the user's share of it."""

@@ -18,6 +18,7 @@ from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
+from pmw.public.codec import dumps
 from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
@@ -25,11 +26,12 @@ from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
 from pmw.session.explaining import Explanation, explained
-from pmw.session.requests import Answering, Deliver, Requests
+from pmw.session.journal import Tie
+from pmw.session.requests import Answering, Deliver, Requests, key_of
 from pmw.session.turns import TURN_WORK, Turns
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
-from queries.parsing import parse_sql
+from queries.parsing import parse_sql, require_key
 from queries.reader import QuestionReader
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -130,33 +132,41 @@ class Dialogue(Asking):
         with self._asking() as answer:
             return answer(Requests.of_questions(boxes, fresh=fresh), None)
 
-    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
+    def measure(
+        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+    ) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
 
         The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
 
         Args:
             names: one attribute, or several.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
+                the same quote again, in a closed session too.
 
         Returns:
             What was measured, its price and its bar.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such marginal, or it has too many cells; nothing is spent.
+            QueryError: there is no such marginal, or it has too many cells; or the key was used for something
+                else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        scope = (names,) if isinstance(names, str) else tuple(names)
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("counts", scope)
         with self._engaged() as engine:
-            quote = quote_marginal(
-                engine.limited(self._account), (names,) if isinstance(names, str) else tuple(names)
-            )
+            earlier = engine.tied(Quote, key, asked)
+            if earlier is not None:
+                return earlier
+            quote = quote_marginal(engine.limited(self._account), scope)
             if not dry_run:
-                self._pay(quote)
+                self._pay(quote, Tie.of(key, asked, quote))
             return quote
 
-    def measure_sum(
+    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
         self,
         name: str,
         by: str | Sequence[str] = (),
@@ -165,6 +175,7 @@ class Dialogue(Asking):
         within: Within | float | str | None = None,
         squares: bool = False,
         dry_run: bool = False,
+        request_id: str | None = None,
     ) -> SumQuote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
 
@@ -178,7 +189,8 @@ class Dialogue(Asking):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
 
         Returns:
             What was measured, its price and its bar.
@@ -186,7 +198,8 @@ class Dialogue(Asking):
         Raises:
             BudgetError: the share or the width is out of range.
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: the values are not summed, or there are too many groups; nothing is spent.
+            QueryError: the values are not summed, or there are too many groups; or the key was used for
+                something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
@@ -194,21 +207,27 @@ class Dialogue(Asking):
             raise BudgetError("expected a share of the budget or a width, got both")
         names = (by,) if isinstance(by, str) else tuple(by)
         width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
+        part = None if share is None else as_fraction(share, "share")
+        key = self._key(request_id, dry_run=dry_run)
+        asked = _asked("sums", names, name, part, None if width is None else tuple(width), squares)
         with self._engaged() as engine:
+            earlier = engine.tied(SumQuote, key, asked)
+            if earlier is not None:
+                return earlier
             state = engine.limited(self._account)
-            quote = quote_sum(
-                state,
-                (name, state.domain.scope(names)),
-                squares=squares,
-                share=None if share is None else as_fraction(share, "share"),
-                within=width,
-            )
+            what = (name, state.domain.scope(names))
+            quote = quote_sum(state, what, squares=squares, share=part, within=width)
             if not dry_run:
-                engine.measure_sum(quote, self._account)
+                engine.measure_sum(quote, self._account, Tie.of(key, asked, quote))
             return quote
 
     def measure_heads(
-        self, by: str | Sequence[str] = (), *, share: Number | None = None, dry_run: bool = False
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        share: Number | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
     ) -> HeadsQuote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
@@ -217,7 +236,8 @@ class Dialogue(Asking):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
 
         Returns:
             What was measured, its price and its bar.
@@ -226,18 +246,34 @@ class Dialogue(Asking):
             BudgetError: the share is out of range.
             BudgetExhaustedError: the price is not left; nothing is spent.
             DataError: the table does not tell persons apart; nothing is spent.
-            QueryError: persons are not counted apart from records, or there are too many groups.
+            QueryError: persons are not counted apart from records, or there are too many groups; or the key
+                was used for something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
         names = (by,) if isinstance(by, str) else tuple(by)
+        part = None if share is None else as_fraction(share, "share")
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("persons", names, part)
         with self._engaged() as engine:
+            earlier = engine.tied(HeadsQuote, key, asked)
+            if earlier is not None:
+                return earlier
             state = engine.limited(self._account)
-            part = None if share is None else as_fraction(share, "share")
             quote = quote_heads(state, state.domain.scope(names), share=part)
             if not dry_run:
-                engine.measure_heads(quote, self._account)
+                engine.measure_heads(quote, self._account, Tie.of(key, asked, quote))
             return quote
+
+    def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
+        """Return the key that a measurement is tied to; None for none.
+
+        Raises:
+            QueryError: it is no key.
+        """
+        if request_id is None or dry_run:
+            return None
+        require_key(request_id)
+        return key_of(self._account.name, request_id)
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
@@ -316,10 +352,10 @@ class Dialogue(Asking):
             self._pay(self.quote(request.query, within))
             return engine.answer_untested(request, self._account)
 
-    def _pay(self, quote: Quote) -> None:
+    def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
         if quote.noise is not None:
             with self._engaged() as engine:
-                engine.measure(quote.scope, quote.noise, self._account)
+                engine.measure(quote.scope, quote.noise, self._account, tie)
 
     def forecast(self, question: LinearQuery | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
@@ -355,6 +391,11 @@ class Dialogue(Asking):
             work = Tabulation(self.state, statement)
             asked = [query for query, _ in work.questions()]
             return explained(engine.limited(self._account), asked, work.left_out, self.forecast(statement))
+
+
+def _asked(what: str, by: Sequence[str], *how: object) -> str:
+    """Return the canonical text of a request to measure; the order of its attributes says nothing."""
+    return dumps([what, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])
 
 
 class Analyst(Dialogue):

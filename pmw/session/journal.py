@@ -24,6 +24,8 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.model import Coarsening, HeadMeasurement
 from pmw.planning.error_quantiles import QuantileRequest
+from pmw.planning.heads import HeadsQuote
+from pmw.planning.sum_quotes import SumQuote
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.charges import LedgerEntry, Parts, abandoned_entry
@@ -31,6 +33,7 @@ from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.public.contract import Contract
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.session.measurement_rows import (
     certificate_row,
@@ -96,6 +99,31 @@ def damage_is_one_error() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tie:
+    """What an idempotency key is tied to, once the measurement that was asked for with it is durable.
+
+    Args:
+        key: the analyst's own.
+        asked: canonical text of the request.
+        quote: what the request is given, also when it is repeated.
+    """
+
+    key: str
+    asked: str
+    quote: Quote | SumQuote | HeadsQuote
+
+    @classmethod
+    def of(cls, key: str | None, asked: str, quote: Quote | SumQuote | HeadsQuote) -> Tie | None:
+        """Return what a request's key will be tied to; None where it has none."""
+        return None if key is None else cls(key, asked, quote)
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """The key, and the text by which all of it is kept."""
+        return self.key, dumps(form_of(self))
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """A batch as it is recorded before any of its noise is drawn.
 
@@ -104,12 +132,14 @@ class Recorded:
         reserved: the most that it can charge.
         booked: whom its charges are booked to.
         request_ids: of a batch of tests, the mark of each question's request.
+        tie: of a measurement that was asked for with an idempotency key.
     """
 
     batch: Batch
     reserved: Charge | None
     booked: Parts
     request_ids: tuple[str | None, ...] = ()
+    tie: Tie | None = None
 
     @property
     def requests(self) -> Requests:
@@ -128,6 +158,10 @@ register(
         RequestedSum: {},
         RequestedHeads: {},
         QuantileRequest: {},
+        Quote: {"measured": "counts"},
+        SumQuote: {"measured": "sums"},
+        HeadsQuote: {"measured": "persons"},
+        Tie: {},
         Recorded: {},
     }
 )
@@ -160,6 +194,19 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
         _check(coarsening, batch)
         found = replace(recorded, batch=batch)
         found.requests  # noqa: B018 - of each question one mark
+        if found.tie is not None and intent.kind not in _ABANDONED:
+            raise FormError("a key is tied to a batch that nobody asked for")
+        return found
+
+
+def read_tie(text: str) -> Tie:
+    """Return what an idempotency key is tied to.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    with damage_is_one_error():
+        found: Tie = read(Tie, loads(text))
         return found
 
 
