@@ -30,7 +30,7 @@ from pmw.public.charges import (
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan, marginal_tier
-from pmw.public.state import is_requested, paid_for
+from pmw.public.state import paid_for
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved, read_tie
 from pmw.session.requests import analyst_of
@@ -289,7 +289,7 @@ def _keys_tied(contents: Contents, store: SessionStore) -> None:
     scopes = {
         intent: (one.scope, one.noise)
         for intent, one in contents.measured
-        if isinstance(one, MarginalMeasurement) and is_requested(one)
+        if isinstance(one, MarginalMeasurement) and one.requested
     }
     scopes |= {intent: (one.summed.scope, one.noise) for intent, one in contents.sums}
     opening = contents.opening_intent
@@ -326,6 +326,7 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     if tie is not None:
         is_used = bool(store.answers.by_request_ids([tie.key]).any())
         require(not is_used, "the key of the batch that waits was used before")
+        require(booked[0][0] == analyst_of(tie.key), "the key of the batch that waits is not its payer's")
     if not isinstance(batch, Proposal):
         requests = batch if isinstance(batch, tuple) else (batch,)
         charges = [one.entry(contents.contract.options).charge for one in requests]

@@ -286,7 +286,7 @@ FORGED = {
     f"UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE meta SET key = 'measured 1' {FACT}": (
         "the key of batch 1 names no measurement"
     ),
-    f"UPDATE meta SET value = replace(value, '[\"region\",', '[\"age\",') {FACT}": "scope of the key of batch",
+    f"UPDATE meta SET value = replace(value, '[\"region\"', '[\"age\"') {FACT}": "scope of the key of batch",
     f"UPDATE meta SET value = replace(value, 'ma\":\"', 'ma\":\"1') {FACT}": "noise of the key of batch 2",
     f"UPDATE meta SET value = replace(value, '\"asked\"', '\"a\"') {FACT}": "Tie lacks asked",
     "UPDATE requests SET request = 'bea' || char(31) || 'k' WHERE answer < 0;"
@@ -302,6 +302,15 @@ def test_a_tie_that_names_no_measurement_is_damage(forged: str, trips: Path) -> 
     tamper(trips, forged)
     (told,) = failed(trips).values()
     assert FORGED[forged] in told
+
+
+def test_a_key_that_waits_and_was_used_is_damage(trips: Path) -> None:
+    with pmw.resume_session(trips) as session, cut_off():
+        COUNTS(session, request_id="k")
+    tamper(trips, "INSERT INTO requests VALUES ('k', 1, x'00')")
+    assert failed(trips) == {
+        "the charge of a batch that waits is reserved": "the key of the batch that waits was used before"
+    }
 
 
 @pytest.mark.parametrize("script", [*FORGED][:4])
