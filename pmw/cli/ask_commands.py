@@ -333,6 +333,7 @@ Examples:
   pmw measure study.pmw sex,race --dry-run
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
+  pmw measure study.pmw sex,race --yes --request-id monday
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
   pmw measure study.pmw --heads --by region --dry-run
 """,
