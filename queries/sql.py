@@ -140,7 +140,7 @@ def _statement(text: str, domain: Domain) -> Statement:
     check_statement(tree, domain)
     where = where_query(folded_source(tree, domain), domain)
     reader = _Reader(tree, domain)
-    statement = reader.statement(where)
+    statement = reader.statement(where, text)
     for node in people:
         filters = [] if node.parent_select is None else list(tree.find_all(exp.Filter))
         names = {column.name for one in filters for column in one.expression.find_all(exp.Column)}
@@ -166,7 +166,7 @@ class _Reader:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
 
-    def statement(self, where: LinearQuery) -> Statement:
+    def statement(self, where: LinearQuery, text: str) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
         having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
         if having is not None and having.find(exp.Window):
@@ -183,6 +183,7 @@ class _Reader:
             notes=self._notes(where, sorting),
             sets=self._sets,
             qualify=None if qualify is None else self._test(qualify.this),
+            text=text,
         )
 
     @property

@@ -163,6 +163,7 @@ class Statement:
         notes: what an analyst has to know about every answer.
         condition: where the condition holds, cell by cell; made of ``where`` if it is not given, and None
             where no aggregate but COUNT(*) needs it.
+        text: that was read; empty where it was made without one.
 
     Attributes:
         leaves: the aggregates, each once.
@@ -184,6 +185,7 @@ class Statement:
     condition: CellCondition | None = None
     sets: tuple[tuple[int, ...], ...] | None = None
     qualify: Test | None = None
+    text: str = field(default="", compare=False)
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
 

@@ -21,7 +21,7 @@ from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.population import PopulationInterval, PopulationIntervals, require_condition
 from pmw.public.tables import AnswerTable, Tabulation
-from pmw.session.asking import Asking
+from pmw.session.asking import LocalAsking
 from pmw.session.dialogue import Dialogue
 from queries.boxes import Boxes
 from queries.cells import cell_count
@@ -85,7 +85,7 @@ def condition_of(where: str) -> str | dict[str, Any]:
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
-def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
+def answered(session: LocalAsking, asked: Asked, options: StreamOptions) -> Result:
     """Return the answer to one question.
 
     Raises:
@@ -109,7 +109,7 @@ def text_of(result: Result) -> str:
 
 
 def told(
-    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
+    session: LocalAsking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
 ) -> str:
     """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
     population = (
@@ -185,7 +185,7 @@ def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
 # --- streams and workloads --------------------------------------------------------------------------------
 
 
-def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
+def answer_stream(session: LocalAsking, source: BinaryIO, options: StreamOptions) -> int:
     """Answer lines of questions until the source ends; return the exit code.
 
     Args:
@@ -198,7 +198,7 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
     return _answer_batches(session, batches, options)
 
 
-def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
+def answer_workload(session: LocalAsking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
     one_by_one = options.population or session.state.contract.options.bar_limit is not None
     if workload.boxes is not None and isinstance(session, Dialogue) and not one_by_one:
@@ -215,7 +215,7 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
 
 
 def _answer_batches(
-    session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
+    session: LocalAsking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
     writer = writer_of(options.format, tells_population=options.population)
     steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
@@ -238,7 +238,11 @@ def _answered_boxes(
 
 
 def _answer_steps(
-    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
+    session: LocalAsking,
+    steps: Iterator[_Step],
+    options: StreamOptions,
+    writer: AnswerWriter,
+    total: int | None,
 ) -> int:
     """Answer some questions after the others, and return the exit code.
 
@@ -271,7 +275,7 @@ def _answer_steps(
 
 
 def _answer_batch(
-    session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
+    session: LocalAsking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
 ) -> tuple[int, int]:
     """Write what comes of each question, in order.
 
@@ -297,7 +301,9 @@ def _answer_batch(
     return printer.code, printer.refused
 
 
-def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
+def _answer_statement(
+    session: LocalAsking, question: Question, printer: _Printer, options: StreamOptions
+) -> None:
     """Print the table of one statement, or why it is refused."""
     if not isinstance(question.query, Statement):
         return
@@ -340,7 +346,7 @@ class _Printer:
         writer: writes it.
     """
 
-    def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+    def __init__(self, session: LocalAsking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
         self._session = session
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
@@ -423,7 +429,7 @@ class _Printer:
 
 
 def _parsed(
-    number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
+    number: int, line: bytes, session: LocalAsking, options: StreamOptions, known: Memory[_Parsed]
 ) -> _Parsed:
     """Return what a line begins with, and its question or why it is refused.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.public.quotes import Quote, Within
-    from pmw.session.asking import Asking
+    from pmw.session.asking import LocalAsking
     from pmw.session.session import Session
 
 
@@ -238,7 +238,7 @@ def _check_explained(given: dict[str, Any]) -> None:
             raise click.UsageError(f"--explain answers nothing; leave --{name} out")
 
 
-def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+def _answer(session: LocalAsking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.answering import answer_stream, answer_workload
     from queries.workload_text import parse_workload
@@ -257,7 +257,7 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
     return _ask_condition(session, where or "", options, as_json=given["as_json"])
 
 
-def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_json: bool) -> int:
+def _ask_condition(session: LocalAsking, where: str, options: StreamOptions, *, as_json: bool) -> int:
     """Print the answer to one condition; return the exit code."""
     from pmw.cli.answering import read_condition, require_accepted, source_code, told
 
@@ -268,7 +268,7 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_js
     return source_code(answer.source, strict=options.strict)
 
 
-def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
+def _ask_statement(session: LocalAsking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
     """Print the answer to one statement; return the exit code."""
     from pmw.cli.answering import answered, exit_code_of, form_of, text_of
     from pmw.cli.texts import json_line

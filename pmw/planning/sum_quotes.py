@@ -17,7 +17,7 @@ import numpy as np
 from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
 from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
 from pmw.planning.value_sums import sum_noise
-from pmw.privacy.budget import floor_price
+from pmw.privacy.budget import Number, as_fraction, floor_price
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
@@ -130,6 +130,38 @@ def quote_sum(
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
     quotes = [quote_sum_noise(state, one, _noise(state, one, share)) for one in ways]
     return min(quotes, key=lambda quote: quote.mean_half_width)
+
+
+def quote_sums(
+    state: PublicState,
+    name: str,
+    by: str | Sequence[str],
+    *,
+    share: Number | None,
+    within: Within | float | str | None,
+    squares: bool,
+) -> SumQuote:
+    """Return the price of sums of values, as it is asked for; see ``quote_sum``.
+
+    Args:
+        state: the public state.
+        name: the attribute whose values are summed.
+        by: one attribute, or several.
+        share: the part of the budget that is paid.
+        within: in place of a share.
+        squares: the squares are summed too.
+
+    Raises:
+        BudgetError: the share or the width is out of range, or both are given.
+        QueryError: as ``quote_sum`` raises it.
+        SessionError: the session measures nothing on request.
+    """
+    if share is not None and within is not None:
+        raise BudgetError("expected a share of the budget or a width, got both")
+    scope = state.domain.scope((by,) if isinstance(by, str) else tuple(by))
+    part = None if share is None else as_fraction(share, "share")
+    width = None if within is None else Within.of(within)
+    return quote_sum(state, (name, scope), squares=squares, share=part, within=width)
 
 
 def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> SumQuote:

@@ -68,6 +68,15 @@ class Within(NamedTuple):
             raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
         return cls(amount, relative)
 
+    @classmethod
+    def of(cls, given: Within | float | str) -> Within:
+        """Return a width as it is, or what a number or a text says.
+
+        Raises:
+            BudgetError: it is no number above 0.
+        """
+        return given if isinstance(given, Within) else cls.parse(str(given))
+
     @property
     def form(self) -> float | str:
         """The number, or a text that ``parse`` reads, for JSON."""

@@ -379,7 +379,8 @@ def activity(
     for hosted in chosen:
         with used(request, user, hosted.name):
             named = None if user.role is Role.CUSTODIAN else user.name
-            found = hosted.session.activity(named, most)
+            asking = hosted.session if named is None else hosted.session.analyst(named)
+            found = asking.history(most)
         listed += [_activity_form(one, hosted.name, named) for one in found]
     return {"activity": listed}
 

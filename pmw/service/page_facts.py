@@ -372,7 +372,7 @@ def report_of(hosted: Hosted) -> str:
 def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     """Return what the custodian's page shows."""
     session = hosted.session
-    ledger, acts = session.ledger(), session.activity(None, _MOST_ACTS)
+    ledger, acts = session.ledger(), session.history(_MOST_ACTS)
     header, *rows = ledger_cells(ledger)
     activity = [(*row, act.name or _NONE) for row, act in zip(history_rows(hosted, acts), acts, strict=True)]
     tables = [

@@ -170,7 +170,7 @@ def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTML
 def history(request: Request, user: CurrentUser, name: str) -> Response:
     """Give what the user asked as CSV."""
     with used(request, user, name) as hosted:
-        found = hosted.session.activity(user.name, 10_000)
+        found = hosted.session.analyst(user.name).history(10_000)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["question", "count", "low", "high", "source"])
@@ -215,7 +215,7 @@ def _shown(request: Request, user: User, name: str, filled: Filled, act: str = "
     with used(request, user, name) as hosted:
         analyst = hosted.asking(user, request.state.gone)
         values = _outcome(hosted, analyst, filled, act)
-        found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
+        found: tuple[Activity, ...] = hosted.session.analyst(user.name).history(_MOST_LISTED)
         values.update(
             {
                 "title": f"{_said(values)} · {name}",

@@ -1,6 +1,7 @@
 """Asking: every form of a question, as counting questions with one answer each.
 
-What has a public state and answers counting questions gets statements, groups and aggregates from here.
+What answers counting questions and statements, here or far away, gets all other forms from here. What has a
+public state answers statements by it, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from numpy.typing import ArrayLike
+
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.population import PopulationInterval, PopulationIntervals
@@ -18,6 +21,7 @@ from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
+from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -43,8 +47,8 @@ class Asking(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> PublicState:
-        """Everything that may be published."""
+    def domain(self) -> Domain:
+        """The declared attributes."""
 
     @abstractmethod
     def _asking(self) -> AbstractContextManager[Answering]:
@@ -52,11 +56,6 @@ class Asking(ABC):
 
     def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
         """Count work of this turn, in questions; after enough of it other threads go first."""
-
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self.state.domain
 
     @property
     def reader(self) -> QuestionReader:
@@ -107,10 +106,42 @@ class Asking(ABC):
                     self._pause(_READ)
             return answer(Requests.of(requests), deliver)
 
+    def answer_arrays(
+        self,
+        attributes: str | Sequence[str],
+        first: ArrayLike,
+        last: ArrayLike,
+        *,
+        fresh: bool = False,
+    ) -> Answers:
+        """Answer many questions about ranges of the same attributes, as arrays.
+
+        Each counts the records whose cells lie in a range of every attribute. They get what ``ask_all`` of
+        the same questions in the same order gives. The cell of a value is
+        ``domain[name].encode([value])[0]``.
+
+        Args:
+            attributes: one attribute, or several.
+            first: int, shape (n, attributes), or (n,) of one attribute: the first cell of each range.
+            last: int, the same of the last cells, inclusive.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+
+        Raises:
+            ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is
+                answered then.
+            DataError: a test needs the table, and it cannot be read or differs.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        boxes = Boxes.of(self.domain, named, first, last)
+        with self._asking() as answer:
+            return answer(Requests.of_questions(boxes, fresh=fresh), None)
+
     def population_interval(self, question: Asked) -> PopulationInterval | None:
         """Return the interval of one question for a population; see ``population_intervals``."""
         return self.population_intervals([question])[0]
 
+    @abstractmethod
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         """Return intervals for the population that the table is a simple random sample of; free.
 
@@ -127,13 +158,6 @@ class Asking(ABC):
 
         Privacy: a function of public state and of the questions.
         """
-        with self._asking():
-            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
-            for question in self._listed(questions):
-                intervals = intervals.now(self.state)
-                found.append(intervals.of(self._request(question).query))
-                self._pause(1)
-            return tuple(found)
 
     def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
@@ -147,6 +171,7 @@ class Asking(ABC):
         """
         return self.tabulate(parse_sql(statement, self.domain), fresh=fresh)
 
+    @abstractmethod
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
     ) -> AnswerTable:
@@ -164,11 +189,6 @@ class Asking(ABC):
             QueryError: the statement was made for another domain.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        with self._asking() as answer:
-            work = Tabulation(self.state, statement, self._pause)
-            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
-            answers = answer(Requests.of(parts), None)
-            return work.table(self.state, answers, self._pause)  # the state after them
 
     def mean(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
@@ -250,12 +270,6 @@ class Asking(ABC):
             return conditions_in_rows(cast("pd.DataFrame", questions))
         return questions
 
-    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
-        """Return one question of many that are made for this call alone."""
-        self._pause(1)
-        self._require_own(query.domain)
-        return Request(query, query.to_json(), request_id, fresh)
-
     def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
         if isinstance(question, Request):
             self._require_own(question.query.domain)
@@ -280,3 +294,43 @@ class Asking(ABC):
             if domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
+
+
+class LocalAsking(Asking):
+    """The questions of an analyst, where the public state is at hand."""
+
+    @property
+    @abstractmethod
+    def state(self) -> PublicState:
+        """Everything that may be published."""
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self.state.domain
+
+    def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
+        """Return intervals for the population that the table is a sample of; see ``Asking``."""
+        with self._asking():
+            intervals, found = PopulationIntervals(self.state), list[PopulationInterval | None]()
+            for question in self._listed(questions):
+                intervals = intervals.now(self.state)
+                found.append(intervals.of(self._request(question).query))
+                self._pause(1)
+            return tuple(found)
+
+    def tabulate(
+        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+    ) -> AnswerTable:
+        """Answer a statement that was read before; see ``Asking``."""
+        with self._asking() as answer:
+            work = Tabulation(self.state, statement, self._pause)
+            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
+            answers = answer(Requests.of(parts), None)
+            return work.table(self.state, answers, self._pause)  # the state after them
+
+    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
+        """Return one question of many that are made for this call alone."""
+        self._pause(1)
+        self._require_own(query.domain)
+        return Request(query, query.to_json(), request_id, fresh)

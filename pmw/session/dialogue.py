@@ -9,12 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from numpy.typing import ArrayLike
-
-from pmw.errors import BudgetError
 from pmw.loop import Forecast
 from pmw.planning.heads import HeadsQuote, quote_heads
-from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sum
+from pmw.planning.sum_quotes import SumQuote, quote_aggregate, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
@@ -22,14 +19,15 @@ from pmw.public.codec import dumps
 from pmw.public.quotes import Quote, Within, quote_marginal, quote_question
 from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable, Tabulation
-from pmw.session.accounts import SESSION, Account, Booked
-from pmw.session.asking import Asked, Asking, Questions
+from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
+from pmw.session.asking import Asked, LocalAsking, Questions
 from pmw.session.engine import Engine
 from pmw.session.explaining import Explanation, explained
 from pmw.session.journal import Tie
+from pmw.session.loading import load_questions
 from pmw.session.requests import Answering, Deliver, Requests, key_of
+from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
-from queries.boxes import Boxes
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql, require_key
 from queries.reader import QuestionReader
@@ -37,7 +35,7 @@ from queries.statements import Statement
 from queries.workloads import Workload
 
 
-class Dialogue(Asking):
+class Dialogue(LocalAsking):
     """Questions and measurements on behalf of one account."""
 
     _account: Account = SESSION
@@ -47,6 +45,10 @@ class Dialogue(Asking):
     @abstractmethod
     def _engaged(self) -> AbstractContextManager[Engine]:
         """Return the engine, while nobody else uses it; what was interrupted is finished."""
+
+    @abstractmethod
+    def _open_store(self) -> SessionStore:
+        """Return the session's file, in a turn."""
 
     @contextmanager
     def _asking(self) -> Iterator[Answering]:
@@ -101,36 +103,22 @@ class Dialogue(Asking):
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), deliver))
         return concatenated(parts, questions)
 
-    def answer_arrays(
-        self,
-        attributes: str | Sequence[str],
-        first: ArrayLike,
-        last: ArrayLike,
-        *,
-        fresh: bool = False,
-    ) -> Answers:
-        """Answer many questions about ranges of the same attributes, as arrays.
-
-        Each counts the records whose cells lie in a range of every attribute. They get what ``ask_all`` of
-        the same questions in the same order gives. The cell of a value is
-        ``domain[name].encode([value])[0]``.
+    def history(self, most: int = 100) -> tuple[Activity, ...]:
+        """Return the newest answered questions, the newest first: an analyst's own, or a session's all; free.
 
         Args:
-            attributes: one attribute, or several.
-            first: int, shape (n, attributes), or (n,) of one attribute: the first cell of each range.
-            last: int, the same of the last cells, inclusive.
-            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
-
-        Raises:
-            ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is
-                answered then.
-            DataError: a test needs the table, and it cannot be read or differs.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
+            most: how many at most.
         """
-        named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking() as answer:
-            return answer(Requests.of_questions(boxes, fresh=fresh), None)
+        with self._turn:
+            return load_activity(self._open_store(), self._account.name or None, most)
+
+    def asked(self) -> tuple[LinearQuery, ...]:
+        """Return the distinct questions that were answered, in the order of their first answers; free.
+
+        They are an analyst's own, or a session's all.
+        """
+        with self._turn:
+            return load_questions(self._open_store(), self.domain, self._account.name)
 
     def measure(
         self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
@@ -203,20 +191,16 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        if share is not None and within is not None:
-            raise BudgetError("expected a share of the budget or a width, got both")
         names = (by,) if isinstance(by, str) else tuple(by)
-        width = within if within is None or isinstance(within, Within) else Within.parse(str(within))
         part = None if share is None else as_fraction(share, "share")
-        key = self._key(request_id, dry_run=dry_run)
-        asked = _asked("sums", names, name, part, None if width is None else tuple(width), squares)
+        width = None if within is None else tuple(Within.of(within))
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("sums", names, name, part, width, squares)
         with self._engaged() as engine:
             earlier = engine.tied(SumQuote, key, asked)
             if earlier is not None:
                 return earlier
             state = engine.limited(self._account)
-            what = (name, state.domain.scope(names))
-            quote = quote_sum(state, what, squares=squares, share=part, within=width)
+            quote = quote_sums(state, name, by, share=share, within=within, squares=squares)
             if not dry_run:
                 engine.measure_sum(quote, self._account, Tie.of(key, asked, quote))
             return quote
@@ -287,9 +271,8 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
         """
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
-        width = within if isinstance(within, Within) else Within.parse(str(within))
         with self._engaged() as engine:
-            return quote_aggregate(engine.limited(self._account), read, width)
+            return quote_aggregate(engine.limited(self._account), read, Within.of(within))
 
     def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
@@ -357,19 +340,18 @@ class Dialogue(Asking):
             with self._engaged() as engine:
                 engine.measure(quote.scope, quote.noise, self._account, tie)
 
-    def forecast(self, question: LinearQuery | Statement) -> Forecast:
+    def forecast(self, question: Asked | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 
         Args:
-            question: as the parsers of ``queries`` read it.
+            question: a where-text, a structured condition, a query, or a statement that was read before.
 
         Privacy: a function of public state, stored answers and the question.
         """
         with self._engaged() as engine:
+            queries: list[Asked] = [question] if not isinstance(question, Statement) else []
             if isinstance(question, Statement):
-                queries = [query for query, _ in Tabulation(self.state, question).questions()]
-            else:
-                queries = [question]
+                queries += [query for query, _ in Tabulation(self.state, question).questions()]
             requests = Requests.of([self._request(query) for query in queries])
             return engine.forecast(requests, self._account)
 
@@ -452,6 +434,9 @@ class Analyst(Dialogue):
         with self._session._engaged() as engine:
             self._look()
             yield engine
+
+    def _open_store(self) -> SessionStore:
+        return self._session._open_store()
 
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)

@@ -131,14 +131,23 @@ def load_facts(store: SessionStore, state: PublicState) -> Facts:
     return Facts(state, status, load_history(store), load_ledger(store), asked)
 
 
-def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ...]:
+def load_questions(store: SessionStore, domain: Domain, name: str = "") -> tuple[LinearQuery, ...]:
     """Return the distinct questions that were answered, in the order of their first answers.
+
+    Args:
+        store: the session file.
+        domain: the declared attributes.
+        name: of the analyst who asked them; an empty one for everybody's.
 
     Raises:
         SessionCorruptError: one cannot be read.
     """
-    texts = dict.fromkeys(text for columns in store.answers.blocks() for text in columns.texts)
-    return tuple(read_question(text, domain) for text in texts)
+    if name:
+        numbers = reversed(store.answers.newest_numbers(name, store.answers.count()))
+        asked = (store.answers.answer(number).query for number in numbers)
+    else:
+        asked = (text for columns in store.answers.blocks() for text in columns.texts)
+    return tuple(read_question(text, domain) for text in dict.fromkeys(asked))
 
 
 def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[str, ...]]]:

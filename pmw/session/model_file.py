@@ -80,6 +80,28 @@ def export_model(released: Released, path: Path, *, force: bool) -> dict[str, An
         state = _state(raw)
     except ModelFileError as error:
         raise ReleaseError(f"the model cannot be handed out as one file: {error}") from None
+    return _hand_out(raw, state, path)
+
+
+def write_model(content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
+    """Write the content of a model file again, and return what it is.
+
+    Args:
+        content: as ``read_model`` returned it.
+        path: the file to write.
+        force: overwrite an existing file.
+
+    Raises:
+        ReleaseError: there is no content, the file exists and ``force`` is not given, or it cannot be
+            written.
+    """
+    if not content:
+        raise ReleaseError("there is no model file to write again")
+    require_file(path, force=force)
+    return _hand_out(content, _state(content), path)
+
+
+def _hand_out(raw: bytes, state: PublicState, path: Path) -> dict[str, Any]:
     write_whole(path, lambda target: target.write_bytes(raw))
     return {**model_manifest(state), "measurements": len(state.measurements), "bytes": len(raw)}
 
@@ -113,8 +135,8 @@ def _read_form(form: Any) -> Released:
     return released
 
 
-def read_model(path: Path) -> PublicState:
-    """Return the public state of a model file.
+def read_model(path: Path) -> tuple[PublicState, bytes]:
+    """Return the public state of a model file, and the file's content.
 
     Nothing in the file is run. It has at most 64 MB, and what is made of it some times that.
 
@@ -122,7 +144,8 @@ def read_model(path: Path) -> PublicState:
         ModelFileError: the file is no model, damaged, too large or of a later format.
     """
     try:
-        return _state(_bytes_of(path))
+        content = _bytes_of(path)
+        return _state(content), content
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
 

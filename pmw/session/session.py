@@ -24,14 +24,13 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of, status_rows
 from pmw.session import loading, verification
-from pmw.session.accounts import Account, Activity, Booked, load_activity
+from pmw.session.accounts import Account, Booked
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
 from pmw.session.model_file import export_model
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
-from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,16 +88,6 @@ class Session(Dialogue):
         with self._engaged() as engine:
             return engine.bookings.listed(engine.state.ledger)
 
-    def activity(self, name: str | None = None, most: int = 100) -> tuple[Activity, ...]:
-        """Return the newest answered questions, the newest first.
-
-        Args:
-            name: of the analyst who asked; None for everybody's.
-            most: how many at most.
-        """
-        with self._turn:
-            return load_activity(self._open_store(), name, most)
-
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
@@ -134,11 +123,6 @@ class Session(Dialogue):
         with self._turn:
             self._open_store()
             self._engine.finalize()
-
-    def asked(self) -> tuple[LinearQuery, ...]:
-        """Return the distinct questions that were answered, in the order of their first answers; free."""
-        with self._turn:
-            return loading.load_questions(self._open_store(), self.domain)
 
     def finish(self, *, dry_run: bool = False) -> tuple[Quote, ...]:
         """Spend what is left on the marginals that the asked questions rest on, then close permanently.

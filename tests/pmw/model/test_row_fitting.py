@@ -141,9 +141,8 @@ def test_rows_within_noise_stay_as_they_were_drawn() -> None:
 
 def test_one_measurement_beyond_its_noise_is_fitted_though_all_together_are_near() -> None:
     """Four standard deviations in one number of two hundred: the sum of squares does not show them."""
-    domain = Domain(
-        [CategoricalAttribute("a", tuple(map(str, range(200)))), CategoricalAttribute("b", ("u", "v"))]
-    )
+    values = CategoricalAttribute("a", tuple(map(str, range(200))))
+    domain = Domain((values, CategoricalAttribute("b", ("u", "v"))))
     columns = np.arange(4000) % 200, np.arange(4000) // 200 % 2
     drawn = CodedRecords(domain, tuple(column.astype(np.uint8) for column in columns))
     near = Target(("a",), np.full(200, 20.0), np.full(200, 4.0))

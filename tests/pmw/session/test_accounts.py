@@ -145,7 +145,7 @@ def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Open
         first = poor.ask(QUESTIONS[0])
         assert first.source is Source.UNVERIFIED
         assert poor.ask(QUESTIONS[0]).to_dict() == first.to_dict()
-        assert len(session.activity("poor")) == 1  # the stored answer, not another
+        assert len(session.analyst("poor").history()) == 1  # the stored answer, not another
         second = rich.ask(QUESTIONS[0])
         assert second.interval is not None
         assert poor.ask(QUESTIONS[0]).to_dict() == second.to_dict()  # the newest, free
@@ -226,24 +226,24 @@ def test_each_analyst_has_a_history_and_repeats_are_in_it_once(opened: Opener, t
         last = bob.ask(QUESTIONS[4])
         session.ask(QUESTIONS[5])
         texts = [parse_where(one, session.domain).to_json() for one in QUESTIONS]
-        assert [one.query for one in session.activity("ann")] == texts[2::-1]
-        assert [(one.name, one.query) for one in session.activity("bob")] == [
+        assert [one.query for one in session.analyst("ann").history()] == texts[2::-1]
+        assert [(one.name, one.query) for one in session.analyst("bob").history()] == [
             ("bob", texts[4]), ("ann", texts[1]),
         ]  # fmt: skip
-        newest = session.activity("bob")[0]
+        newest = session.analyst("bob").history()[0]
         assert (newest.count, newest.interval, newest.source) == (
             last.count,
             last.interval,
             last.source.value,
         )
-        assert [one.name for one in session.activity(most=2)] == ["", "bob"]
+        assert [one.name for one in session.history(2)] == ["", "bob"]
         assert {one.name: one.questions for one in session.bookings()} == {"": 1, "ann": 3, "bob": 2}
         assert ann.budget().questions == 3
         assert session.status().queries_answered == 3 + 2 + 2
         session.export(tmp_path / "m.model")
     assert b'"ann"' not in (tmp_path / "m.model").read_bytes()
     with pmw.resume_session(path) as again:
-        assert len(again.activity("bob")) == 2
+        assert len(again.analyst("bob").history()) == 2
         assert again.verify().holds
 
 

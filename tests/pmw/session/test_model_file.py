@@ -90,7 +90,7 @@ def test_the_form_of_a_file_is_a_function_of_what_it_says(
 ) -> None:
     assert written(form) == raw
     (tmp_path / "a.model").write_bytes(raw)
-    state = read_model(tmp_path / "a.model")
+    state, _ = read_model(tmp_path / "a.model")
     assert (state.asked, state.version) == (6, len(state.measured))
 
 
