@@ -33,7 +33,7 @@ import pandas as pd
 import pmw
 from pmw.data import TableFile
 from pmw.errors import ServiceError
-from pmw.service.client import RemoteSession
+from pmw.service.client import RemoteSession, connect
 from pmw.service.users import Role, User, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -120,7 +120,7 @@ class Client(threading.Thread):
         super().__init__()
         self.given: dict[int, dict[str, Any]] = {}
         self.changed = self.asked = 0
-        self._session = RemoteSession(url, token=token, session="study")
+        self._session = connect(url, token=token, session="study")
         self._number, self._stopped = number, stop
 
     def run(self) -> None:
@@ -204,7 +204,7 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
     wheres = [question(seed) for seed in range(1000)]
     service = Process(study, users.path)
     try:
-        with RemoteSession(service.url, token=token, session="study") as session:
+        with connect(service.url, token=token, session="study") as session:
             kinds = _by_kind(session, wheres[:400])
             session.ask_all(wheres)
             times = [_timed(partial(session.ask, where)) for where in wheres * 2]
@@ -231,7 +231,7 @@ def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
     small = users.add(User("bob", Role.ANALYST, Fraction(1, 5)))
     service = Process(study, users.path)
     try:
-        with RemoteSession(service.url, token=small, session="study") as session:
+        with connect(service.url, token=small, session="study") as session:
             session.ask(SETTLED)
             session.sql("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex")  # the table is read now
             for name, bodies in large_bodies().items():
@@ -345,7 +345,7 @@ def _used(pid: int) -> tuple[float, float]:
 def _by_kind(session: RemoteSession, wheres: list[str]) -> dict[str, dict[str, Any]]:
     """Return the times of questions that are asked first, by what a test found: what timing tells."""
     times: dict[str, list[float]] = {"negative": [], "positive": []}
-    version = session.status()["version"]
+    version = session.status().positives_used
     for where in wheres:
         began = time.perf_counter()
         answer = session.ask(where)
@@ -363,7 +363,7 @@ def _by_kind(session: RemoteSession, wheres: list[str]) -> dict[str, dict[str, A
 
 
 def _ask_batches(url: str, token: str, wheres: list[str], batches: int) -> None:
-    with RemoteSession(url, token=token, session="study") as session:
+    with connect(url, token=token, session="study") as session:
         for turn in range(batches):
             start = turn * BATCH % len(wheres)
             session.send({"queries": [{"where": where} for where in wheres[start : start + BATCH]]})

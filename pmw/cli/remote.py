@@ -13,7 +13,7 @@ import click
 from pmw.cli.answering import condition_of, is_agreed, source_code
 from pmw.cli.texts import answer_text, json_line
 from pmw.public.answer import Source
-from pmw.service.client import RemoteSession, answer_of, connect
+from pmw.service.connection import Connection, answer_of
 from queries.errors import QueryError
 from queries.parsing import read_line
 
@@ -40,19 +40,24 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
         raise click.UsageError(
             "--population is for a session or a model in a file; leave it out, or ask a model of the session"
         )
-    with connect(url, token=_token(given["token_file"])) as session:
+    with Connection(url, token=_token(given["token_file"])) as session:
         options = {"fresh": given["fresh"], "strict_cells": given["strict_cells"]}
         if given["stream"]:
             return _stream(session, sys.stdin.buffer, options, strict=given["strict"])
         body = {"sql": given["sql"]} if where is None else {"where": condition_of(where)}
         if given["within"] is not None:
             body, options = {**body, "within": given["within"].form}, {"strict_cells": given["strict_cells"]}
-            quote = session.send({**body, **options, "dry_run": True})
+            quote = _asked(session, {**body, **options, "dry_run": True})
             if quote["needed"] and not is_agreed(quote, given):
                 return 4
-        form = session.send({**body, **options})
+        form = _asked(session, {**body, **options})
     click.echo(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
     return _code(form, strict=given["strict"])
+
+
+def _asked(session: Connection, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what the service answers to the body of an ask; one that asks afresh is not made twice."""
+    return session.json("POST", "/ask", body, again=not body.get("fresh"))
 
 
 def _token(path: Path | None) -> str:
@@ -66,7 +71,7 @@ def _token(path: Path | None) -> str:
         raise click.UsageError(f"--token-file {path}: the file cannot be read as a token") from None
 
 
-def _stream(session: RemoteSession, source: BinaryIO, options: dict[str, Any], *, strict: bool) -> int:
+def _stream(session: Connection, source: BinaryIO, options: dict[str, Any], *, strict: bool) -> int:
     """Print a line for each line of questions, in order; return the exit code."""
     code = asked = refused = 0
     lines = (line for line in source if line.strip())
@@ -80,7 +85,7 @@ def _stream(session: RemoteSession, source: BinaryIO, options: dict[str, Any], *
     return code if strict or (refused and refused == asked) else 0
 
 
-def _answers(session: RemoteSession, lines: list[bytes], options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _answers(session: Connection, lines: list[bytes], options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield an answer object for each line; one that is no JSON object is refused here."""
     read: list[dict[str, Any] | QueryError] = []
     for line in lines:
@@ -89,7 +94,7 @@ def _answers(session: RemoteSession, lines: list[bytes], options: dict[str, Any]
         except QueryError as error:
             read.append(error)
     forms = [form for form in read if not isinstance(form, QueryError)]
-    answers = iter(session.send({"queries": forms, **options})["answers"] if forms else ())
+    answers = iter(_asked(session, {"queries": forms, **options})["answers"] if forms else ())
     for form in read:
         yield {"id": None, "error": form.to_dict()} if isinstance(form, QueryError) else next(answers)
 

@@ -186,6 +186,10 @@ class Forecast:
     least: float
     most: float
 
+    def to_dict(self) -> dict[str, float]:
+        """Return a form ready for JSON."""
+        return {"questions": self.questions, "stored": self.stored, "least": self.least, "most": self.most}
+
     def sentence(self) -> str:
         """Return what follows ``The question``."""
         if self.most:

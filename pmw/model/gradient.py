@@ -131,7 +131,9 @@ class Contraction:
             return bind_sums(product, self.union, self.result, program)
         matrices = first.bind(left, program), second.bind(right, program)
         product = np.empty((matrices[0].shape[0], matrices[0].shape[1], matrices[1].shape[2]))
-        program.append(partial(np.matmul, *matrices, product))
+        # One number times one: the same product, which the loop over matrices is slow at.
+        multiply = np.multiply if matrices[0].shape[2] == 1 else np.matmul
+        program.append(partial(multiply, *matrices, product))
         turned = product.reshape(self.lengths).transpose(self.axes)
         if turned.flags.c_contiguous:
             return turned
@@ -304,7 +306,10 @@ class Gradient:
         for table, own, reading in zip(leaves, plan.inside, plan.readings, strict=True):
             found = _bound(reading, table, self._readings)
             self._marginals.update(zip([number for number, _ in own], found, strict=True))
-        self._leaves = leaves
+        self._sums = [
+            (table, own[0][0], [(number, _axes(plan.shape, smaller, scope)) for number, smaller in own[1:]])
+            for table, scope, own in zip(leaves, plan.leaves, plan.inside, strict=True)
+        ]
 
     def _bind_steps(self, leaves: Sequence[NDArray[np.float64]]) -> None:
         plan, values = self._plan, list(leaves)
@@ -337,10 +342,10 @@ class Gradient:
             for ordinary numbers, and must be calibrated in logarithms.
         """
         flat, starts = self._flat, self._plan.starts
-        for table, scope, own in zip(self._leaves, self._plan.leaves, self._plan.inside, strict=True):
-            np.copyto(table, potentials[own[0][0]])
-            for number, smaller in own[1:]:
-                np.add(table, spread(potentials[number], smaller, scope), table)
+        for table, first, others in self._sums:
+            np.copyto(table, potentials[first])
+            for number, shape in others:
+                np.add(table, potentials[number].reshape(shape), table)
         tops = np.maximum.reduceat(flat, starts)
         spans = tops - np.minimum.reduceat(flat, starts)
         if not float(spans.max()) <= _SAFE_SPAN:
@@ -349,7 +354,7 @@ class Gradient:
         np.exp(flat, flat)
         if not self._run(scaled=self._is_large or not float(spans.sum()) <= _CALM_SPAN):
             return None
-        for table, derivative in zip(self._leaves, self._derivatives, strict=True):
+        for (table, _, _), derivative in zip(self._sums, self._derivatives, strict=True):
             np.multiply(table, derivative, table)
         np.divide(flat, np.repeat(np.add.reduceat(flat, starts), self._lengths), flat)
         for call in self._readings:
@@ -357,16 +362,27 @@ class Gradient:
         return [self._marginals[number] for number in range(len(potentials))]
 
     def _run(self, *, scaled: bool) -> bool:
-        """Run all contractions, scaled to a maximum of 1 if asked; tell whether numbers stayed inside."""
+        """Run all contractions, scaled to a maximum of 1 if asked; tell whether numbers stayed inside.
+
+        None is negative. So on the way back they are in [0, 1] wherever the maximum is a positive number.
+        """
         for steps, lowest in ((self._forward, math.exp(-_SAFE_SPAN)), (self._backward, 0.0)):
             for made in steps:
                 for call in made.program:
                     call()
                 if scaled:
-                    np.divide(made.values, made.values.max(), made.values)
-                    if not float(made.values.min()) >= lowest:
+                    most = np.maximum.reduce(made.values, axis=None)
+                    if not 0 < most < math.inf:
+                        return False
+                    np.divide(made.values, most, made.values)
+                    if lowest and not np.minimum.reduce(made.values, axis=None) >= lowest:
                         return False
         return True
+
+
+def _axes(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
+    """Return the shape in which a table over a scope broadcasts over more axes."""
+    return tuple([shape[axis] if axis in scope else 1 for axis in axes])
 
 
 class PotentialMarginals:

@@ -16,6 +16,7 @@ Source: Madow (1949), On the theory of systematic sampling II, for samples of un
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -366,7 +367,8 @@ def draw_rows(
             states = np.zeros(count, dtype=np.int64)
             for other in known:
                 states = states * shape[other] + columns[other]
-            alike = order[np.argsort(states[order], kind="stable")]
+            several = math.prod([shape[other] for other in known])
+            alike = order[np.argsort(_short(states[order], several), kind="stable")]
             split = _Split(joint.reshape(-1, shape[position]), states, alike)
             columns[position] = split.run(generator, independent=independent)
             order = order[np.argsort(_short(columns[position][order], shape[position]), kind="stable")]
@@ -387,15 +389,16 @@ class _Split:
         self, joint: NDArray[np.float64], states: NDArray[np.int64], order: NDArray[np.int64]
     ) -> None:
         self._cells = joint.shape[1]
-        self._below = np.zeros((joint.shape[0], self._cells + 1))  # mass of the cells before each one
-        np.cumsum(joint, axis=1, out=self._below[:, 1:])
-        self._states = states
+        below = np.zeros((joint.shape[0], self._cells + 1))  # mass of the cells before each one
+        np.cumsum(joint, axis=1, out=below[:, 1:])
+        self._below = below.reshape(-1)
+        self._starts = states * (self._cells + 1)  # where each row's state begins in it
         self._order = order
 
     def run(self, generator: np.random.Generator, *, independent: bool) -> NDArray[np.int64]:
         """Return the new attribute's cell for each row."""
-        first = np.zeros(len(self._states), dtype=np.int64)  # each row's cells: from first, before end
-        end = np.full(len(self._states), self._cells)
+        first = np.zeros(len(self._starts), dtype=np.int64)  # each row's cells: from first, before end
+        end = np.full(len(self._starts), self._cells)
         rows = self._order
         for _ in range((self._cells - 1).bit_length()):
             low, high = first[rows], end[rows]
@@ -419,10 +422,10 @@ class _Split:
         high: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Return the probability of each row's lower half: exactly 0 or 1 where the other one is all."""
-        states = self._states[rows]
-        before = self._below[states, low]
-        mass = self._below[states, high] - before
-        lower = self._below[states, middle] - before
+        starts = self._starts[rows]
+        before = self._below[starts + low]
+        mass = self._below[starts + high] - before
+        lower = self._below[starts + middle] - before
         shares: NDArray[np.float64] = np.divide(lower, mass, out=np.ones_like(mass), where=mass > 0)
         return shares
 

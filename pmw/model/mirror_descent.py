@@ -25,10 +25,11 @@ Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descen
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the los
 _RISE = 1e-4  # of the loss, from which on it is taken to rise
 _LARGEST_DUAL = 300.0  # far from overflow, whatever contradicts itself
 Aim: TypeAlias = Target | QueryMeasurement
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the evaluator's order
 
 
@@ -62,9 +64,10 @@ class _Evaluator:
     def __init__(self, model: SyntheticDistribution, aims: Sequence[Aim]) -> None:
         self._like = model
         self._aims = aims
-        shapes = [np.shape(_values(aim)) for aim in aims]
+        shapes = self._declared = [np.shape(_values(aim)) for aim in aims]
         sizes = [math.prod(shape) for shape in shapes]
-        self._bounds = np.cumsum(sizes)[:-1]
+        ends = list(itertools.accumulate(sizes))
+        self._parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         self._order = np.arange(sum(sizes))  # of the numbers, by their places in declared order
         self._potentials: PotentialMarginals | None = None
         targets = [aim for aim in aims if isinstance(aim, Target)]
@@ -72,10 +75,7 @@ class _Evaluator:
             return
         terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
         self._potentials = model.with_terms(terms).potential_marginals()
-        places = [
-            part.reshape(shape)
-            for shape, part in zip(shapes, np.split(self._order, self._bounds), strict=True)
-        ]
+        places = [part.reshape(shape) for shape, part in zip(shapes, self._split(self._order), strict=True)]
         turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(targets, places, strict=True)]
         self._scopes = [self._potentials.number(aim.scope) for aim in targets]
         self._shapes = [part.shape for part in turned]
@@ -89,8 +89,12 @@ class _Evaluator:
         """Return the parts of one array, one per aim and shaped like it."""
         declared = np.empty_like(flat)
         declared[self._order] = flat
-        parts = np.split(declared, self._bounds)
-        return [part.reshape(np.shape(_values(aim))) for aim, part in zip(self._aims, parts, strict=True)]
+        parts = self._split(declared)
+        return [part.reshape(shape) for shape, part in zip(self._declared, parts, strict=True)]
+
+    def _split(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
+        """Return views of one array, one per aim."""
+        return [flat[part] for part in self._parts]
 
     def values(self, duals: Flat) -> Flat:
         """Return what the model of these duals says: float64, records."""
@@ -114,8 +118,7 @@ class _Evaluator:
     def _on_tree(self, potentials: PotentialMarginals, duals: Flat) -> Flat | None:
         """Return the values by the gradient, or None where ordinary numbers do not hold them."""
         sums: dict[int, NDArray[np.float64]] = {}
-        parts = np.split(duals, self._bounds)
-        for number, shape, part in zip(self._scopes, self._shapes, parts, strict=True):
+        for number, shape, part in zip(self._scopes, self._shapes, self._split(duals), strict=True):
             table = part.reshape(shape)
             sums[number] = sums[number] + table if number in sums else table
         found = potentials.marginals([sums[number] for number in range(len(sums))])

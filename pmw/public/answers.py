@@ -15,7 +15,7 @@ from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
-from pmw.public.contract import RecordsKept
+from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
 from queries.questions import Questions
@@ -86,11 +86,15 @@ class Answers(Sequence[Answer]):
             state: that answers.
             columns: what differs, by name.
         """
-        contract = state.contract
+        return cls.of_contract(state.contract, state.total.value, columns)
+
+    @classmethod
+    def of_contract(cls, contract: Contract, total: float, columns: Mapping[str, NDArray[Any]]) -> Answers:
+        """Return answers of a session with a contract and a number of records."""
         return cls(
             **cast("dict[str, Any]", columns),
             confidence=contract.options.confidence,
-            total=state.total.value,
+            total=total,
             budget=contract.budget,
             seeded=contract.seeded,
             kept=contract.records_kept,

@@ -61,6 +61,7 @@ MOST_CELLS = 2**24  # that the questions of one form have weights for: 128 MB
 _LARGEST = 2**62  # of a whole number, so that sums of two fit in 64 bits
 _HIGHEST = 64  # levels of a hierarchical histogram
 _FRACTION = re.compile("[0-9]{1,1000}(/[1-9][0-9]{0,999})?")  # no exponent: 1e999999999 has as many digits
+_PLAIN = frozenset([str, int, float, bool])
 _HALF_LETTER = re.compile("[\ud800-\udfff]")  # cannot be written as UTF-8
 
 
@@ -322,11 +323,13 @@ class _Reader:
         return found[0]
 
     def one_of(self, kind: Any, form: Any) -> Any:
-        """Return the value of a union: null, or the type whose tag the form has."""
+        """Return the value of a union: null, the type whose tag the form has, or the form's own."""
         kinds, may_be_null = _members(kind)
         if form is None and may_be_null:
             return None
-        if len(kinds) > 1:
+        if len(kinds) > 1 and _PLAIN.issuperset(kinds):  # their values are their own forms
+            kinds = [one for one in kinds if one is type(form)]
+        elif len(kinds) > 1:
             kinds = [one for one in kinds if isinstance(form, dict) and _has_tag(form, _TAGS[one])]
         _require(len(kinds) == 1, "of a kind that is not known")
         return self.value(kinds[0], form)

@@ -127,6 +127,11 @@ def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
     return replace(domain, person=replace(person, records=records)), chosen
 
 
+def published_contract(contract: Contract) -> Contract:
+    """Return a contract as it is told: a seed itself, which gives the open round's noise, is told as 0."""
+    return contract if not contract.seeded else replace(contract, options=replace(contract.options, seed=0))
+
+
 def guarantee(contract: Contract) -> str:
     """Return the guarantee of a session in words."""
     if contract.seeded:

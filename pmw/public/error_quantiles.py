@@ -17,7 +17,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
@@ -115,10 +114,29 @@ def typical_half_width(
     return found[-1].half_width(confidence) if found else None
 
 
+@dataclass(frozen=True, slots=True)
+class TypicalError:
+    """How near a part of the answered questions of one kind were.
+
+    Args:
+        kind: of the questions, in words.
+        within: half-width in records.
+        within_fraction: the same as a part of all records.
+        questions: how many there were.
+        asked: how many were answered when it was released.
+    """
+
+    kind: str
+    within: float
+    within_fraction: float
+    questions: int
+    asked: int
+
+
 def typical_errors(
     quantiles: Iterable[ErrorQuantile], confidence: float, records: float
-) -> list[dict[str, Any]]:
-    """Return the newest quantile of each kind, ready for JSON: how near a part of such questions were.
+) -> tuple[TypicalError, ...]:
+    """Return the newest quantile of each kind: how near a part of such questions were.
 
     Args:
         quantiles: all that were released, in order.
@@ -126,17 +144,10 @@ def typical_errors(
         records: the session's total.
     """
     newest = {one.kind: one for one in quantiles}
-    found = []
+    found = list[TypicalError]()
     for kind in sorted(newest, key=lambda kind: (kind.attributes, kind.basis.value)):
         one = newest[kind]
         width = one.half_width(confidence)
-        found.append(
-            {
-                "kind": kind.describe(),
-                "within": round(width, 3),
-                "within_fraction": float(f"{width / records:.6g}"),
-                "questions": one.questions,
-                "asked": one.asked,
-            }
-        )
-    return found
+        part = float(f"{width / records:.6g}")
+        found.append(TypicalError(kind.describe(), round(width, 3), part, one.questions, one.asked))
+    return tuple(found)

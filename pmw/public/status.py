@@ -12,7 +12,7 @@ from pmw.display.elements import table
 from pmw.display.texts import counted
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.drafts import drafted
-from pmw.public.error_quantiles import typical_errors
+from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 
@@ -58,7 +58,7 @@ class Status:
     seeded: bool = False
     closed: bool = False
     certified_marginals: int | None = None
-    typical_errors: tuple[dict[str, Any], ...] = ()
+    typical_errors: tuple[TypicalError, ...] = ()
     drafts: dict[str, float] | None = None
     prior: str | None = None
     prior_used: bool | None = None
@@ -74,7 +74,7 @@ class Status:
             del form["drafts"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
-        form["typical_errors"] = list(self.typical_errors)
+        form["typical_errors"] = list(form["typical_errors"])
         return form
 
     def _repr_html_(self) -> str:
@@ -129,7 +129,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         seeded=state.contract.seeded,
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
-        typical_errors=tuple(typical_errors(state.quantiles, confidence, state.total.value)),
+        typical_errors=typical_errors(state.quantiles, confidence, state.total.value),
         drafts=_drafts(state),
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
@@ -162,8 +162,8 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     if status.certified_marginals is not None:
         rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     for one in status.typical_errors:
-        part = f"{state.contract.options.confidence:.0%} of the questions on {one['kind']} were"
-        rows.append(("typical error", f"{part} within {one['within_fraction']:.2%}"))
+        part = f"{state.contract.options.confidence:.0%} of the questions on {one.kind} were"
+        rows.append(("typical error", f"{part} within {one.within_fraction:.2%}"))
     if status.prior is not None:
         rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"

@@ -13,28 +13,35 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from pmw.errors import ReleaseError
+from pmw.public.answer import Answer
+from pmw.public.answers import Answers
+from pmw.public.charges import WHOLE
 from pmw.public.export import RowPlan, program_version
+from pmw.public.ledger import LedgerLine
 from pmw.public.quotes import Within
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, used
+from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
+from pmw.session.dialogue import Analyst
+from pmw.session.exact import AskedQuestions, Described, exact_text
 from pmw.session.session import Session
 
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
@@ -57,37 +64,56 @@ class _Body(BaseModel):
 _Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
 
 
-class Asked(_Body):
-    """One question, as ``where`` or ``sql``, or several, as ``queries``.
+class Aggregate(_Body):
+    """One aggregate by groups: counts, or of an attribute's numbers the mean, the sum or a quantile."""
 
-    One that counts may have a bar of so many records at most, ``within``; a statement with one AVG or SUM of
-    so much in its own unit, or of a part of the answer such as 2%. With ``dry_run`` the price is told.
+    kind: Literal["count", "mean", "sum", "quantile"]
+    name: str = ""
+    where: str | dict[str, Any] = ""
+    by: Annotated[list[str], Field(max_length=100)] = []
+    part: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+
+class Asked(_Body):
+    """One question, as ``where``, ``sql``, ``query`` or ``aggregate``, or several, as ``queries``.
+
+    A ``query`` is a question's canonical text. One that counts may have a bar of so many records at most,
+    ``within``; a statement with one AVG or SUM of so much in its own unit, or of a part of the answer such as
+    2%. With ``dry_run`` the price is told: of the bar, or without one the most that asking could charge. With
+    ``explain`` it is told which counts are asked, what is held of them, and what they may charge.
     """
 
     where: str | dict[str, Any] | None = None
     sql: str | None = None
+    query: str | None = None
+    aggregate: Aggregate | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
     within: _Width | None = None
     dry_run: bool = False
+    explain: bool = False
     fresh: bool = False
     strict_cells: bool = False
 
     @model_validator(mode="after")
     def one_form(self) -> Asked:
-        """Refuse none or several of the three forms, and a bar of several questions."""
-        if sum(form is not None for form in (self.where, self.sql, self.queries)) != 1:
+        """Refuse none or several of the forms, and a price or a bar of several questions."""
+        if sum(form is not None for form in (*self._single().values(), self.queries)) != 1:
             raise ValueError
-        if self.within is None and self.dry_run:
+        if self.queries is not None and (self.within is not None or self.dry_run or self.explain):
             raise ValueError
-        if self.within is not None and (self.queries is not None or self.fresh):
+        if (self.within is not None and (self.fresh or self.explain)) or (self.dry_run and self.explain):
             raise ValueError
         return self
+
+    def _single(self) -> dict[str, Any]:
+        one = None if self.aggregate is None else self.aggregate.model_dump()
+        return {"where": self.where, "sql": self.sql, "query": self.query, "aggregate": one}
 
     def forms(self) -> list[dict[str, Any]]:
         """Return the questions as lines of a stream hold them."""
         if self.queries is not None:
             return self.queries
-        return [{"where": self.where} if self.sql is None else {"sql": self.sql}]
+        return [{name: form for name, form in self._single().items() if form is not None}]
 
 
 class Measured(_Body):
@@ -120,26 +146,24 @@ class Measured(_Body):
         return self
 
 
-def parts_of(session: Session, format: str, rows: int | None, seed: int | None) -> Iterable[bytes]:
+def parts_of(session: Session, format: str, plan: RowPlan) -> Iterable[bytes]:
     """Return an export in parts. CSV is written part by part; other formats are whole files, read in parts.
 
     Args:
         session: whose public state it is made of.
         format: csv, parquet or model.
-        rows: number of rows; None for the session's total.
-        seed: repeats a drawing; None draws again.
+        plan: how rows are drawn.
 
     Raises:
-        ReleaseError: the session's total is too long, or rows or a seed are given for a model.
+        ReleaseError: the session's total is too long, or rows are planned for a model.
     """
-    if format != "model" and rows is None and session.state.total.value > MOST_ROWS:
+    if format != "model" and plan.rows is None and session.state.total.value > MOST_ROWS:
         raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")
-    plan = RowPlan(rows, seed=seed)
     if format == "csv":
         return session.csv_parts(plan)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / f"export.{format}"
-        session.export(target, None if (rows, seed) == (None, None) else plan, format=format)
+        session.export(target, None if plan == RowPlan() else plan, format=format)
         return _read(target)
 
 
@@ -180,6 +204,31 @@ class SentInParts(StreamingResponse):
                 await super().__call__(scope, receive, sent)
         finally:
             self._ended()
+
+
+def wants_exact(request: Request) -> bool:
+    """Tell whether a client reads exact forms; see ``pmw.service.exact``."""
+    return request.headers.get("accept") == EXACT
+
+
+def told(request: Request, result: Any, **more: Any) -> Response:
+    """Return the response that tells a result: as JSON with more beside it, or exactly.
+
+    Args:
+        request: whose header Accept says which.
+        result: of a session.
+        more: what JSON tells besides.
+    """
+    if wants_exact(request):
+        return Response(exact_text(result), media_type=EXACT)
+    return JSONResponse({**result.to_dict(), **more})
+
+
+def _answer_told(request: Request, analyst: Analyst, result: asking.Result) -> Response:
+    """Return the response that tells an answer; read exactly, one is told as many are."""
+    if wants_exact(request) and isinstance(result, Answer):
+        return told(request, Answers.of(analyst.state, [result]))
+    return told(request, result)
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
@@ -241,13 +290,36 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
     }
 
 
-@router.get("/sessions/{name}", dependencies=[InQueue])
-def status(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
+@router.get("/sessions/{name}", response_model=dict[str, Any], dependencies=[InQueue])
+def status(request: Request, user: CurrentUser, name: str) -> Response:
     """Tell where a session stands, and what was charged for the user."""
     with used(request, user, name) as hosted:
         booked = hosted.asking(user).budget()
         yours = {"share": float(user.share), "spent": float(booked.spent), "questions": booked.questions}
-        return {**hosted.session.status().to_dict(), "you": yours}
+        return told(request, hosted.session.status(), you=yours)
+
+
+@router.get("/sessions/{name}/you", dependencies=[InQueue])
+def you(request: Request, user: CurrentUser, name: str) -> Response:
+    """Tell what was charged for the user, and the user's share."""
+    with used(request, user, name) as hosted:
+        booked = replace(hosted.asking(user).budget(), share=user.share)
+        return told(request, booked)
+
+
+@router.get("/sessions/{name}/schema", response_model=dict[str, Any])
+def schema(request: Request, user: CurrentUser, name: str) -> Response:
+    """Tell a session's attributes, their values and cells, parts of dates, and which counts are held."""
+    with used(request, user, name) as hosted:
+        return told(request, Described.of(hosted.session.state))
+
+
+@router.get("/sessions/{name}/asked", dependencies=[InQueue])
+def asked_before(request: Request, user: CurrentUser, name: str) -> Response:
+    """List the distinct questions that the user was answered, or everybody to a custodian, oldest first."""
+    with used(request, user, name) as hosted:
+        asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
+        return told(request, AskedQuestions(tuple(query.to_json() for query in asker.asked())))
 
 
 @router.post("/sessions/{name}/ask", response_model=dict[str, Any], dependencies=[InQueue])
@@ -263,34 +335,40 @@ def ask(
     Each answer is the object that `pmw ask --json` prints. Among several, a refused question has an error
     object in its place. With an Idempotency-Key a request is safe to repeat: it gets the same answers.
     With `within`, what a bar of so many records costs is charged to the user; with `dry_run`, it is told.
+    With `dry_run` alone, the most that asking could charge is told, and with `explain`, why.
     """
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
         analyst = hosted.asking(user, request.state.gone)
+        if asked.within is not None and asked.dry_run:
+            price = asking.priced(analyst, forms[0], asked.within, aligned=aligned)
+            return told(request, price, needed=price.needed)
+        if asked.dry_run or asked.explain:
+            return told(request, asking.cost(analyst, forms[0], why=asked.explain, aligned=aligned))
         if asked.within is not None:
             pays = user.role is not Role.READER
-            return JSONResponse(
-                asking.answered_within(
-                    analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
-                )
-            )
+            found = asking.answered_within(analyst, forms[0], asked.within, pays=pays, aligned=aligned)
+            return _answer_told(request, analyst, found)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
             if asked.queries is None:
-                return JSONResponse(asking.answered(analyst, questions, fresh=asked.fresh))
-            answers = asking.answered_all(analyst, questions, fresh=asked.fresh)
-            return JSONResponse({"answers": answers})  # made here: the event loop waits for nothing long
+                return _answer_told(request, analyst, asking.answered(analyst, questions, fresh=asked.fresh))
+            results = asking.answered_all(analyst, questions, fresh=asked.fresh)
+            if wants_exact(request):
+                return told(request, asking.together(analyst, questions, results))
+            # Made here: the event loop waits for nothing long.
+            return JSONResponse({"answers": asking.forms_of(questions, results)})
 
 
-@router.post("/sessions/{name}/measure", dependencies=[InQueue])
+@router.post("/sessions/{name}/measure", response_model=dict[str, Any], dependencies=[InQueue])
 def measure(
     request: Request,
     user: CurrentUser,
     name: str,
     measured: Measured,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=_KEY)] = None,
-) -> dict[str, Any]:
+) -> Response:
     """Measure a table of counts, or sums of values, charged to the user; with `dry_run`, tell the price.
 
     With an Idempotency-Key a request is safe to repeat: it measures and charges once, and gets the same price
@@ -302,11 +380,12 @@ def measure(
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
         dry_run, key = measured.dry_run, idempotency_key
         if measured.heads:
-            return analyst.measure_heads(scope, share=share, dry_run=dry_run, request_id=key).to_dict()
+            heads = analyst.measure_heads(scope, share=share, dry_run=dry_run, request_id=key)
+            return told(request, heads)
         if measured.sum is None:
-            return analyst.measure(scope, dry_run=dry_run, request_id=key).to_dict()
+            return told(request, analyst.measure(scope, dry_run=dry_run, request_id=key))
         within = None if measured.within is None else Within.parse(str(measured.within))
-        return analyst.measure_sum(
+        sums = analyst.measure_sum(
             measured.sum,
             scope,
             share=share,
@@ -314,7 +393,17 @@ def measure(
             squares=measured.squares,
             dry_run=dry_run,
             request_id=key,
-        ).to_dict()
+        )
+        return told(request, sums)
+
+
+def row_plan(
+    rows: Annotated[int | None, Query(ge=1, le=MOST_ROWS)] = None,
+    seed: int | None = None,
+    independent: bool = False,
+) -> RowPlan:
+    """Return how the rows of an export are drawn."""
+    return RowPlan(rows, independent, seed)
 
 
 @router.get("/sessions/{name}/export", response_class=Response, dependencies=[InQueue])
@@ -322,37 +411,40 @@ def export(
     request: Request,
     user: CurrentUser,
     name: str,
+    plan: Annotated[RowPlan, Depends(row_plan)],
     format: Literal["csv", "parquet", "model"] = "csv",
-    rows: Annotated[int | None, Query(ge=1, le=MOST_ROWS)] = None,
-    seed: int | None = None,
 ) -> Response:
     """Give a synthetic table, or a model to ask offline; free. Each user has one at a time."""
     exports = access.service_of(request).exports
     exports.begin(user.name)
     try:
         with used(request, user, name) as hosted:
-            parts = parts_of(hosted.session, format, rows, seed)
+            parts = parts_of(hosted.session, format, plan)
     except BaseException:
         exports.end(user.name)
         raise
     return SentInParts(parts, format, lambda: exports.end(user.name))
 
 
-@router.get("/sessions/{name}/ledger", dependencies=[InQueue])
-def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
+@router.get("/sessions/{name}/ledger", response_model=dict[str, Any], dependencies=[InQueue])
+def ledger(request: Request, user: CurrentUser, name: str) -> Response:
     """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
 
     A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
     tell it too, as would numbers of questions, so others' sums are told in whole per cent.
     """
     with used(request, user, name) as hosted:
-        booked, form = hosted.session.bookings(), hosted.session.ledger().to_dict()
-    if user.role is Role.CUSTODIAN:
-        return {**form, "analysts": [_sum(one) for one in booked]}
-    for entry in form["entries"]:
-        own = [one for one in entry.pop("booked", ()) if one["analyst"] == user.name]
-        entry.update({"booked": own} if own else {})
-    return {**form, "analysts": [_sum(one, exact=one.name == user.name) for one in booked]}
+        booked, charged = hosted.session.bookings(), hosted.session.ledger()
+    is_custodian = user.role is Role.CUSTODIAN
+    if not is_custodian:
+        charged = replace(charged, lines=tuple(_own(line, user.name) for line in charged.lines))
+    sums = [_sum(one, exact=is_custodian or one.name == user.name) for one in booked]
+    return told(request, charged, analysts=sums)
+
+
+def _own(line: LedgerLine, name: str) -> LedgerLine:
+    """Return a charge as one analyst is told it: what is booked to others is not."""
+    return replace(line, booked=tuple(part for part in line.booked if part[0] == name) or WHOLE)
 
 
 def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
@@ -363,6 +455,25 @@ def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
         "exact": str(spent) if exact else None,
         "questions": booked.questions if exact else None,
     }
+
+
+@router.get("/sessions/{name}/history", response_model=dict[str, Any], dependencies=[InQueue])
+def history(
+    request: Request, user: CurrentUser, name: str, most: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> Response:
+    """List answered questions of a session, the newest first: the user's own, or a custodian everybody's."""
+    with used(request, user, name) as hosted:
+        found = _history(hosted, user, most)
+    if wants_exact(request):
+        return told(request, found)
+    return JSONResponse({"history": [_activity_form(one, hosted.name) for one in found]})
+
+
+def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
+    if user.role is Role.CUSTODIAN:
+        return hosted.session.history(most)
+    own = hosted.session.analyst(user.name).history(most)
+    return tuple(replace(one, name=user.name) for one in own)  # who asked it first is not told
 
 
 @router.get("/activity")
@@ -378,14 +489,10 @@ def activity(
     listed = []
     for hosted in chosen:
         with used(request, user, hosted.name):
-            named = None if user.role is Role.CUSTODIAN else user.name
-            asking = hosted.session if named is None else hosted.session.analyst(named)
-            found = asking.history(most)
-        listed += [_activity_form(one, hosted.name, named) for one in found]
+            found = _history(hosted, user, most)
+        listed += [_activity_form(one, hosted.name) for one in found]
     return {"activity": listed}
 
 
-def _activity_form(one: Activity, session: str, named: str | None) -> dict[str, Any]:
-    form = {**asdict(one), "query": json.loads(one.query)}
-    # Somebody else may have asked it first, which is not told.
-    return {"session": session, **form, "name": one.name if named is None else named}
+def _activity_form(one: Activity, session: str) -> dict[str, Any]:
+    return {"session": session, **asdict(one), "query": json.loads(one.query)}

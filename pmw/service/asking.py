@@ -1,23 +1,33 @@
-"""Asking: the questions of one request, answered in order, each with the object that ``pmw ask`` prints."""
+"""Asking: the questions of one request, answered in order; each answer is what the session itself gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
+from pmw.errors import PMWError
 from pmw.public.answer import Answer
+from pmw.public.answers import Answers
+from pmw.public.codec import FormError
+from pmw.public.codec import read as read_form
 from pmw.public.quotes import Within
-from pmw.public.tables import Tabulation
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import cells_of, require_few_cells
 from pmw.session.dialogue import Dialogue
+from pmw.session.exact import Cost, Price
 from pmw.session.requests import Request
 from queries.errors import QueryError
+from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, part_key, require_aligned
-from queries.statements import Statement
+from queries.statements import Statement, statement_of
 
+Result: TypeAlias = Answer | AnswerTable
+
+MOST_WEIGHTS = 2**22  # cells that one question in canonical form may weigh: 32 MB
+_TEXTS = ("where", "sql", "query")  # that state a question
 _READING = (4, 32)  # what a condition and a statement take to be read, in questions
 
 
@@ -81,8 +91,8 @@ def read(
     return Reading(heads, refused, questions, places, cells, key is not None)
 
 
-def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> dict[str, Any]:
-    """Return the answer object of the one question of a request.
+def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> Result:
+    """Return the answer to the one question of a request.
 
     Args:
         session: who answers.
@@ -97,8 +107,8 @@ def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> dic
     return _answers(session, list(reading.questions.values()), fresh=fresh)[0]
 
 
-def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) -> list[dict[str, Any]]:
-    """Return an answer object for each question; a refused one has an error object. See ``answered``.
+def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) -> list[Result | None]:
+    """Return an answer to each question, None to a refused one. See ``answered``.
 
     Equal questions are asked once. With a key each place has its own: there the others are asked after the
     first, for its stored answer.
@@ -106,7 +116,6 @@ def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) ->
     Raises:
         QueryError: a key was used for another question; nothing is spent.
     """
-    found = [dict(head) for head in reading.heads]
     once = [place for place, first in reading.first.items() if place == first]
     again = [place for place, first in reading.first.items() if place != first]
     if reading.keyed:
@@ -119,21 +128,65 @@ def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) ->
     if reading.keyed:
         own = _answers(session, [reading.questions[place] for place in again], fresh=fresh)
         made.update(zip(again, own, strict=True))
+    found: list[Result | None] = [None] * len(reading.heads)
     for place, first in reading.first.items():
-        found[place].update(made.get(place) or made[first])
+        found[place] = made.get(place) or made[first]
     return found
 
 
+def forms_of(reading: Reading, results: Sequence[Result | None]) -> list[dict[str, Any]]:
+    """Return the object that ``pmw ask --json`` prints of each answer; a refused question has an error."""
+    pairs = zip(reading.heads, results, strict=True)
+    return [{**head, **({} if result is None else result.to_dict())} for head, result in pairs]
+
+
+def together(session: Dialogue, reading: Reading, results: Sequence[Result | None]) -> Answers:
+    """Return the answers to counting questions together, for a client that reads them exactly.
+
+    Raises:
+        QueryError: one is refused, or is a statement.
+    """
+    for error in reading.refused.values():
+        raise error
+    answers = [result for result in results if isinstance(result, Answer)]
+    if len(answers) < len(results):
+        raise QueryError("statements are asked one by one here", code="bad_request", position="queries")
+    return Answers.of(session.state, answers)
+
+
+def cost(analyst: Dialogue, form: Mapping[str, Any], *, why: bool, aligned: bool) -> Cost:
+    """Return what asking a question could charge at most; free.
+
+    Args:
+        analyst: whose share would pay.
+        form: the question, as a line of a stream.
+        why: tell which counts it becomes, and what is held of them, too.
+        aligned: refuse a question that cuts cells.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    asked = _read(analyst, form, aligned=aligned).query
+    return analyst.explain(asked) if why else analyst.forecast(asked)
+
+
+def priced(analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, aligned: bool) -> Price:
+    """Return what a bar of so many records costs a question; free. See ``answered_within``.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    asked, query, width = _within(analyst, form, within, aligned=aligned)
+    if query is not None:
+        return analyst.quote(query, width.amount)
+    analyst.tabulate(asked)  # its counts are asked for as those of any statement
+    return analyst.quote_aggregate(asked, width)
+
+
 def answered_within(
-    analyst: Dialogue,
-    form: Mapping[str, Any],
-    within: float | str,
-    *,
-    dry_run: bool,
-    pays: bool,
-    aligned: bool,
-) -> dict[str, Any]:
-    """Return the answer object of a question with a bar of so many records at most, or what it costs.
+    analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, pays: bool, aligned: bool
+) -> Result:
+    """Return the answer to a question with a bar of so many records at most.
 
     Repeated, it costs nothing more: the bar is there already.
 
@@ -141,7 +194,6 @@ def answered_within(
         analyst: who answers, and whose share pays.
         form: the question, as a line of a stream.
         within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
-        dry_run: tell the price alone.
         pays: may pay; else what is not free is refused.
         aligned: refuse a question that cuts cells.
 
@@ -150,36 +202,35 @@ def answered_within(
         ForbiddenError: it is not free, and nothing may be paid.
         QueryError: it is refused; nothing is spent.
     """
-    asked, width = _read(analyst, form, aligned=aligned).query, Within.parse(str(within))
+    asked, query, width = _within(analyst, form, within, aligned=aligned)
+    if query is None:
+        analyst.tabulate(asked)  # its counts are asked for as those of any statement
+        _require_paying(needed=analyst.quote_aggregate(asked, width).needed, pays=pays)
+        return analyst.sql_within(asked, width)
+    _require_paying(needed=analyst.quote(query, width.amount).needed, pays=pays)
+    answer = analyst.ask_within(query, width.amount)
+    if isinstance(asked, Statement):
+        return Tabulation(analyst.state, asked).table(analyst.state, [answer])
+    return answer
+
+
+def _within(
+    analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, aligned: bool
+) -> tuple[Any, LinearQuery | None, Within]:
+    """Return what is asked, its one counting question, and the width; no question where sums are meant.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    asked, width = _read(analyst, form, aligned=aligned).query, Within.of(within)
     query = asked.single_count if isinstance(asked, Statement) else asked
-    if query is None and isinstance(asked, Statement):
-        return _sums_within(analyst, asked, width, dry_run=dry_run, pays=pays)
-    if query is None or width.relative:
+    if query is not None and width.relative:
         raise QueryError(
             "a bar of a count is a number of records; a part of the answer is for AVG and SUM",
             code="unsupported",
             position="within",
         )
-    quote = analyst.quote(query, width.amount)
-    if dry_run:
-        return {**quote.to_dict(), "needed": quote.needed}
-    _require_paying(needed=quote.needed, pays=pays)
-    answer = analyst.ask_within(query, width.amount)
-    if isinstance(asked, Statement):
-        return Tabulation(analyst.state, asked).table(analyst.state, [answer]).to_dict()
-    return answer.to_dict()
-
-
-def _sums_within(
-    analyst: Dialogue, statement: Statement, width: Within, *, dry_run: bool, pays: bool
-) -> dict[str, Any]:
-    """Return the table of a statement with one AVG or SUM within a bar, or what it costs."""
-    analyst.tabulate(statement)  # its counts are asked for as those of any statement
-    quote = analyst.quote_aggregate(statement, width)
-    if dry_run:
-        return {**quote.to_dict(), "needed": quote.needed}
-    _require_paying(needed=quote.needed, pays=pays)
-    return analyst.sql_within(statement, width).to_dict()
+    return asked, query, width
 
 
 def _require_paying(*, needed: bool, pays: bool) -> None:
@@ -195,7 +246,12 @@ def _require_paying(*, needed: bool, pays: bool) -> None:
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
-    question = session.reader.question(form)
+    if "query" in form:
+        question = Question(_canonical(session, form["query"]))
+    elif "aggregate" in form:
+        question = Question(_aggregate(session, form["aggregate"]))
+    else:
+        question = session.reader.question(form)
     if question.request_id is not None:
         raise QueryError(
             "give the key of a request in its header Idempotency-Key",
@@ -207,10 +263,38 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
     return question
 
 
+def _canonical(session: Dialogue, text: object) -> LinearQuery:
+    """Return the query of a canonical text.
+
+    Raises:
+        QueryError: it is none, or weighs too many cells.
+    """
+    try:
+        query: LinearQuery = read_form(LinearQuery, text, domain=session.domain, most_cells=MOST_WEIGHTS)
+    except (FormError, PMWError, ValueError, KeyError, TypeError, ArithmeticError) as error:
+        cause = f": {error}" if isinstance(error, FormError) else ""
+        raise QueryError(
+            f"expected the canonical text of a question{cause}", code="bad_request", position="query"
+        ) from None
+    return query
+
+
+def _aggregate(session: Dialogue, form: Mapping[str, Any]) -> Statement:
+    """Return the statement of one aggregate, or of counts, by groups.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    where = session.reader.where(form["where"])
+    if form["kind"] == "count":
+        return Statement.count_by(where, form["by"])
+    return statement_of(form["kind"], form["name"], where, form["by"], part=form["part"])
+
+
 def _text_of(form: Mapping[str, Any], place: int) -> object:
     """Return what tells equal questions: their texts; one without a text is equal to no other."""
-    texts = [(name, form[name]) for name in ("where", "sql") if isinstance(form.get(name), str)]
-    return tuple(texts) if texts and set(form) <= {"id", "where", "sql"} else place
+    texts = [(name, form[name]) for name in _TEXTS if isinstance(form.get(name), str)]
+    return tuple(texts) if texts and set(form) <= {"id", *_TEXTS} else place
 
 
 def _counts(questions: Iterable[Question]) -> list[Question]:
@@ -227,19 +311,19 @@ def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Request]:
         yield Request(query, query.to_json(), part_key(question.request_id, number), fresh)
 
 
-def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
-    """Return the answer objects of questions: those that count together, and statements one by one."""
+def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[Result]:
+    """Return the answers to questions: to those that count together, and to statements one by one."""
     counts = _counts(questions)
     parts = (part for question in counts for part in _parts(question, fresh=fresh))
     answers = iter(session.ask_all(parts, fresh=fresh) if counts else ())
-    return [_form(session, question, answers, fresh=fresh) for question in questions]
+    return [_result(session, question, answers, fresh=fresh) for question in questions]
 
 
-def _form(session: Dialogue, question: Question, answers: Iterator[Answer], *, fresh: bool) -> dict[str, Any]:
+def _result(session: Dialogue, question: Question, answers: Iterator[Answer], *, fresh: bool) -> Result:
     query = question.query
     if not isinstance(query, Statement):
-        return next(answers).to_dict()
+        return next(answers)
     if not question.is_counting:
-        return session.tabulate(query, fresh=fresh, request_id=question.request_id).to_dict()
+        return session.tabulate(query, fresh=fresh, request_id=question.request_id)
     work = Tabulation(session.state, query)
-    return work.table(session.state, list(islice(answers, len(work)))).to_dict()
+    return work.table(session.state, list(islice(answers, len(work))))

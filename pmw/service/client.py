@@ -1,39 +1,54 @@
-"""The client: a session of a service, asked like one of this process. It needs the standard library alone."""
+"""The client: a session of a service, asked like one of this process."""
 
 from __future__ import annotations
 
-import http.client
-import json
-import math
-import ssl
-import threading
-import time
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 from uuid import uuid4
 
-from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
-from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import RecordsKept
+import numpy as np
+
+from pmw.disk import require_file, write_whole
+from pmw.display.elements import table
+from pmw.errors import ReleaseError, ServiceError
+from pmw.public.answer import Answer
+from pmw.public.answers import COLUMNS, Answers, concatenated
+from pmw.public.codec import FormError
+from pmw.public.codec import read as read_form
+from pmw.public.contract import Contract, guarantee
+from pmw.public.export import ExportFormat, RowPlan
+from pmw.public.ledger import Ledger
+from pmw.public.population import PopulationInterval
+from pmw.public.quotes import Quote, Within
+from pmw.public.status import Status
+from pmw.public.tables import AnswerTable
+from pmw.service.connection import EXACT, Connection
+from pmw.session.accounts import Activity, Booked
+from pmw.session.asking import Asked, Asking, Questions
+from pmw.session.exact import AskedQuestions, Described, Foreseen, HeadsPrice, SumPrice, read_exact
+from pmw.session.explaining import Explanation
+from pmw.session.public_model import PublicModel, model_of
+from pmw.session.requests import Answering, Deliver, Requests
+from queries.domain import Domain
 from queries.errors import QueryError
+from queries.linear import LinearQuery
+from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SECONDS = 60.0  # for one response
 _BATCH = 500  # questions of one request; the service takes 1,000
-_TRIES = 10
-_LONGEST_PAUSE = 5.0  # seconds, where the service names none
-_LONGEST_TOLD = 30.0  # seconds that a service may have a client wait
-_HERE = ("localhost", "127.0.0.1", "::1")
+_MOST_BYTES = 2**19  # of their texts; it takes twice that
+_MOST_WEIGHTS = 2**22  # cells that they weigh; it takes four times that
+_Found = TypeVar("_Found")
 
 
 def connect(url: str, *, token: str, session: str | None = None) -> RemoteSession:
-    """Return a session of a service.
+    """Return a session of a service. One request is made, which finds out whether the token is good.
 
     Args:
         url: of the service, such as ``https://counts.example.org``, or of a session in it, such as
@@ -42,71 +57,138 @@ def connect(url: str, *, token: str, session: str | None = None) -> RemoteSessio
         session: its name; needed where the URL names none and the user has several.
 
     Raises:
-        ServiceError: the URL is none, the service does not answer or refuses the token, or the session is
-            not told.
+        ServiceError: the URL is none, the service does not answer or refuses the token, the session is not
+            told or none of the user's, or the service is of another version.
     """
-    return RemoteSession(url, token=token, session=session)
+    connection = Connection(url, token=token, session=session)
+    try:
+        return RemoteSession(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
-class RemoteSession:
+class RemoteSession(Asking):
     """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
 
-    Answers are those that the service gives: the token says whose share pays. A question that got no response
-    is asked again: the service charges nothing for a question that has a stored answer.
+    It has the methods of a session, and gives the same results: the token says whose share pays. A question
+    that got no response is asked again: the service charges nothing for a question that has a stored answer.
+
+    Args:
+        connection: to it.
+
+    Raises:
+        ServiceError: the service does not answer, refuses the token, or is of another version.
     """
 
-    def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
-        parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == -1:
-            raise ServiceError(
-                "expected the URL of a service, such as http://127.0.0.1:8000, got another text"
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._described: Described = self._exact(Described, "GET", "/schema")
+
+    @property
+    def name(self) -> str:
+        """The session's name in addresses."""
+        return self._connection.name
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._described.contract.domain
+
+    @property
+    def guarantee(self) -> str:
+        """What the session promises, in words."""
+        return guarantee(self._described.contract)
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _asking(self) -> Iterator[Answering]:
+        yield self._answer
+
+    def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
+        parts = list[Answers]()
+        for start, stop in self._batches(requests):
+            parts.append(self._batch(requests.between(start, stop)))
+            if deliver is not None:
+                deliver(parts[-1])
+        return concatenated(parts or [_none(self._described)], requests.questions)
+
+    def _batches(self, requests: Requests) -> Iterator[tuple[int, int]]:
+        """Yield where batches begin and end that the service takes; with a key each is one question."""
+        start, size, weighs = 0, 0, 0
+        for place, text in enumerate(requests.texts()):
+            weight = sum(self.domain.scope_size(one.scope) for one in requests.questions.query(place).factors)
+            apart = bool(requests.request_ids) or requests.fresh[place] != requests.fresh[start]
+            full = (
+                place - start == _BATCH or size + len(text) > _MOST_BYTES or weighs + weight > _MOST_WEIGHTS
             )
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ServiceError("expected a token as pmw user add printed it, got another text")
-        if parts.scheme == "http" and parts.hostname not in _HERE:
-            warnings.warn("the token crosses the network unencrypted; use https://", stacklevel=3)
-        self._lock = threading.Lock()
-        self._connection = _connection(parts.scheme, parts.hostname, port)
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        self._base, self.name = _base_and_name(parts.path)
-        try:
-            self.name = session or self.name or self._only_session()
-        except BaseException:
-            self.close()
-            raise
+            if place > start and (apart or full):
+                yield start, place
+                start, size, weighs = place, 0, 0
+            size, weighs = size + len(text), weighs + weight
+        if start < len(requests):
+            yield start, len(requests)
 
-    def ask(
-        self, question: str | Mapping[str, Any], *, fresh: bool = False, request_id: str | None = None
-    ) -> Answer:
-        """Answer one question.
+    def _batch(self, requests: Requests) -> Answers:
+        body = {"queries": [{"query": text} for text in requests.texts()], "fresh": bool(requests.fresh[0])}
+        key = requests.request_ids[0] if requests.request_ids else None
+        found = self._ask(Answers, body, key)
+        if len(found) != len(requests):
+            raise ServiceError("the service gave another number of answers than were asked for")
+        return found
 
-        Args:
-            question: a where-text or a structured condition.
-            fresh: ask a newer model, or for a test that was not made, where there is a stored answer.
-            request_id: idempotency key, for safe retries; the same key gets the same answer.
+    def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
+        """Answer a statement; see ``Session.sql``.
 
         Raises:
-            QueryError: the question is refused, or the key was used for another; nothing is spent.
+            QueryError: the statement is refused; nothing is spent.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return answer_of(self.send({**_where(question), "fresh": fresh}, request_id))
+        return self._ask(AnswerTable, {"sql": statement, "fresh": fresh})
 
-    def quote(self, question: str | Mapping[str, Any], within: float) -> dict[str, Any]:
-        """Return what a bar of so many records costs a question; free.
+    def tabulate(
+        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+    ) -> AnswerTable:
+        """Answer a statement that was read from a text; see ``Session.tabulate``.
 
-        Returns scope, cells, share, half_width, affordable and needed.
+        Raises:
+            QueryError: the statement is refused, or has no text; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self._ask(AnswerTable, {"sql": _text_of(statement), "fresh": fresh}, request_id)
+
+    def _tabulate(
+        self,
+        kind: str,
+        name: str,
+        where: str | Mapping[str, Any],
+        by: Sequence[str],
+        *,
+        part: float = 0.5,
+        fresh: bool = False,
+    ) -> AnswerTable:
+        given = where if isinstance(where, str) else dict(where)
+        form = {"kind": kind, "name": name, "where": given, "by": list(by), "part": part}
+        return self._ask(AnswerTable, {"aggregate": form, "fresh": fresh})
+
+    def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
+        """Return intervals for the population that the table is a sample of, from ``model``; free."""
+        return self.model().population_intervals(questions)
+
+    # --- prices and bars ------------------------------------------------------------------------------------
+
+    def quote(self, question: Asked, within: float) -> Quote:
+        """Return the smallest price at which the bar of a question is at most so many records; free.
 
         Raises:
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self.send({**_where(question), "within": within, "dry_run": True})
+        body = {"query": self._request(question).text, "within": within, "dry_run": True}
+        return self._ask(Quote, body)
 
-    def ask_within(self, question: str | Mapping[str, Any], within: float) -> Answer:
+    def ask_within(self, question: Asked, within: float) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
 
         Repeated, it costs nothing more: the bar is there already.
@@ -116,32 +198,230 @@ class RemoteSession:
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return answer_of(self.send({**_where(question), "within": within}))
+        return self._ask(Answers, {"query": self._request(question).text, "within": within})[0]
 
-    def ask_all(
-        self, questions: Iterable[str | Mapping[str, Any]], *, fresh: bool = False
-    ) -> tuple[Answer, ...]:
-        """Answer questions in order.
+    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
+        """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
 
         Raises:
-            QueryError: a question is refused; others may have been answered.
-            ServiceError: the service refuses a request, or does not answer.
-        """
-        forms = list(map(_where, questions))
-        found: list[Answer] = []
-        for start in range(0, len(forms), _BATCH):
-            sent = self.send({"queries": forms[start : start + _BATCH], "fresh": fresh})
-            found += map(answer_of, sent["answers"])
-        return tuple(found)
-
-    def sql(self, statement: str, *, fresh: bool = False) -> dict[str, Any]:
-        """Answer an SQL statement with the object that ``pmw ask --sql --json`` prints.
-
-        Raises:
-            QueryError: the statement is refused; nothing is spent.
+            QueryError: it is no such statement, or no price gives such bars.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self.send({"sql": statement, "fresh": fresh})
+        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _form(within), "dry_run": True})
+
+    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
+        """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: it is no such statement, or no price gives such bars.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _form(within)})
+
+    def forecast(self, question: Asked | Statement) -> Foreseen:
+        """Return what answering a question could charge at most, as things stand; free.
+
+        Raises:
+            QueryError: the question is refused.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self._ask(Foreseen, {**self._stated(question), "dry_run": True})
+
+    def explain(self, question: str | LinearQuery | Statement) -> Explanation:
+        """Return which counts a question becomes, what is held of them, and what they may charge; free.
+
+        Raises:
+            QueryError: the statement is refused.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        stated = {"sql": question} if isinstance(question, str) else self._stated(question)
+        return self._ask(Explanation, {**stated, "explain": True})
+
+    def measure(
+        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+    ) -> Quote:
+        """Measure a table of counts now, or tell its price; see ``Session.measure``.
+
+        Where the response is lost, the request is made again under its key, which measures and charges once.
+
+        Args:
+            names: one attribute, or several.
+            dry_run: tell the price alone; free.
+            request_id: idempotency key, for retries of your own; a fresh one for each call unless told.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there is no such table, or the key was used for something else; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self._measured(Quote, {"scope": _listed(names), "dry_run": dry_run}, request_id)
+
+    def measure_heads(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        share: float | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> HeadsPrice:
+        """Measure numbers of persons now, or tell their price; see ``Session.measure_heads``.
+
+        Raises:
+            ServiceError: as ``measure`` raises it.
+        """
+        given = {"scope": _listed(by), "heads": True, "share": share, "dry_run": dry_run}
+        return self._measured(HeadsPrice, given, request_id)
+
+    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
+        self,
+        name: str,
+        by: str | Sequence[str] = (),
+        *,
+        share: float | None = None,
+        within: Within | float | str | None = None,
+        squares: bool = False,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> SumPrice:
+        """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there are no such sums; nothing is spent.
+            ServiceError: as ``measure`` raises it.
+        """
+        given: dict[str, Any] = {"sum": name, "scope": _listed(by), "dry_run": dry_run, "squares": squares}
+        given |= {} if share is None else {"share": float(share)}
+        given |= {} if within is None else {"within": _form(within)}
+        return self._measured(SumPrice, given, request_id)
+
+    def _measured(self, kind: type[_Found], body: Mapping[str, Any], key: str | None) -> _Found:
+        """Return what the service answers to the body of a measure, which has a key where it may charge."""
+        key = uuid4().hex if key is None else key
+        return self._exact(kind, "POST", "/measure", body, key=None if body["dry_run"] else key)
+
+    # --- where it stands ------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """Return where the session stands."""
+        return self._exact(Status, "GET", "")
+
+    def budget(self) -> Booked:
+        """Return what was charged for the user, how many questions were asked, and the user's share."""
+        return self._exact(Booked, "GET", "/you")
+
+    def ledger(self) -> Ledger:
+        """Return every charge so far; of analysts the user alone is named, but to custodians."""
+        return self._exact(Ledger, "GET", "/ledger")
+
+    def history(self, most: int = 100) -> tuple[Activity, ...]:
+        """Return the newest answered questions of the user, or to custodians of all, the newest first; free.
+
+        Args:
+            most: how many at most, up to 1,000.
+        """
+        return self._exact(tuple[Activity, ...], "GET", f"/history?{urlencode({'most': most})}")
+
+    def asked(self) -> tuple[LinearQuery, ...]:
+        """Return the distinct questions that the user was answered, or to custodians all; free."""
+        texts = self._exact(AskedQuestions, "GET", "/asked").queries
+        return tuple(read_form(LinearQuery, text, domain=self.domain) for text in texts)
+
+    # --- what may be published ------------------------------------------------------------------------------
+
+    def model(self) -> PublicModel:
+        """Return the session's model as it is now, which answers here and is free."""
+        return model_of(self._export(RowPlan(), "model"))
+
+    def synthetic_records(
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        independent: bool = False,
+        refine: bool = False,
+    ) -> pd.DataFrame:
+        """Return a synthetic table drawn from the model; free. Its columns have the types of a CSV file.
+
+        Args:
+            rows: number of rows; None for the session's total.
+            seed: repeats a drawing; None draws again.
+            independent: independent draws instead of systematic rounding.
+            refine: not over HTTP; draw them from ``model``.
+
+        Raises:
+            ReleaseError: it is to be refined.
+        """
+        import pandas as pd
+
+        _require_plain(refine)
+        return pd.read_csv(BytesIO(self._export(RowPlan(rows, independent, seed), "csv")))
+
+    def export(
+        self,
+        path: str | Path,
+        plan: RowPlan | None = None,
+        *,
+        format: str | None = None,
+        force: bool = False,
+        refine: bool = False,
+    ) -> dict[str, Any]:
+        """Write a synthetic table (csv, parquet), or a model to ask offline (model), to a file; free.
+
+        Args:
+            path: the file to write.
+            plan: how rows are drawn; a model has none.
+            format: csv, parquet or model; None goes by the file's name.
+            force: overwrite an existing file.
+            refine: not over HTTP; export it from ``model``.
+
+        Returns:
+            The format, and how many bytes were written.
+
+        Raises:
+            ReleaseError: the file exists, or cannot be written; it is to be refined, or of measurements.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        _require_plain(refine)
+        target, chosen = Path(path), ExportFormat.chosen(format, Path(path))
+        if chosen is ExportFormat.MEASUREMENTS:
+            raise ReleaseError("a service gives csv, parquet and model; export measurements from model()")
+        require_file(target, force=force)
+        content = self._export(plan or RowPlan(), chosen.value)
+        write_whole(target, lambda place: place.write_bytes(content))
+        return {"format": chosen.value, "bytes": len(content)}
+
+    def _export(self, plan: RowPlan, format: str) -> bytes:
+        asked: dict[str, Any] = {"format": format}
+        asked |= {} if plan.rows is None else {"rows": plan.rows}
+        asked |= {} if plan.seed is None else {"seed": plan.seed}
+        asked |= {"independent": "true"} if plan.independent else {}
+        return self._connection.sent("GET", f"/export?{urlencode(asked)}").content
+
+    def close(self) -> None:
+        """Let go of the connection; the next question makes another."""
+        self._connection.close()
+
+    def __enter__(self) -> RemoteSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RemoteSession({self.name!r} at {self._connection.place})"
+
+    def _repr_html_(self) -> str:
+        contract = self._described.contract
+        rows = [
+            ("table", contract.domain.name),
+            ("attributes", ", ".join(contract.domain.names)),
+            ("guarantee", guarantee(contract)),
+        ]
+        return str(table(f"Session {self.name} at {self._connection.place}", (), rows))
+
+    # --- requests -------------------------------------------------------------------------------------------
 
     def send(self, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
         """Return what the service answers to the body of an ask, as JSON.
@@ -156,286 +436,91 @@ class RemoteSession:
             ServiceError: the service refuses the request, or does not answer.
         """
         again = key is not None or not body.get("fresh")
-        headers = {} if key is None else {"Idempotency-Key": key}
-        return self._json("POST", "/ask", body, headers, again=again)
+        return self._connection.json("POST", "/ask", body, key=key, again=again)
 
-    def measure(
-        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
-    ) -> dict[str, Any]:
-        """Measure a table of counts now, or tell its price.
+    def _ask(self, kind: type[_Found], body: Mapping[str, Any], key: str | None = None) -> _Found:
+        return self._exact(
+            kind, "POST", "/ask", body, key=key, again=key is not None or not body.get("fresh")
+        )
 
-        Where the response is lost, the request is made again under its key, which measures and charges once.
-
-        Args:
-            names: one attribute, or several.
-            dry_run: tell the price alone; free.
-            request_id: idempotency key, for retries of your own; a fresh one for each call unless told.
-
-        Returns scope, cells, share, half_width and affordable.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such table, or the key was used for something else; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
-        scope = [names] if isinstance(names, str) else list(names)
-        return self._measured({"scope": scope, "dry_run": dry_run}, request_id)
-
-    def _measured(self, body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Return what the service answers to the body of a measure, which has a key where it may charge."""
-        key = uuid4().hex if key is None else key
-        headers = {} if body["dry_run"] else {"Idempotency-Key": key}
-        return self._json("POST", "/measure", body, headers)
-
-    def measure_heads(
+    def _exact(
         self,
-        by: str | Sequence[str] = (),
-        *,
-        share: float | None = None,
-        dry_run: bool = False,
-        request_id: str | None = None,
-    ) -> dict[str, Any]:
-        """Measure numbers of persons now, or tell their price; see ``Session.measure_heads``.
-
-        Args:
-            by: one attribute, or several; none for one number of all persons.
-            share: the part of the budget that is paid; 2 % unless told.
-            dry_run: tell the price alone; free.
-            request_id: idempotency key; see ``measure``.
-
-        Raises:
-            ServiceError: as ``measure`` raises it.
-        """
-        scope = [by] if isinstance(by, str) else list(by)
-        given = {"scope": scope, "heads": True, "share": share, "dry_run": dry_run}
-        return self._measured(given, request_id)
-
-    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
-        self,
-        name: str,
-        by: str | Sequence[str] = (),
-        *,
-        share: float | None = None,
-        within: float | str | None = None,
-        squares: bool = False,
-        dry_run: bool = False,
-        request_id: str | None = None,
-    ) -> dict[str, Any]:
-        """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
-
-        A ``request_id`` is what ``measure`` takes.
-
-        Returns sum, scope, cells, counted, squared, share, half_width, mean_half_width and affordable.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there are no such sums; nothing is spent.
-            ServiceError: as ``measure`` raises it.
-        """
-        given = {"sum": name, "scope": [by] if isinstance(by, str) else list(by), "dry_run": dry_run}
-        given |= {} if share is None else {"share": share}
-        given |= {} if within is None else {"within": within}
-        given |= {"squares": True} if squares else {}
-        return self._measured(given, request_id)
-
-    def status(self) -> dict[str, Any]:
-        """Return where the session stands, and the user's share of it."""
-        return self._json("GET", "")
-
-    def ledger(self) -> dict[str, Any]:
-        """Return every charge so far, and each analyst's sum."""
-        return self._json("GET", "/ledger")
-
-    def synthetic_records(self, rows: int | None = None, *, seed: int | None = None) -> pd.DataFrame:
-        """Return a synthetic table drawn from the model; free. Its columns have the types of a CSV file.
-
-        Args:
-            rows: number of rows; None for the session's total.
-            seed: repeats a drawing; None draws again.
-        """
-        import pandas as pd
-
-        return pd.read_csv(BytesIO(self._export("csv", rows, seed)))
-
-    def export(self, path: str | Path, *, format: str = "csv", rows: int | None = None) -> None:
-        """Write a synthetic table (csv, parquet), or a model to ask offline (model), to a new file; free.
-
-        Raises:
-            ReleaseError: the file exists, or cannot be written.
-            ServiceError: the service refuses the request, or does not answer.
-        """
-        content = self._export(format, rows, None)
-        try:
-            with Path(path).open("xb") as file:
-                file.write(content)
-        except OSError as error:
-            raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
-
-    def close(self) -> None:
-        """Let go of the connection; the next question makes another."""
-        with self._lock:
-            self._connection.close()
-
-    def __enter__(self) -> RemoteSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"RemoteSession({self.name!r} at {self._connection.host}:{self._connection.port})"
-
-    def _only_session(self) -> str:
-        names = [one["name"] for one in json.loads(self._sent("GET", f"{self._base}/sessions"))["sessions"]]
-        if len(names) != 1:
-            raise ServiceError(f"give session=, one of {', '.join(names) or 'none'}")
-        return str(names[0])
-
-    def _export(self, format: str, rows: int | None, seed: int | None) -> bytes:
-        asked = {key: value for key, value in (("rows", rows), ("seed", seed)) if value is not None}
-        return self._sent("GET", f"{self._address}/export?{urlencode({'format': format, **asked})}")
-
-    @property
-    def _address(self) -> str:
-        return f"{self._base}/sessions/{quote(self.name, safe='')}"
-
-    def _json(
-        self,
+        kind: type[_Found],
         method: str,
-        place: str,
+        address: str,
         body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         *,
+        key: str | None = None,
         again: bool = True,
-    ) -> dict[str, Any]:
-        content = self._sent(method, self._address + place, body, headers, again=again)
+    ) -> _Found:
+        """Return a result to the last digit.
+
+        Raises:
+            ServiceError: the service is of another version.
+        """
         try:
-            form = json.loads(content)
-        except ValueError:
-            form = None
-        if not isinstance(form, dict):
-            raise ServiceError("expected a JSON object of the service, got something else; look at the URL")
-        return form
+            found = self._connection.sent(method, address, body, accept=EXACT, key=key, again=again)
+        except ServiceError as error:
+            if error.status == 404:
+                raise ServiceError(_OTHER, status=404) from None
+            raise
+        if found.kind != EXACT:
+            raise ServiceError(_OTHER)
+        try:
+            result: _Found = read_exact(kind, found.content.decode())
+        except (FormError, UnicodeDecodeError):
+            raise ServiceError(_OTHER) from None
+        return result
 
-    def _sent(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        again: bool = True,
-    ) -> bytes:
-        """Return the content of a good response; a busy or silent service is asked again, after a pause."""
-        content = None if body is None else json.dumps(body).encode()
-        sent = {
-            **self._headers,
-            **(headers or {}),
-            **({"Content-Type": "application/json"} if content else {}),
-        }
-        for turn in range(_TRIES):
-            status, found, told = self._tried(method, path, content, sent)
-            may = turn < _TRIES - 1 and (status == 429 or (again and status in (0, 503)))
-            if not may:
-                break
-            time.sleep(pause_before(turn + 1, told, drawn_part()))
-        if status != 200:
-            raise _refusal(status, found)
-        return found
-
-    def _tried(
-        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes, str]:
-        with self._lock:
-            try:
-                self._connection.request(method, path, content, headers)
-                response = self._connection.getresponse()
-                return response.status, response.read(), response.getheader("Retry-After", "")
-            except (OSError, http.client.HTTPException):
-                self._connection.close()
-                return 0, b"", ""
+    def _stated(self, question: Asked | Statement) -> dict[str, str]:
+        if isinstance(question, Statement):
+            return {"sql": _text_of(question)}
+        return {"query": self._request(question).text}
 
 
-def pause_before(turn: int, told: str, drawn: float) -> float:
-    """Return how many seconds to wait before a request is made again.
-
-    Clients that were refused together do not come back together.
-
-    Args:
-        turn: 1 for the second try.
-        told: the header Retry-After of the refusal; empty for none.
-        drawn: in [0, 1], another one for each client and try.
-    """
-    if told.isascii() and told.isdecimal():
-        return min(float(told[:6]), _LONGEST_TOLD) * (1 + drawn / 2)
-    return min(0.1 * 2.0 ** (turn - 1), _LONGEST_PAUSE) * (1 + drawn) / 2
+_OTHER = (
+    "the service is of another version of online-pmw than this client, which cannot read its answers; "
+    "update the older one, or ask with pmw ask"
+)
 
 
-def drawn_part() -> float:
-    """Return a number in [0, 1) that clients share by chance alone: the last digits of the clock."""
-    return time.perf_counter_ns() // 100 % 1000 / 1000
-
-
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
-
-
-def _base_and_name(path: str) -> tuple[str, str]:
-    """Return the path of a service, and the name of the session that follows it, if any."""
-    parts = [part for part in path.split("/") if part]
-    for place, part in enumerate(parts[:-1]):
-        if part in ("sessions", "page"):
-            return "".join(f"/{one}" for one in parts[:place]), parts[place + 1]
-    return "".join(f"/{part}" for part in parts), ""
-
-
-def _where(question: str | Mapping[str, Any]) -> dict[str, Any]:
-    return {"where": question if isinstance(question, str) else dict(question)}
-
-
-def answer_of(form: Mapping[str, Any]) -> Answer:
-    """Return the answer of an answer object.
+def _text_of(statement: str | Statement) -> str:
+    """Return the text of a statement.
 
     Raises:
-        QueryError: the object tells that the question is refused.
+        QueryError: it was made without one.
     """
-    if "error" in form and form.get("source") != Source.REFUSED.value:
-        raise _question_error(form["error"])
-    interval, typical = (None if form[key] is None else tuple(form[key]) for key in ("interval", "typical"))
-    refused = form["count"] is None
-    return Answer(
-        math.nan if refused else form["count"],
-        math.nan if refused else form["fraction"],
-        interval,
-        form["confidence"],
-        Source(form["source"]),
-        form["aligned"],
-        form["version"],
-        Spent(**form["spent"]),
-        seeded=form.get("seeded", False),
-        typical=typical,
-        kept=RecordsKept(**form["records_kept"]) if "records_kept" in form else None,
-    )
-
-
-def _refusal(status: int, content: bytes) -> Exception:
-    """Return the error of a response that is not good."""
-    try:
-        error = json.loads(content)["error"]
-        message = str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        error, message = (
-            {},
-            "the service does not answer" if status == 0 else "the service refuses the request",
+    text = statement if isinstance(statement, str) else statement.text
+    if not text:
+        raise QueryError(
+            "a statement that was made without a text cannot be sent; use sql(), mean() or group_by()",
+            code="bad_request",
         )
-    if error.get("code") == "budget_exhausted":
-        return BudgetExhaustedError(message)
-    if status in (400, 409) and "code" in error:
-        return _question_error(error)
-    return ServiceError(message, status=status or None)
+    return text
 
 
-def _question_error(error: Mapping[str, Any]) -> QueryError:
-    return QueryError(str(error["message"]), code=str(error["code"]), position=error.get("position"))
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _form(within: Within | float | str) -> float | str:
+    return within.form if isinstance(within, Within) else within
+
+
+def _require_plain(refine: bool) -> None:
+    """Refuse to fit the model further, which takes long.
+
+    Raises:
+        ReleaseError: it is asked for.
+    """
+    if refine:
+        raise ReleaseError("a service refines no model; use model(), whose export does")
+
+
+def _none(described: Described) -> Answers:
+    """Return the answers to no question."""
+    contract: Contract = described.contract
+    empty = {name: np.zeros((0, 2) if name in ("interval", "typical") else 0) for name in COLUMNS}
+    codes = {name: empty[name].astype(np.uint8) for name in ("source", "kind")}
+    others = {"version": empty["version"].astype(np.int64), "aligned": empty["aligned"].astype(np.bool_)}
+    return Answers.of_contract(contract, described.total, {**empty, **codes, **others})

@@ -62,8 +62,8 @@ _CODES = {
     503: "unavailable",
 }
 _FIELDS = (  # whose names are told; others may come from the body
-    "dry_run", "format", "fresh", "idempotency-key", "most", "queries", "rows", "scope", "seed", "sql",
-    "strict_cells", "where",
+    "aggregate", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most", "queries",
+    "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"

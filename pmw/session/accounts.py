@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +152,12 @@ class Booked:
     spent: Fraction
     questions: int
     share: Fraction | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON; ``exact`` is what was charged as a fraction."""
+        share = None if self.share is None else float(self.share)
+        form = {"name": self.name, "spent": float(self.spent), "exact": str(self.spent)}
+        return {**form, "questions": self.questions, "share": share}
 
 
 @dataclass(frozen=True, slots=True)

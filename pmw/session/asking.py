@@ -203,7 +203,7 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("mean", name, where, by)
+        return self._tabulate("mean", name, where, _listed(by))
 
     def sum(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
@@ -213,7 +213,7 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("sum", name, where, by)
+        return self._tabulate("sum", name, where, _listed(by))
 
     def quantile(
         self,
@@ -227,18 +227,25 @@ class Asking(ABC):
         Raises:
             QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
         """
-        return self._tabulate("quantile", name, where, by, part)
+        return self._tabulate("quantile", name, where, _listed(by), part=part)
 
     def _tabulate(
         self,
         kind: str,
         name: str,
         where: str | Mapping[str, Any],
-        by: str | Sequence[str],
+        by: Sequence[str],
+        *,
         part: float = 0.5,
+        fresh: bool = False,
     ) -> AnswerTable:
-        listed = (by,) if isinstance(by, str) else tuple(by)
-        return self.tabulate(statement_of(kind, name, parse_where(where, self.domain), listed, part=part))
+        """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
+        query = parse_where(where, self.domain)
+        counted = kind == "count"
+        statement = (
+            Statement.count_by(query, by) if counted else statement_of(kind, name, query, by, part=part)
+        )
+        return self.tabulate(statement, fresh=fresh)
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
@@ -254,8 +261,7 @@ class Asking(ABC):
             QueryError: the question is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        listed = (names,) if isinstance(names, str) else tuple(names)
-        return self.tabulate(Statement.count_by(parse_where(where, self.domain), listed), fresh=fresh)
+        return self._tabulate("count", "", where, _listed(names), fresh=fresh)
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -294,6 +300,10 @@ class Asking(ABC):
             if domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 class LocalAsking(Asking):

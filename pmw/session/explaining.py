@@ -72,14 +72,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
-        cost = self.forecast
-        return {
-            "questions": cost.questions,
-            "stored": cost.stored,
-            "least": cost.least,
-            "most": cost.most,
-            "scopes": [one.to_dict() for one in self.scopes],
-        }
+        return {**self.forecast.to_dict(), "scopes": [one.to_dict() for one in self.scopes]}
 
     def to_text(self, width: int | None = None) -> str:
         """Return the explanation in words and a table.

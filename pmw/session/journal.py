@@ -149,6 +149,12 @@ class Recorded:
         return Requests.of([Request(query, query.to_json(), key) for query, key in pairs])
 
 
+# What tells prices apart, which are kept with keys.
+PRICES: dict[type, dict[str, str]] = {
+    Quote: {"measured": "counts"},
+    SumQuote: {"measured": "sums"},
+    HeadsQuote: {"measured": "persons"},
+}
 register(
     {
         Proposal: {},
@@ -158,9 +164,7 @@ register(
         RequestedSum: {},
         RequestedHeads: {},
         QuantileRequest: {},
-        Quote: {"measured": "counts"},
-        SumQuote: {"measured": "sums"},
-        HeadsQuote: {"measured": "persons"},
+        **PRICES,
         Tie: {},
         Recorded: {},
     }

@@ -31,7 +31,7 @@ from pmw.model import (
 )
 from pmw.planning.opening import check_model_size, is_prior_of
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
-from pmw.public.contract import guarantee
+from pmw.public.contract import guarantee, published_contract
 from pmw.public.export.manifest import model_manifest
 from pmw.public.half_widths import Confidences, Rests, negative_margin
 from pmw.public.options import TestKind, UpdateRule
@@ -77,7 +77,7 @@ def export_model(released: Released, path: Path, *, force: bool) -> dict[str, An
     require_file(path, force=force)
     raw = _written(released)
     try:
-        state = _state(raw)
+        state = model_state(raw)
     except ModelFileError as error:
         raise ReleaseError(f"the model cannot be handed out as one file: {error}") from None
     return _hand_out(raw, state, path)
@@ -98,7 +98,7 @@ def write_model(content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
     if not content:
         raise ReleaseError("there is no model file to write again")
     require_file(path, force=force)
-    return _hand_out(content, _state(content), path)
+    return _hand_out(content, model_state(content), path)
 
 
 def _hand_out(raw: bytes, state: PublicState, path: Path) -> dict[str, Any]:
@@ -115,9 +115,7 @@ def _written(released: Released) -> bytes:
 
 def _model_form(released: Released) -> dict[str, Any]:
     """Return the form of what was released. It is a function of that, and holds nothing else."""
-    contract = released.contract
-    if contract.seeded:  # that it is seeded is told; the seed would give the open round's noise
-        contract = replace(contract, options=replace(contract.options, seed=0))
+    contract = published_contract(released.contract)
     form = form_of(replace(released, contract=contract), without=tuple(_LEFT_OUT))
     return {"guarantee": guarantee(contract), **form}
 
@@ -145,7 +143,7 @@ def read_model(path: Path) -> tuple[PublicState, bytes]:
     """
     try:
         content = _bytes_of(path)
-        return _state(content), content
+        return model_state(content), content
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
 
@@ -179,7 +177,7 @@ def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
     )
 
 
-def _state(raw: bytes) -> PublicState:
+def model_state(raw: bytes) -> PublicState:
     """Return the public state of a model file's bytes.
 
     Raises:

@@ -25,7 +25,7 @@ from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.accounts import Activity
 from pmw.session.asking import Asked, LocalAsking
 from pmw.session.explaining import Explanation, explained
-from pmw.session.model_file import read_model, write_model
+from pmw.session.model_file import model_state, read_model, write_model
 from pmw.session.requests import Answering, Deliver, Requests
 from queries.cells import cell_count
 from queries.linear import LinearQuery
@@ -290,3 +290,12 @@ def load_model(path: str | Path) -> PublicModel:
         ModelFileError: the file is no model, damaged, too large or of a later format.
     """
     return PublicModel(*read_model(Path(path)))
+
+
+def model_of(content: bytes) -> PublicModel:
+    """Return the model of a file's content; see ``load_model``.
+
+    Raises:
+        ModelFileError: it is no model, damaged, too large or of a later format.
+    """
+    return PublicModel(model_state(content), content)

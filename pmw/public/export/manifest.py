@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from pmw.model import (
@@ -48,7 +49,10 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
         **_prior_facts(state),
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
-        "typical_errors": typical_errors(state.quantiles, contract.options.confidence, state.total.value),
+        "typical_errors": [
+            asdict(one)
+            for one in typical_errors(state.quantiles, contract.options.confidence, state.total.value)
+        ],
         "test": contract.options.test.value,
         "schema": format_schema(contract.domain),
     }

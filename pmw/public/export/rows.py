@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +143,37 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
             and frame[attribute.name].dtype.kind == "M"
         ):
             frame[attribute.name] = time_texts(frame[attribute.name], attribute.unit)
-    return frame.to_csv(index=False, header=header, lineterminator="\n").encode()
+    fields = _Fields(is_alone=len(frame.columns) == 1)
+    lines = [",".join([fields[name] for name in domain.names])] if header else []
+    lines += map(",".join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
+    return "".join([f"{line}\n" for line in lines]).encode()
+
+
+def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
+    """Return the fields of a column's values; empty values are empty."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i":  # few different ones: each once
+        places, distinct = column.factorize()
+        texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
+        return texts
+    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [fields["" if is_empty else str(value)] for value, is_empty in pairs]
+
+
+class _Fields(dict[str, str]):
+    """Fields of CSV by their texts: quoted where they must be.
+
+    Args:
+        is_alone: a line has no other field, so that it is quoted where it is empty.
+    """
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._others = 0 if is_alone else 1
+
+    def __missing__(self, text: str) -> str:
+        written = StringIO()
+        csv.writer(written, lineterminator="\n").writerow([text, *[""] * self._others])
+        self[text] = quoted = written.getvalue().removesuffix("," * self._others + "\n")
+        return quoted
 
 
 # --- Parquet -----------------------------------------------------------------------------------------------

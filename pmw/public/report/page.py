@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +152,10 @@ def _summary(facts: Facts) -> Iterator[str]:
     if not tables:
         yield "No table of counts may be quoted: none was measured."
     if facts.status.typical_errors:
-        worst = max(facts.status.typical_errors, key=itemgetter("within"))
+        worst = max(facts.status.typical_errors, key=attrgetter("within"))
         yield (
             f"Of the answers that were checked against the table, {confidence} of each kind were within "
-            f"{number(worst['within'])} records of the truth ({percent(worst['within_fraction'])} of all)."
+            f"{number(worst.within)} records of the truth ({percent(worst.within_fraction)} of all)."
         )
     yield "Counts taken from synthetic rows are not to be quoted."
 
@@ -170,11 +170,11 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
         "error_words": error_words(contract),
         "checked": [
             (
-                one["kind"],
-                number(one["within"]),
-                percent(one["within_fraction"]),
-                f"{one['questions']:,}",
-                f"{one['asked']:,}",
+                one.kind,
+                number(one.within),
+                percent(one.within_fraction),
+                f"{one.questions:,}",
+                f"{one.asked:,}",
             )
             for one in facts.status.typical_errors
         ],

@@ -95,6 +95,26 @@ def test_rows_take_on_weighted_sums_by_groups() -> None:
     assert target.pull(error) == pytest.approx(by_hand)
 
 
+def test_many_measurements_with_long_and_short_attributes_are_fitted_together() -> None:
+    """Of 24,000 rows a part is long enough for tables of several measurements; one attribute fills a byte."""
+    sizes = (256, 2, 3, 2, 5)
+    domain = Domain(tuple(IntegerAttribute(f"x{place}", 0, size - 1) for place, size in enumerate(sizes)))
+    generator, places = np.random.default_rng(8), np.arange(24_000)
+    drawn = CodedRecords(
+        domain, tuple(generator.integers(0, size, 24_000).astype(np.uint8) for size in sizes)
+    )
+    wanted = [places * size // 24_000 for size in sizes]  # each follows from the first
+    targets = []
+    for order in (1, 2):
+        for scope in itertools.combinations(domain.names, order):
+            values = np.zeros(domain.scope_shape(scope))
+            np.add.at(values, tuple(wanted[domain.index(name)] for name in scope), 1.0)
+            targets.append(Target(scope, values, np.full(values.shape, 100.0)))
+    before = distance(drawn, targets, 24_000.0)
+    fitted = fit_rows(drawn, targets, 24_000.0, np.random.default_rng(9))
+    assert distance(fitted, targets, 24_000.0) < before / 50
+
+
 def test_three_attributes_are_fitted_together() -> None:
     """Parity: every pair is as in independent rows."""
     values = np.zeros((4, 3, 2))

@@ -12,7 +12,7 @@ import pytest
 import pmw
 from pmw.cli.answer_formats import _answer_line
 from pmw.cli.texts import status_text, table_text
-from pmw.service.client import answer_of
+from pmw.service.connection import answer_of
 from pmw.service.limits import LargeRequests
 from pmw.service.page_facts import answer_of as page_answer_of
 from pmw.session.asking import Asking

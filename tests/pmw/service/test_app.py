@@ -90,7 +90,7 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
 NO_BARS: list[dict[str, Any]] = [
     {"queries": [{"where": ""}], "within": 40},
     {"where": "", "within": 40, "fresh": True},
-    {"where": "", "dry_run": True},
+    {"where": "", "dry_run": True, "explain": True},
     {"where": "", "within": 0},
     {"where": "", "within": -1.5},
     {"where": "", "within": "40"},

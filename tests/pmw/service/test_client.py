@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 import pmw
 from pmw.cli import main
 from pmw.errors import BudgetExhaustedError, ServiceError
-from pmw.service.client import RemoteSession
+from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
 from tests.pmw.service.studies import opened_study
@@ -97,24 +97,25 @@ def test_a_remote_session_answers_like_a_local_one(
         assert isinstance(answer, pmw.Answer)
         assert answer == session.ask("age >= 30", request_id="k")
         assert session.ask_all(["age >= 30", {"sex": {"eq": "Male"}}])[0] == answer
-        assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex")["rows"]
+        assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex").rows
         with pytest.raises(QueryError, match="height") as refused:
             session.ask("height > 3")
         assert refused.value.code == "unknown_attribute"
         with pytest.raises(QueryError, match="was used"):
             session.ask("age >= 31", request_id="k")
-        assert session.measure(["sex"], dry_run=True)["scope"] == ["sex"]
-        assert session.status()["you"]["share"] == 0.5
+        assert session.measure(["sex"], dry_run=True).scope == ("sex",)
+        assert session.budget().share == Fraction(1, 2)
         quote = session.quote(PAIR, 40)
-        assert quote["needed"]
-        assert quote["affordable"]
+        assert quote.needed
+        assert quote.affordable
         narrow = session.ask_within(PAIR, 40)
         assert narrow.interval is not None
         assert narrow.interval[1] - narrow.interval[0] <= 80.001
-        assert not session.quote(PAIR, 40)["needed"]
+        assert not session.quote(PAIR, 40).needed
         price = session.measure_sum("age", "sex", share=0.02, dry_run=True)
-        assert (price["sum"], price["scope"], price["affordable"]) == ("age", ["sex"], True)
-        assert session.measure_sum("age", "sex", within="3%", dry_run=True)["share"] != price["share"]
+        assert price.summed is not None
+        assert (price.summed.attribute, price.summed.scope, price.affordable) == ("age", ("sex",), True)
+        assert session.measure_sum("age", "sex", within="3%", dry_run=True).share != price.share
         assert session.measure_sum("age", ["sex"], share=0.02) == price
         with pytest.raises(QueryError, match="not summed"):
             session.measure_sum("sex")
@@ -122,7 +123,7 @@ def test_a_remote_session_answers_like_a_local_one(
         assert session.send({**mean, "dry_run": True})["affordable"]
         (row,) = session.send(mean)["rows"]
         assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
-        assert session.ledger()["analysts"]
+        assert session.ledger().lines
         assert list(session.synthetic_records(100, seed=1).columns) == ["age", "sex", "region", "member"]
         session.export(tmp_path / "made.model", format="model")
         assert pmw.load_model(tmp_path / "made.model").ask("age >= 30").interval is not None
@@ -151,26 +152,26 @@ def test_a_remote_session_answers_like_a_local_one(
 def test_a_measurement_whose_response_is_lost_is_charged_once(
     running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, lost, keys = RemoteSession._tried, set[str](), set[str]()
+    tried, lost, keys = Connection._tried, set[str](), set[str]()
 
-    def losing(session: RemoteSession, method: str, path: str, *sent: Any) -> tuple[int, bytes, str]:
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
         """Lose the first response to each measurement that has another key."""
-        found = tried(session, method, path, *sent)
+        found = tried(connection, method, path, *sent)
         key = sent[1].get("Idempotency-Key")
         if key is not None:
             keys.add(key)
         if path.endswith("/measure") and key not in lost:
             lost.add(key)
-            return 0, b"", ""
+            return Response(0, b"", "")
         return found
 
-    monkeypatch.setattr(RemoteSession, "_tried", losing)
+    monkeypatch.setattr(Connection, "_tried", losing)
     with pmw.connect(running.url, token=ann) as session:
-        before = len(session.ledger()["entries"])
+        before = len(session.ledger().lines)
         for number, by in enumerate(("sex", "region"), start=1):
             measured = session.measure_sum("age", by, share=0.001)
-            assert session.measure_sum("age", by, share=0.001, dry_run=True)["share"] == measured["share"]
-            assert len(session.ledger()["entries"]) == before + number
+            assert session.measure_sum("age", by, share=0.001, dry_run=True).share == measured.share
+            assert len(session.ledger().lines) == before + number
         assert len(keys) == 2  # fresh ones
         assert lost == {*keys, None}
         own = session.measure_sum("age", share=0.001, request_id="mine")
@@ -180,7 +181,7 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
             session.measure_sum("age", share=0.002, request_id="mine")
         with pytest.raises(QueryError, match="was used for another measurement"):
             session.measure("sex", request_id="mine")
-        assert len(session.ledger()["entries"]) == before + 3
+        assert len(session.ledger().lines) == before + 3
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
@@ -193,7 +194,9 @@ def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
     with pytest.raises(ServiceError, match="expected a token"):
         pmw.connect(running.url, token=f"{WRONG}\n")
     with pytest.warns(UserWarning, match="unencrypted"):
-        pmw.connect("http://nowhere.invalid", token=WRONG, session="study")
+        Connection("http://nowhere.invalid", token=WRONG, session="study")
+    with pytest.raises(ServiceError, match="none of your sessions"):
+        pmw.connect(f"{running.url}/sessions/other", token=ann)
 
 
 @pytest.fixture
@@ -214,21 +217,21 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
 ) -> None:
     pair = json.dumps({"region": {"eq": "south"}, "member": {"eq": True}})
     with pmw.connect(running.url, token=ann) as session:
-        before = session.status()["you"]["spent"]
+        before = session.budget().spent
         told = run(pair, "--within", "40")
         assert (told.exit_code, told.stdout) == (4, "")
         assert "A bar of ± 40 records costs" in told.stderr
         assert "Nothing was spent. Pay it with --yes." in told.stderr
         quoted = json.loads(run(pair, "--within", "40", "--json").stdout)
         assert quoted["error"]["code"] == "not_paid"
-        assert session.status()["you"]["spent"] == before
+        assert session.budget().spent == before
         paid = json.loads(run(pair, "--within", "40", "--yes", "--json").stdout)
         assert paid["interval"][1] - paid["interval"][0] <= 80.001
-        spent = session.status()["you"]["spent"]
-        assert spent == pytest.approx(before + quoted["quote"]["share"])
+        spent = session.budget().spent
+        assert float(spent) == pytest.approx(float(before) + quoted["quote"]["share"])
         again = run(pair, "--within", "40")
         assert (again.exit_code, again.stdout[:5]) == (0, "About")
-        assert session.status()["you"]["spent"] == spent
+        assert session.budget().spent == spent
         far = run(pair, "--within", "0.001")
         assert far.exit_code == 4
 
@@ -281,7 +284,7 @@ def test_an_export_that_is_not_read_keeps_nobody_waiting_but_its_own_user(
         with pmw.connect(running.url, token=ann) as session:
             assert session.ask("age >= 30").count > 0
             held.close()  # who goes is done, and may ask again
-            session.export(users.path.parent / "rows.csv", rows=10)
+            session.export(users.path.parent / "rows.csv", pmw.RowPlan(10))
 
 
 def test_many_idle_connections_shut_nobody_out(running: Running, ann: str) -> None:
@@ -291,7 +294,7 @@ def test_many_idle_connections_shut_nobody_out(running: Running, ann: str) -> No
         with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/health", timeout=60) as response:
             assert response.status == 200
         with pmw.connect(running.url, token=ann) as session:
-            assert session.status()["you"]["share"] == 0.5
+            assert session.budget().share == Fraction(1, 2)
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
@@ -320,7 +323,7 @@ def test_every_curl_example_runs(running: Running, users: UsersFile, tmp_path: P
 def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefully(
     study: Path, users: UsersFile, ann: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.service.client._TRIES", 1)
+    monkeypatch.setattr("pmw.service.connection._TRIES", 1)
     given: dict[str, pmw.Answer] = {}
     service = Running(study, users.path)
     killer = threading.Timer(0.5, service.process.kill)

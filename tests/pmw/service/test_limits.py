@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 import pmw.service.limits
 from pmw.errors import ServiceError
 from pmw.service import asking
-from pmw.service.client import RemoteSession, drawn_part, pause_before
+from pmw.service.connection import Connection, Response, drawn_part, pause_before
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import BusyError, LargeRequests, Queue, cells_of
 from pmw.session.engine import Engine
@@ -426,18 +426,20 @@ def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) 
     paused, busy = list[float](), 9
     refusal = b'{"error": {"message": "too many requests wait for this session; ask again later"}}'
 
-    def tried(*_: object) -> tuple[int, bytes, str]:
-        return (status, refusal, "2") if len(paused) < busy else (200, b'{"share": 0}', "")
+    def tried(*_: object) -> Response:
+        if len(paused) < busy:
+            return Response(status, refusal, retry_after="2")
+        return Response(200, b'{"share": 0}')
 
-    monkeypatch.setattr(RemoteSession, "_tried", tried)
-    monkeypatch.setattr("pmw.service.client.time.sleep", paused.append)
-    monkeypatch.setattr("pmw.service.client.drawn_part", lambda: 0.5)
-    session = RemoteSession("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
-    assert session.ledger() == {"share": 0}
+    monkeypatch.setattr(Connection, "_tried", tried)
+    monkeypatch.setattr("pmw.service.connection.time.sleep", paused.append)
+    monkeypatch.setattr("pmw.service.connection.drawn_part", lambda: 0.5)
+    session = Connection("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
+    assert session.json("GET", "/ledger") == {"share": 0}
     assert paused == [2.5] * 9
     paused.clear()
     busy = 10
     with pytest.raises(ServiceError, match="too many requests wait") as refused:
-        session.ledger()
+        session.json("GET", "/ledger")
     assert refused.value.status == status
     assert len(paused) == 9

@@ -13,7 +13,15 @@ import pytest
 import pmw
 from pmw.errors import ReleaseError
 from pmw.public.export import RowPlan, csv_parts, export
-from queries import DateAttribute, DatetimeAttribute, Domain, IntegerAttribute
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+)
 
 
 def test_rows_keep_the_models_one_way_marginals(session: pmw.Session) -> None:
@@ -55,6 +63,33 @@ def test_a_csv_file_is_the_same_in_parts_of_any_size(
     assert b"".join(parts) == whole
     export(session.state, tmp_path / "rows.csv", plan)
     assert (tmp_path / "rows.csv").read_bytes() == whole
+
+
+_HOSTILE = CategoricalAttribute("a, b", ('x"y', "1,2", "two\nlines", "r\rs", " s ", "é", "-"), missing=True)
+
+
+_OTHERS = {
+    CategoricalAttribute("mixed", (2, "one", True), other=True): "one",
+    NumericAttribute("tiny", (0.0, 1e-7, 2e-7), missing=True): None,
+    NumericAttribute("huge", (-1e19, 1e16, 1e22)): 0.0,
+    IntegerAttribute("whole", -3, 9, missing=True): None,
+    CategoricalAttribute("is", (True, False)): True,
+}
+
+
+@pytest.mark.parametrize("others", [{}, _OTHERS], ids=["alone", "with others"])
+def test_fields_are_written_as_pandas_writes_them(others: dict[Attribute, object]) -> None:
+    table = pd.DataFrame({_HOSTILE.name: [*_HOSTILE.values, None] * 40})
+    for attribute, value in others.items():
+        table[attribute.name] = pd.Series([value] * len(table), dtype=object)
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    domain = Domain((_HOSTILE, *others))
+    with pmw.open_session(table, domain, epsilon=20, delta=1e-9, options=options) as session:
+        whole = session.synthetic_records(400, seed=3).to_csv(index=False, lineterminator="\n").encode()
+        assert b"".join(csv_parts(session.state, RowPlan(400, seed=3))) == whole
+    assert b'"x""y"' in whole
+    assert b'"two\nlines"' in whole
+    assert others or b'\n""\n' in whole  # an empty line is no row
 
 
 def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:

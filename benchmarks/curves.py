@@ -1,0 +1,557 @@
+"""Curves: what a session costs as tables, questions and positives grow, beside floors and peers.
+
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.curves
+        --curve domain|records|questions|positives|cells|attributes|peers|all
+        [--most-records 10000000] [--most-questions 1000000] [--plot DIR]
+
+prints a JSON line for each point, each in a process of its own. Seconds are CPU seconds, rates are per CPU
+second, ``peak_mb`` is of the process. Tables are made up with a fixed seed: attributes of ten cells, each of
+which follows the one before in half of the records.
+
+Beside a curve stands its floor, measured in the same process. For records in a Parquet file it is DuckDB's
+``GROUP BY`` of all attributes on one thread, and numpy's count of codes that are in memory. For a positive it
+is numpy that goes over an array as long as the model, as often as a fit does at most. For arrays it is
+numpy that reads the questions off a cumulative table, for lines json (and orjson where it is installed) that
+only parses them. Peers are numpy's dot product of a histogram and each question's weights, one draw of
+opendp's Laplace mechanism per question where opendp is installed, and the triad a = b + s c on arrays beyond
+the caches, in bytes read and written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pmw
+from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell
+from benchmarks.speed import never_asked, structured
+from pmw.data import MemorySource
+from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, random_conjunctions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CELLS = 10  # of an attribute
+_ATTRIBUTES = (4, 6, 8, 11, 14, 17)  # so many make 10^4 to 10^17 cells
+_LONGEST = (10**4, 10**5, 10**6)  # cells of one attribute
+_WIDEST = (25, 50, 100, 200)  # attributes
+_RECORDS = 100_000
+_SETTLING = 10_000  # questions, and as many ranges, until so many bring no positive
+_ROUNDS = 5  # of them at most
+_NEW = 10_000  # questions as objects, to measure rates
+_ARRAYS = 50_000  # ranges of three attributes, to measure rates; one in seven or so comes twice
+_LONG = 100  # cells of an attribute of the session that answers very many questions
+_BLOCK = 10_000  # questions at a time, as arrays
+_SINGLY = 100_000  # most questions that are asked as lines
+_FIRST = 200  # questions to a table of ever more records
+_PASSES = 120  # of a fit over its model, at most
+_HISTOGRAM = 380_800  # cells, of the peer that multiplies
+_QUESTIONS = 100  # with weights of their own, which no cache holds
+_TRIAD = 20_000_000  # numbers
+
+_Point = dict[str, Any]
+
+
+def main() -> None:
+    """Print the points of the curves that are asked for, each from a process of its own, and draw them."""
+    made = parser(__doc__)
+    made.add_argument("--curve", action="append", choices=[*CURVES, "all"], required=True)
+    made.add_argument("--most-records", type=int, default=10**7)
+    made.add_argument("--most-questions", type=int, default=10**6)
+    made.add_argument("--plot", type=Path, metavar="DIR", help="write figures of the curves there")
+    arguments = made.parse_args()
+    if "all" in arguments.curve:
+        arguments.curve = list(CURVES)
+    points = []
+    for curve in arguments.curve:
+        for work in CURVES[curve](arguments):
+            for point in alone(work):
+                points.append({"curve": curve, **point})
+                tell(points[-1])
+    if arguments.plot is not None:
+        draw_curves(points, arguments.plot)
+
+
+def _table(records: int, attributes: int, cells: int = _CELLS) -> CodedRecords:
+    """Return records whose attributes follow one another."""
+    generator = np.random.default_rng(attributes)
+    domain = Domain(
+        tuple(IntegerAttribute(f"a{number}", 0, cells - 1) for number in range(attributes)), "made up"
+    )
+    columns: list[NDArray[np.uint8]] = []
+    for _ in range(attributes):
+        column = generator.integers(0, cells, records, dtype=np.uint8)
+        if columns:
+            column = np.where(generator.random(records, dtype=np.float32) < 0.5, columns[-1], column)
+        columns.append(column)
+    return CodedRecords(domain, tuple(columns))
+
+
+def _boxes(generator: np.random.Generator, count: int, attributes: int, cells: int) -> NDArray[np.int64]:
+    """Return first and last cells of ranges: int64, shape (2, count, attributes)."""
+    return np.sort(generator.integers(0, cells, (2, count, attributes)), axis=0)
+
+
+def _grown(records: int, attributes: int, first: int) -> list[_Point]:
+    """Open a session on a table, ask it its first questions, and once it has settled new ones.
+
+    A positive costs more than a thousand free answers. How many came while rates were measured is told.
+    """
+    table = _table(records, attributes)
+    reset_peak()
+    options, found = pmw.Options(seed=1), dict[str, Any]()
+    started = time.process_time()
+    with pmw.open_session(
+        MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=options
+    ) as session:
+        found["open_s"] = round(time.process_time() - started, 3)
+        questions = list(random_conjunctions(table.domain, first, seed=1))
+        found["first_questions"] = first
+        found["first_s"] = round(cpu_seconds(lambda: session.ask_all(questions)), 3)
+        generator, names = np.random.default_rng(0), table.domain.names[:3]
+        for seed in range(2, 2 + _ROUNDS):
+            settled = session.state.version
+            session.ask_all(random_conjunctions(table.domain, _SETTLING, seed=seed))
+            session.answer_arrays(names, *_boxes(generator, _SETTLING, len(names), _CELLS))
+            if session.state.version == settled:
+                break
+        settled = session.state.version
+        questions = never_asked(table.domain, _NEW, seed=0)
+        ends = _boxes(generator, _ARRAYS, len(names), _CELLS)
+        found["queries_per_s"] = round(_NEW / cpu_seconds(lambda: session.ask_all(questions)))
+        found["arrays_per_s"] = round(_ARRAYS / cpu_seconds(lambda: session.answer_arrays(names, *ends)))
+        found["positives_meanwhile"] = session.state.version - settled
+        found["positives"] = session.state.positives_used
+        found["model_cells"] = session.state.model.cells
+    return [{"cells": float(table.domain.size), "records": records, **found, "peak_mb": round(peak_mb())}]
+
+
+def _domain(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for attributes in _ATTRIBUTES:
+        yield partial(_grown, min(_RECORDS, arguments.most_records), attributes, 1000)
+
+
+def _records(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for power in range(4, 9):
+        if 10**power <= arguments.most_records:
+            yield partial(_read, 10**power, min(_FIRST, arguments.most_questions))
+
+
+def _read(records: int, questions: int) -> list[_Point]:
+    """Open a session on a Parquet file and ask it its first questions, beside what only counts."""
+    import duckdb
+    import pandas as pd
+
+    table = _table(records, 4)
+    names, columns = table.domain.names, table.columns
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as engine:
+        path = Path(folder) / "t.parquet"
+        engine.execute("SET threads = 1")
+        engine.from_df(pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)).write_parquet(
+            str(path)
+        )
+        started = time.process_time()
+        np.bincount(np.ravel_multi_index(columns, table.domain.shape), minlength=table.domain.size)
+        counted = time.process_time() - started
+        grouped = f"SELECT {', '.join(names)}, count(*) FROM '{path}' GROUP BY ALL"  # noqa: S608 - our own names
+        group_by = cpu_seconds(lambda: engine.execute(grouped).fetchall())
+        domain = table.domain
+        del table, columns
+        before = reset_peak()
+        options, started = pmw.Options(seed=1), time.process_time()
+        with pmw.open_session(path, domain, epsilon=1, delta=1e-9, options=options) as session:
+            opened = time.process_time() - started
+            asked = list(random_conjunctions(domain, questions, seed=1))
+            first = cpu_seconds(lambda: session.ask_all(asked))
+        point: _Point = {"records": records, "open_s": round(opened, 3), "first_questions": len(asked)}
+        point |= {"first_s": round(first, 3), "grown_mb": round(peak_mb() - before, 1)}
+        point |= {"duckdb_group_by_s": round(group_by, 4), "numpy_count_s": round(counted, 4)}
+        return [{**point, "open_over_group_by": round(opened / group_by, 1)}]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A form in which questions come.
+
+    Args:
+        block: makes the next ones, given how many were made and how many are wanted.
+        ask: has a session answer a block.
+        floors: the seconds of what does less with a block, by name.
+    """
+
+    block: Callable[[int, int], Any]
+    ask: Callable[[pmw.Session, Any], object]
+    floors: dict[str, Callable[[Any], float]]
+
+
+def _as_arrays(domain: Domain, most: int) -> _Form:
+    """Return ranges of two attributes."""
+    del most
+    generator, pairs = np.random.default_rng(0), list(itertools.pairwise((*domain.names, domain.names[0])))
+    scopes = [domain.scope(pair) for pair in pairs]
+    sums = np.random.default_rng(1).random((_LONG + 1, _LONG + 1)).cumsum(axis=0).cumsum(axis=1)
+
+    def read(block: Any) -> float:
+        _, (low, high) = block
+        (a, b), (c, d) = low.T, high.T + 1
+
+        def parts() -> NDArray[np.float64]:
+            return np.asarray(sums[c, d] - sums[a, d] - sums[c, b] + sums[a, b])
+
+        return cpu_seconds(lambda: [parts() for _ in range(20)]) / 20
+
+    return _Form(
+        lambda done, size: (scopes[done // _BLOCK % len(scopes)], _boxes(generator, size, 2, _LONG)),
+        lambda session, block: session.answer_arrays(block[0], *block[1]),
+        {"numpy_per_s": read},
+    )
+
+
+def _as_lines(domain: Domain, most: int) -> _Form:
+    """Return structured conditions as lines of JSON, all different."""
+    made = (structured(query, domain) for query in never_asked(domain, most, seed=2))
+    lines = [json.dumps(where) for where in made]
+    floors: dict[str, Callable[[Any], float]] = {}
+    for name in ("json", "orjson"):
+        if importlib.util.find_spec(name) is not None:
+            floors[f"{name}_per_s"] = partial(_parsing, importlib.import_module(name).loads)
+    return _Form(
+        lambda done, size: lines[done : done + size],
+        lambda session, block: session.ask_all(list(map(json.loads, block))),
+        floors,
+    )
+
+
+def _parsing(loads: Callable[[str], object], lines: Sequence[str]) -> float:
+    """Return the CPU seconds in which lines are parsed."""
+    return cpu_seconds(lambda: list(map(loads, lines)))
+
+
+_FORMS = {"arrays": _as_arrays, "lines": _as_lines}
+
+
+def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
+    """Answer ever more distinct questions, durably; after 10^3, 10^4, … ask the last ones again."""
+    table, found, done, spent = _table(records, 4, _LONG), list[_Point](), 0, 0.0
+    form = _FORMS[asked_as](table.domain, most)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.pmw"
+        reset_peak()
+        with pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, path=path) as session:
+            for power in range(3, 10):
+                if 10**power > most:
+                    break
+                while done < 10**power:
+                    size = min(_BLOCK, 10**power - done)
+                    block = form.block(done, size)
+                    spent += cpu_seconds(partial(form.ask, session, block))
+                    done += size
+                size_of = sum(file.stat().st_size for file in Path(folder).iterdir())
+                point: _Point = {"asked_as": asked_as, "questions": done}
+                point |= {"asked_before": done - session.state.asked, "cpu_s": round(spent, 3)}
+                point |= {"per_s": round(done / spent), "file_mb": round(size_of / 1e6, 2)}
+                point |= {"peak_mb": round(peak_mb()), "reopen_s": _reopened(session, path)}
+                point["again_per_s"] = round(size / cpu_seconds(partial(form.ask, session, block)))
+                for name, seconds in form.floors.items():
+                    point[name] = round(size / max(seconds(block), 1e-6))
+                found.append(point)
+    return found
+
+
+_READ = (
+    "import time, sys; from pathlib import Path; from pmw.session.maintenance import read_session; "
+    "started = time.process_time(); read_session(Path(sys.argv[1])); print(time.process_time() - started)"
+)
+
+
+def _reopened(session: pmw.Session, path: Path) -> float:
+    """Return the CPU seconds of reading a session in a process of its own, without its start."""
+    session.status()
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _READ, str(path)], check=True, capture_output=True, text=True
+    )
+    return round(float(done.stdout), 3)
+
+
+def _questions(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    records, most = min(_RECORDS, arguments.most_records), arguments.most_questions
+    yield partial(_answered, records, most, "arrays")
+    yield partial(_answered, records, min(_SINGLY, most), "lines")
+
+
+def _corrected(records: int, questions: int) -> list[_Point]:
+    """Ask a session one question after the other, and tell what each positive cost."""
+    table, found = _table(records, 14), list[_Point]()
+    with pmw.open_session(
+        MemorySource(table),
+        table.domain,
+        epsilon=1,
+        delta=1e-9,
+        options=pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY),
+    ) as session:
+        for number, query in enumerate(random_conjunctions(table.domain, questions, seed=1), 1):
+            before = session.state.version
+            seconds = cpu_seconds(partial(session.ask, query))
+            if session.state.version > before:
+                found.append(
+                    {
+                        "positives": session.state.version,
+                        "question": number,
+                        "cpu_s": round(seconds / (session.state.version - before), 4),
+                        "model_cells": session.state.model.cells,
+                        "numpy_s": round(_passes(session.state.model.cells), 4),
+                    }
+                )
+    return found
+
+
+def _passes(cells: int) -> float:
+    """Return the CPU seconds in which numpy goes over an array, as often as a fit goes over its model."""
+    first, second = np.random.default_rng(0).random((2, cells))
+    return cpu_seconds(lambda: [np.multiply(first, second, out=second) for _ in range(_PASSES)])
+
+
+def _positives(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    yield partial(_corrected, min(_RECORDS, arguments.most_records), min(3000, arguments.most_questions))
+
+
+def _long(cells: int, questions: int) -> list[_Point]:
+    """Read and answer distinct where-texts about one attribute of many cells, which nobody else keeps."""
+    generator = np.random.default_rng(cells)
+    attributes = (IntegerAttribute("x", 0, cells - 1), CategoricalAttribute("y", tuple(range(5))))
+    domain = Domain(attributes, "made up")
+    columns = (generator.integers(0, one.size, _RECORDS) for one in attributes)
+    codes = tuple(
+        column.astype(np.min_scalar_type(one.size - 1))
+        for column, one in zip(columns, attributes, strict=True)
+    )
+    opened = pmw.Options(seed=1)
+    started = time.process_time()
+    source = MemorySource(CodedRecords(domain, codes))
+    with pmw.open_session(source, domain, epsilon=1, delta=1e-9, options=opened) as session:
+        opening, point = time.process_time() - started, _Point(cells=cells, questions=questions)
+        before = reset_peak()
+
+        def ask() -> None:
+            for number in range(questions):
+                first, last = np.sort(generator.integers(0, cells, 2))
+                session.ask(f"x BETWEEN {first} AND {last} AND y = {number % 5}")
+
+        seconds = cpu_seconds(ask)
+        grown = peak_mb() - before
+        return [
+            {
+                **point,
+                "open_cpu_s": round(opening, 3),
+                "cpu_s": round(seconds, 3),
+                "grown_mb": round(grown, 1),
+            }
+        ]
+
+
+def _cells(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for cells in _LONGEST:
+        yield partial(_long, cells, min(2000 if cells < 10**6 else 200, arguments.most_questions))
+
+
+def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
+    """Open a session over many attributes, ask it, and tell what each positive cost."""
+    table = _table(_RECORDS, attributes, 5)
+    options = pmw.Options(seed=1, opening=opening)
+    started = time.process_time()
+    source = MemorySource(table)
+    with pmw.open_session(source, table.domain, epsilon=1, delta=1e-9, options=options) as session:
+        opened = time.process_time() - started
+        before = session.state.version
+        asked = list(random_conjunctions(table.domain, 100, seed=1))
+        seconds = cpu_seconds(lambda: session.ask_all(asked))
+        positives = session.state.version - before
+        return [
+            {
+                "attributes": attributes,
+                "opening": opening.value,
+                "open_cpu_s": round(opened, 3),
+                "questions": len(asked),
+                "positives": positives,
+                "cpu_s_per_positive": round(seconds / max(1, positives), 4),
+                "peak_mb": round(peak_mb(), 1),
+            }
+        ]
+
+
+def _attributes(_: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    for attributes in _WIDEST:
+        for opening in (pmw.Opening.ONE_WAY, pmw.Opening.PAIRS):
+            yield partial(_wide, attributes, opening)
+
+
+def _compared() -> list[_Point]:
+    """Return what peers do per second, and what a settled session does on the same machine."""
+    generator, rates = np.random.default_rng(0), dict[str, float | None]()
+    histogram, weights = generator.random(_HISTOGRAM), generator.random((_QUESTIONS, _HISTOGRAM))
+    rates["numpy_dots_per_s"] = (
+        8 * _QUESTIONS / cpu_seconds(lambda: [histogram @ one for one in (*weights,) * 8])
+    )
+    first, second, third = np.zeros(_TRIAD), generator.random(_TRIAD), generator.random(_TRIAD)
+
+    def triad() -> None:
+        np.multiply(third, 3.0, out=first)
+        np.add(first, second, out=first)
+
+    triad()
+    rates["triad_gb_per_s"] = 40 * _TRIAD / 1e9 / min(cpu_seconds(triad) for _ in range(3))
+    rates["opendp_laplace_per_s"] = _opendp_rate()
+    (ours,) = _grown(_RECORDS, 6, 5000)
+    rates["queries_per_s"], rates["arrays_per_s"] = ours["queries_per_s"], ours["arrays_per_s"]
+    point: _Point = {name: None if rate is None else round(rate, 1) for name, rate in rates.items()}
+    for peer in ("numpy_dots_per_s", "opendp_laplace_per_s"):
+        rate = rates[peer]
+        for own in ("queries_per_s", "arrays_per_s"):
+            ratio = None if rate is None else round((rates[own] or 0.0) / rate, 1)
+            point[f"{own.removesuffix('_per_s')}_over_{peer.removesuffix('_per_s')}"] = ratio
+    if rates["opendp_laplace_per_s"] is None:
+        point["skipped"] = "opendp is not installed"
+    return [point]
+
+
+def _opendp_rate() -> float | None:
+    """Return how many counts opendp adds Laplace noise to; None where it is not installed."""
+    if importlib.util.find_spec("opendp") is None:
+        return None
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    measurement = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=100.0)
+    return 2000 / cpu_seconds(lambda: [measurement(1000) for _ in range(2000)])
+
+
+def _peers(_: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
+    yield _compared
+
+
+CURVES: dict[str, Callable[[argparse.Namespace], Iterator[Callable[[], list[_Point]]]]] = {
+    "domain": _domain,
+    "records": _records,
+    "questions": _questions,
+    "positives": _positives,
+    "cells": _cells,
+    "attributes": _attributes,
+    "peers": _peers,
+}
+
+
+# --- figures of the curves, one file for each ---------------------------------------------------------------
+
+# For each curve its title, what it goes over, and its panels: a label, and the lines in it.
+_PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]] = {
+    "domain": (
+        "What grows with the domain: 100,000 made-up records, attributes of ten cells",
+        "cells",
+        "cells of the domain",
+        (
+            ("CPU seconds", {"open_s": "opening", "first_s": "1,000 first questions"}),
+            (
+                "new answers per CPU second",
+                {"arrays_per_s": "as arrays", "queries_per_s": "as queries"},
+            ),
+        ),
+    ),
+    "records": (
+        "What grows with the records: a Parquet file of four attributes of ten cells",
+        "records",
+        "records",
+        (
+            (
+                "CPU seconds",
+                {
+                    "open_s": "opening",
+                    "first_s": "200 first questions",
+                    "duckdb_group_by_s": "DuckDB's GROUP BY",
+                },
+            ),
+            ("MB", {"grown_mb": "memory"}),
+        ),
+    ),
+    "questions": (
+        "What grows with the questions: one session file, every answer durable",
+        "questions",
+        "different questions so far",
+        (
+            ("CPU seconds", {"cpu_s": "answering", "reopen_s": "reopening"}),
+            ("MB", {"file_mb": "file", "peak_mb": "memory"}),
+        ),
+    ),
+    "positives": (
+        "What grows with the positives: 14 attributes of ten cells, 100,000 made-up records",
+        "positives",
+        "positives so far",
+        (
+            ("CPU seconds of each", {"cpu_s": "a positive", "numpy_s": "numpy over the model"}),
+            ("cells of the model", {"model_cells": ""}),
+        ),
+    ),
+}
+_WIDE = 30  # largest number over smallest, from where on an axis is logarithmic
+_COLOURS = ("#0b3d91", "#c1440e", "#1b7f5c", "#8f6bb3")
+
+
+def draw_curves(points: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Write a figure for each curve that has points."""
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for curve, (title, over, label, panels) in _PANELS.items():
+        own = [point for point in points if point["curve"] == curve]
+        if not own:
+            continue
+        figure = Figure(figsize=(9, 3.8), layout="constrained")
+        figure.suptitle(title)
+        for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+            _draw(axes, own, over, lines)
+            axes.set(xlabel=label, ylabel=what)
+        figure.savefig(folder / f"{curve}.png", dpi=130)
+
+
+def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[str, str]) -> None:
+    """Draw some columns; where questions came in two ways, both."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    ways = list(dict.fromkeys(point.get("asked_as") for point in points))
+    for place, (column, name) in enumerate(lines.items()):
+        for way, style in zip(ways, ("o-", "^--"), strict=False):
+            own = [point for point in points if point.get("asked_as") == way]
+            label = name if way is None else f"{name}, {way}"
+            x, y = [point[over] for point in own], [point[column] for point in own]
+            axes.plot(x, y, style, color=_COLOURS[place], label=label, markersize=4)
+    if over != "positives":
+        axes.set_xscale("log")
+    values = [point[column] for point in points for column in lines]
+    if max(values) > _WIDE * min(values):
+        axes.set_yscale("log")
+    else:  # a logarithm would show a tick or two
+        axes.set_ylim(0, 1.3 * max(values))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if any(lines.values()):
+        axes.legend(frameon=False, fontsize=9)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""A connection to a service: requests that are made again after a pause, and what their refusals say.
+
+It needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from pmw.errors import BudgetExhaustedError, ServiceError
+from pmw.public.answer import Answer, Source, Spent
+from pmw.public.contract import RecordsKept
+from queries.errors import QueryError
+
+EXACT = "application/vnd.online-pmw.exact+json"  # what ``pmw.session.exact`` writes
+_SECONDS = 60.0  # for one response
+_TRIES = 10
+_LONGEST_PAUSE = 5.0  # seconds, where the service names none
+_LONGEST_TOLD = 30.0  # seconds that a service may have a client wait
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+class Response(NamedTuple):
+    """What a service sent.
+
+    Attributes:
+        status: of HTTP; 0 where nothing came.
+        content: the body.
+        kind: its media type.
+        retry_after: the header, empty for none.
+    """
+
+    status: int
+    content: bytes
+    kind: str = ""
+    retry_after: str = ""
+
+
+class Connection:
+    """A connection to one session of a service, as one user. Threads may share it and take turns.
+
+    Args:
+        url: of the service, or of a session in it.
+        token: as ``pmw user add`` printed it; it is sent in a header, never in an address.
+        session: its name; needed where the URL names none and the user has several.
+
+    Raises:
+        ServiceError: the URL is none, the service does not answer or refuses the token, or the session is
+            not told.
+    """
+
+    def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == -1:
+            raise ServiceError(
+                "expected the URL of a service, such as http://127.0.0.1:8000, got another text"
+            )
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise ServiceError("expected a token as pmw user add printed it, got another text")
+        if parts.scheme == "http" and parts.hostname not in _HERE:
+            warnings.warn("the token crosses the network unencrypted; use https://", stacklevel=4)
+        self._lock = threading.Lock()
+        self._http = _http_connection(parts.scheme, parts.hostname, port)
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._base, self.name = _base_and_name(parts.path)
+        try:
+            self.name = session or self.name or self._only_session()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"{self._http.host}:{self._http.port}"
+
+    def json(
+        self,
+        method: str,
+        address: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        again: bool = True,
+    ) -> dict[str, Any]:
+        """Return the JSON object that a service answers; see ``sent``.
+
+        Raises:
+            ServiceError: it is none.
+        """
+        content = self.sent(method, address, body, key=key, again=again).content
+        try:
+            form = json.loads(content)
+        except ValueError:
+            form = None
+        if not isinstance(form, dict):
+            raise ServiceError("expected a JSON object of the service, got something else; look at the URL")
+        return form
+
+    def sent(
+        self,
+        method: str,
+        address: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        accept: str = "application/json",
+        key: str | None = None,
+        again: bool = True,
+    ) -> Response:
+        """Return a good response; a busy or silent service is asked again, after a pause.
+
+        Args:
+            method: of HTTP.
+            address: behind that of the session, such as ``/ask``.
+            body: what is sent, as JSON.
+            accept: which media type is wanted.
+            key: idempotency key.
+            again: the request may be made twice.
+
+        Raises:
+            BudgetExhaustedError: what a bar costs is not left; nothing is spent.
+            QueryError: the question is refused, or the key was used for another; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        path = f"{self._base}/sessions/{quote(self.name, safe='')}{address}"
+        return self._sent(method, path, body, accept=accept, key=key, again=again)
+
+    def close(self) -> None:
+        """Let go of the connection; the next request makes another."""
+        with self._lock:
+            self._http.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _only_session(self) -> str:
+        found = json.loads(self._sent("GET", f"{self._base}/sessions").content)["sessions"]
+        names = [one["name"] for one in found]
+        if len(names) != 1:
+            raise ServiceError(f"give session=, one of {', '.join(names) or 'none'}")
+        return str(names[0])
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        accept: str = "application/json",
+        key: str | None = None,
+        again: bool = True,
+    ) -> Response:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Accept": accept}
+        headers |= {} if key is None else {"Idempotency-Key": key}
+        headers |= {} if content is None else {"Content-Type": "application/json"}
+        for turn in range(_TRIES):
+            found = self._tried(method, path, content, headers)
+            may = turn < _TRIES - 1 and (found.status == 429 or (again and found.status in (0, 503)))
+            if not may:
+                break
+            time.sleep(pause_before(turn + 1, found.retry_after, drawn_part()))
+        if found.status != 200:
+            raise _refusal(found.status, found.content)
+        return found
+
+    def _tried(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> Response:
+        with self._lock:
+            try:
+                self._http.request(method, path, content, headers)
+                response = self._http.getresponse()
+                told = response.getheader("Retry-After", "")
+                kind = response.headers.get_content_type()
+                return Response(response.status, response.read(), kind, told)
+            except (OSError, http.client.HTTPException):
+                self._http.close()
+                return Response(0, b"")
+
+
+def pause_before(turn: int, told: str, drawn: float) -> float:
+    """Return how many seconds to wait before a request is made again.
+
+    Clients that were refused together do not come back together.
+
+    Args:
+        turn: 1 for the second try.
+        told: the header Retry-After of the refusal; empty for none.
+        drawn: in [0, 1], another one for each client and try.
+    """
+    if told.isascii() and told.isdecimal():
+        return min(float(told[:6]), _LONGEST_TOLD) * (1 + drawn / 2)
+    return min(0.1 * 2.0 ** (turn - 1), _LONGEST_PAUSE) * (1 + drawn) / 2
+
+
+def drawn_part() -> float:
+    """Return a number in [0, 1) that clients share by chance alone: the last digits of the clock."""
+    return time.perf_counter_ns() // 100 % 1000 / 1000
+
+
+def _http_connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
+
+
+def _base_and_name(path: str) -> tuple[str, str]:
+    """Return the path of a service, and the name of the session that follows it, if any."""
+    parts = [part for part in path.split("/") if part]
+    for place, part in enumerate(parts[:-1]):
+        if part in ("sessions", "page"):
+            return "".join(f"/{one}" for one in parts[:place]), parts[place + 1]
+    return "".join(f"/{part}" for part in parts), ""
+
+
+def answer_of(form: Mapping[str, Any]) -> Answer:
+    """Return the answer of an answer object.
+
+    Raises:
+        QueryError: the object tells that the question is refused.
+    """
+    if "error" in form and form.get("source") != Source.REFUSED.value:
+        raise _question_error(form["error"])
+    interval, typical = (None if form[key] is None else tuple(form[key]) for key in ("interval", "typical"))
+    refused = form["count"] is None
+    return Answer(
+        math.nan if refused else form["count"],
+        math.nan if refused else form["fraction"],
+        interval,
+        form["confidence"],
+        Source(form["source"]),
+        form["aligned"],
+        form["version"],
+        Spent(**form["spent"]),
+        seeded=form.get("seeded", False),
+        typical=typical,
+        kept=RecordsKept(**form["records_kept"]) if "records_kept" in form else None,
+    )
+
+
+def _refusal(status: int, content: bytes) -> Exception:
+    """Return the error of a response that is not good."""
+    try:
+        error = json.loads(content)["error"]
+        message = str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        error, message = (
+            {},
+            "the service does not answer" if status == 0 else "the service refuses the request",
+        )
+    if error.get("code") == "budget_exhausted":
+        return BudgetExhaustedError(message)
+    if status in (400, 409) and "code" in error:
+        return _question_error(error)
+    return ServiceError(message, status=status or None)
+
+
+def _question_error(error: Mapping[str, Any]) -> QueryError:
+    return QueryError(str(error["message"]), code=str(error["code"]), position=error.get("position"))

@@ -1,0 +1,270 @@
+"""Exact forms: results on their way to a Python client, as the session itself would give them.
+
+A client asks for them by the header Accept. They are the codec's forms, so that no digit is lost and reading
+is strict; all others get the JSON that is documented. A table of answers goes as columns.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.loop import Forecast
+from pmw.model import QueryMeasurement
+from pmw.planning.heads import HeadsQuote
+from pmw.planning.sum_quotes import SumQuote
+from pmw.public.answer import Source, Spent
+from pmw.public.answers import SOURCES, Answers
+from pmw.public.codec import FormError, dumps, form_of, loads, read, register
+from pmw.public.contract import Contract, RecordsKept, guarantee, published_contract
+from pmw.public.error_quantiles import TypicalError
+from pmw.public.ledger import Ledger, LedgerLine
+from pmw.public.quotes import Quote
+from pmw.public.state import PublicState
+from pmw.public.status import Status
+from pmw.public.sums import Estimate
+from pmw.public.tables import AnswerTable
+from pmw.session.accounts import Activity, Booked
+from pmw.session.explaining import ExplainedScope, Explanation
+from pmw.session.journal import PRICES
+from queries.date_parts import NUMBERS, begins_in
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.schema import format_schema
+
+SumPrice: TypeAlias = SumQuote
+HeadsPrice: TypeAlias = HeadsQuote
+Foreseen: TypeAlias = Forecast
+Price: TypeAlias = Quote | SumQuote  # of a bar
+Cost: TypeAlias = Forecast | Explanation
+
+_Plain: TypeAlias = str | int | float | bool | None
+_ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
+_UNREADABLE = (FormError, ValueError, KeyError, TypeError, ArithmeticError, IndexError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """A session, as whoever may ask it is told.
+
+    Args:
+        contract: what was fixed at opening; a seed is told as 0.
+        total: the number of records, as released.
+        held: scopes whose counts are held without a test, in the order of their measurements.
+    """
+
+    contract: Contract
+    total: float
+    held: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, state: PublicState) -> Described:
+        """Return what is told of a session."""
+        scopes = (one.scope for one in state.measurements if not isinstance(one, QueryMeasurement))
+        held = tuple(dict.fromkeys(scope for scope in scopes if scope))
+        return cls(published_contract(state.contract), state.total.value, held)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON: the schema as an object, and what goes with it."""
+        domain = self.contract.domain
+        form = tomllib.loads(format_schema(domain))
+        for attribute, entry in zip(domain, form["attributes"], strict=True):
+            entry["cells"] = attribute.size
+            if isinstance(attribute, DateAttribute | DatetimeAttribute):
+                entry["parts"] = [one for one in NUMBERS if begins_in(attribute.width, NUMBERS[one][0])]
+        return {
+            **form,
+            "records": round(self.total, 3),
+            "guarantee": guarantee(self.contract),
+            "confidence": self.contract.options.confidence,
+            "held": [list(scope) for scope in self.held],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestions:
+    """Questions that were answered.
+
+    Args:
+        queries: their canonical texts.
+    """
+
+    queries: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"queries": list(self.queries)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableColumns:
+    """A table of answers as columns; see ``AnswerTable``.
+
+    Args:
+        keys: likewise.
+        titles: likewise.
+        values: of each row the values of its keys.
+        numbers: float64, shape (rows, titles, 5): value, low, high, and the ends of typical errors; NaN where
+            there is none.
+        sources: int64, shape (rows, titles), places in ``SOURCES``.
+        flags: int64, shape (rows, titles): 1 where cells decide the condition, and 2 where the interval holds
+            if there are records.
+        notes, confidence, version, spent, seeded, kept, whole, totals: as ``AnswerTable`` has them.
+    """
+
+    keys: tuple[str, ...]
+    titles: tuple[str, ...]
+    values: tuple[tuple[_Plain, ...], ...]
+    numbers: NDArray[np.float64]
+    sources: NDArray[np.int64]
+    flags: NDArray[np.int64]
+    notes: tuple[str, ...]
+    confidence: float
+    version: int
+    spent: Spent
+    seeded: bool
+    kept: RecordsKept | None
+    whole: tuple[str, ...]
+    totals: tuple[tuple[int, ...], ...]
+
+
+# What a session gives that has no other form; these alone are told to clients.
+TYPES: tuple[type, ...] = (
+    Spent,
+    RecordsKept,
+    Answers,
+    TableColumns,
+    Quote,
+    SumQuote,
+    HeadsQuote,
+    Forecast,
+    ExplainedScope,
+    Explanation,
+    TypicalError,
+    Status,
+    LedgerLine,
+    Ledger,
+    Booked,
+    Activity,
+    Described,
+    AskedQuestions,
+)
+register({one: {} for one in TYPES if one not in PRICES})  # the journal tells prices apart
+
+
+def exact_text(result: Any) -> str:
+    """Return a result of a session as text, to the last digit.
+
+    Args:
+        result: of a type that has a form, or a tuple of such results.
+    """
+    if isinstance(result, AnswerTable):
+        result = _columns(result)
+    return dumps(form_of(result, without=("asked",) if isinstance(result, Answers) else ()))
+
+
+def read_exact(kind: Any, text: str) -> Any:
+    """Return the result of a text.
+
+    Args:
+        kind: its type, such as ``Answers`` or ``tuple[Activity, ...]``.
+        text: as ``exact_text`` wrote it.
+
+    Raises:
+        FormError: it is no such text.
+    """
+    try:
+        form = loads(text)
+        if kind is AnswerTable:
+            return _table(read(TableColumns, form))
+        found = read(kind, form, given={"asked": None}) if kind is Answers else read(kind, form)
+    except _UNREADABLE as error:
+        raise FormError(str(error) if isinstance(error, FormError) else "it cannot be read") from None
+    return _checked(found) if isinstance(found, Answers) else found
+
+
+def _checked(answers: Answers) -> Answers:
+    """Return answers whose columns fit each other, as those of a session do."""
+    size = len(answers)
+    flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned)
+    fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1
+    fits = fits and answers.interval.shape == answers.typical.shape == (size, 2)
+    known = fits and bool((answers.source < len(SOURCES)).all() and (answers.kind < len(answers.kinds)).all())
+    if not known:
+        raise FormError("its columns do not fit each other")
+    return replace(answers, source=answers.source.astype(np.uint8), kind=answers.kind.astype(np.uint8))
+
+
+def _columns(table: AnswerTable) -> TableColumns:
+    shape = (len(table.rows), len(table.titles))
+    found = list(table.estimates())
+    numbers = np.array([_numbers(one) for one in found], dtype=np.float64).reshape(*shape, _ENDS)
+    sources = np.array([SOURCES.index(one.source) for one in found], dtype=np.int64).reshape(shape)
+    flags = np.array([one.aligned + 2 * one.conditional for one in found], dtype=np.int64).reshape(shape)
+    return TableColumns(
+        table.keys,
+        table.titles,
+        tuple(keys for keys, _ in table.rows),
+        numbers,
+        sources,
+        flags,
+        table.notes,
+        table.confidence,
+        table.version,
+        table.spent,
+        table.seeded,
+        table.kept,
+        tuple(sorted(table.whole)),
+        table.totals,
+    )
+
+
+def _numbers(one: Estimate) -> tuple[float, ...]:
+    none = (math.nan, math.nan)
+    return (math.nan if one.value is None else one.value, *(one.interval or none), *(one.typical or none))
+
+
+def _table(columns: TableColumns) -> AnswerTable:
+    rows, titles = len(columns.values), len(columns.titles)
+    known = columns.numbers.shape == (rows, titles, _ENDS)
+    known = known and columns.sources.shape == columns.flags.shape == (rows, titles)
+    if not known or any(len(keys) != len(columns.keys) for keys in columns.values):
+        raise FormError("its columns do not fit each other")
+    cells = zip(
+        columns.numbers.reshape(-1, _ENDS).tolist(),
+        columns.sources.reshape(-1).tolist(),
+        columns.flags.reshape(-1).tolist(),
+        strict=True,
+    )
+    found = [_estimate(numbers, SOURCES[source], flag) for numbers, source, flag in cells]
+    groups = (tuple(found[row * titles : (row + 1) * titles]) for row in range(rows))
+    return AnswerTable(
+        columns.keys,
+        columns.titles,
+        tuple(zip(columns.values, groups, strict=True)),
+        columns.confidence,
+        columns.notes,
+        columns.version,
+        columns.spent,
+        columns.seeded,
+        columns.kept,
+        frozenset(columns.whole),
+        columns.totals,
+    )
+
+
+def _estimate(numbers: Sequence[float], source: Source, flag: int) -> Estimate:
+    value, low, high, least, most = numbers
+    return Estimate(
+        None if math.isnan(value) else value,
+        None if math.isnan(low) else (low, high),
+        source,
+        None if math.isnan(least) else (least, most),
+        bool(flag & 1),
+        bool(flag & 2),
+    )
