@@ -258,12 +258,8 @@ def question_of(
     identifier, request = identifier_of(form), form.get("request_id")
     if identifier is None and form.get("id") is not None:
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
-    if request is not None and not _is_idempotency_key(request):
-        raise QueryError(
-            "request_id must be a text of 1 to 200 characters, without control characters",
-            code="bad_request",
-            position="request_id",
-        )
+    if request is not None:
+        require_key(request)
     return Question(_query_of(form, read_where, read_sql), identifier, request)
 
 
@@ -285,8 +281,19 @@ def _query_of(
     return read_sql(form["sql"])
 
 
-def _is_idempotency_key(value: object) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= 200 and is_encodable(value) and min(value) >= " "
+def require_key(value: object) -> None:
+    """Refuse what is no idempotency key.
+
+    Raises:
+        QueryError: it is no text of 1 to 200 characters without control characters.
+    """
+    is_text = isinstance(value, str) and 1 <= len(value) <= 200 and is_encodable(value)
+    if not (is_text and min(str(value)) >= " "):
+        raise QueryError(
+            "request_id must be a text of 1 to 200 characters, without control characters",
+            code="bad_request",
+            position="request_id",
+        )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union
 
 import click
 
-from pmw.cli.answer_formats import AnswerWriter, writer_of
 from pmw.cli.texts import answer_text, json_line, table_text
 from pmw.display.progress import Progress
 from pmw.display.texts import counted
@@ -223,6 +222,7 @@ def answer_workload(session: LocalAsking, workload: Workload, options: StreamOpt
 def _answer_batches(
     session: LocalAsking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
+    from pmw.cli.answer_formats import writer_of
 
     writer = writer_of(options.format, tells_population=options.population)
     steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)

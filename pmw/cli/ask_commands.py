@@ -334,6 +334,7 @@ Examples:
   pmw measure study.pmw sex,race --dry-run
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
+  pmw measure study.pmw sex,race --yes --request-id monday
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
   pmw measure study.pmw --heads --by region --dry-run
 """,
@@ -372,6 +373,11 @@ Examples:
 )
 @click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
 @click.option("--yes", is_flag=True, help="Pay the price without being asked.")
+@click.option(
+    "--request-id",
+    metavar="KEY",
+    help="With --yes: idempotency key; run again with it, the command pays nothing and prints the same.",
+)
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
 def measure(session: Path, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
@@ -398,9 +404,11 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
 
     _check_measured(attributes, given)
     with resumed(session, wait) as opened:
-        quote = _measured(opened, attributes, given, dry_run=True)
+        if not given["yes"]:
+            quote = _measured(opened, attributes, given, dry_run=True)
+            if not given["dry_run"]:
+                _agree(quote, opened, as_json=as_json)
         if not given["dry_run"]:
-            _agree(quote, opened, yes=given["yes"], as_json=as_json)
             quote = _measured(opened, attributes, given, dry_run=False)
         told = _told(quote, opened, measured=not given["dry_run"])
     click.echo(json_line(quote.to_dict()) if as_json else told)
@@ -412,8 +420,7 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     Raises:
         UsageError: some do not.
     """
-    if given["dry_run"] and given["yes"]:
-        raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
+    _check_paid(given)
     if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     for name in ("by", "share"):
@@ -427,19 +434,32 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
+def _check_paid(given: dict[str, Any]) -> None:
+    """Refuse options that leave open whether a price is paid.
+
+    Raises:
+        UsageError: some do.
+    """
+    if given["dry_run"] and given["yes"]:
+        raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
+    if given["request_id"] is not None and not given["yes"]:
+        raise click.UsageError("--request-id is for what pays unasked and may be run again; give --yes too")
+
+
 def _measured(
     session: Session, attributes: str | None, given: dict[str, Any], *, dry_run: bool
 ) -> Quote | SumQuote | HeadsQuote:
     """Measure what was asked for, or tell its price alone."""
+    key = given["request_id"]
     if attributes is not None:
-        return session.measure(_names(attributes), dry_run=dry_run)
+        return session.measure(_names(attributes), dry_run=dry_run, request_id=key)
     from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
     by = () if given["by"] is None else _names(given["by"])
     part = None if share is None else Within.parse(share).amount
     if given["heads"]:
-        return session.measure_heads(by, share=part, dry_run=dry_run)
+        return session.measure_heads(by, share=part, dry_run=dry_run, request_id=key)
     return session.measure_sum(
         given["summed"],
         by,
@@ -447,6 +467,7 @@ def _measured(
         within=None if within is None else Within.parse(within),
         squares=given["squares"],
         dry_run=dry_run,
+        request_id=key,
     )
 
 
@@ -468,8 +489,8 @@ def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: b
     return sum_quote_text(quote, session.domain, confidence, measured=measured)
 
 
-def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, yes: bool, as_json: bool) -> None:
-    """Ask whether a price that is left is to be paid, unless that was said.
+def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, as_json: bool) -> None:
+    """Ask whether a price that is left is to be paid.
 
     Raises:
         Exit: it is not.
@@ -477,6 +498,6 @@ def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, yes: bool,
     from pmw.cli.answering import agrees, say_unpaid
 
     price = _told(quote, session, measured=False)
-    if quote.affordable and not (yes or agrees(price)):
+    if quote.affordable and not agrees(price):
         say_unpaid(price, quote.to_dict(), as_json=as_json)
         raise click.exceptions.Exit(4)

@@ -369,28 +369,37 @@ def ask(
 
 
 @router.post("/sessions/{name}/measure", response_model=dict[str, Any], dependencies=[InQueue])
-def measure(request: Request, user: CurrentUser, name: str, measured: Measured) -> Response:
+def measure(
+    request: Request,
+    user: CurrentUser,
+    name: str,
+    measured: Measured,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=_KEY)] = None,
+) -> Response:
     """Measure a table of counts, or sums of values, charged to the user; with `dry_run`, tell the price.
 
-    A request that is repeated measures again, at the same price: ask for the ledger after a lost response.
+    With an Idempotency-Key a request is safe to repeat: it measures and charges once, and gets the same price
+    and bar again. Without one, a request that is repeated measures again, at the same price.
     """
     with used(request, user, name) as hosted:
         if user.role is Role.READER and not measured.dry_run:
             raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
-        analyst, dry_run = hosted.asking(user), measured.dry_run
+        analyst, scope, share = hosted.asking(user), measured.scope, measured.share
+        dry_run, key = measured.dry_run, idempotency_key
         if measured.heads:
-            quote = analyst.measure_heads(measured.scope, share=measured.share, dry_run=dry_run)
-            return told(request, quote)
+            heads = analyst.measure_heads(scope, share=share, dry_run=dry_run, request_id=key)
+            return told(request, heads)
         if measured.sum is None:
-            return told(request, analyst.measure(measured.scope, dry_run=dry_run))
+            return told(request, analyst.measure(scope, dry_run=dry_run, request_id=key))
         within = None if measured.within is None else Within.parse(str(measured.within))
         sums = analyst.measure_sum(
             measured.sum,
-            measured.scope,
-            share=measured.share,
+            scope,
+            share=share,
             within=within,
             squares=measured.squares,
             dry_run=dry_run,
+            request_id=key,
         )
         return told(request, sums)
 

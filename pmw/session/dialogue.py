@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
+from pmw.public.codec import dumps
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
 from pmw.session.asking import Asked, LocalAsking, Questions
 from pmw.session.engine import Engine
 from pmw.session.loading import load_questions
-from pmw.session.requests import Answering, Deliver, Requests
+from pmw.session.requests import Answering, Deliver, Requests, key_of
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.linear import LinearQuery
-from queries.parsing import parse_sql
+from queries.parsing import parse_sql, require_key
 from queries.reader import QuestionReader
 from queries.workloads import Workload
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.explaining import Explanation
+    from pmw.session.journal import Tie
+    from pmw.session.ties import Price
     from queries.statements import Statement
 
 
@@ -124,35 +127,43 @@ class Dialogue(LocalAsking):
         with self._turn:
             return load_questions(self._open_store(), self.domain, self._account.name)
 
-    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
+    def measure(
+        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+    ) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
 
         The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
 
         Args:
             names: one attribute, or several.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
+                the same quote again, in a closed session too.
 
         Returns:
             What was measured, its price and its bar.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such marginal, or it has too many cells; nothing is spent.
+            QueryError: there is no such marginal, or it has too many cells; or the key was used for something
+                else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
         from pmw.public import quotes
 
+        scope = (names,) if isinstance(names, str) else tuple(names)
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("counts", scope)
         with self._engaged() as engine:
-            quote = quotes.quote_marginal(
-                engine.limited(self._account), (names,) if isinstance(names, str) else tuple(names)
-            )
+            earlier: Quote | None = engine.tied("counts", key, asked)
+            if earlier is not None:
+                return earlier
+            quote = quotes.quote_marginal(engine.limited(self._account), scope)
             if not dry_run:
-                self._pay(quote)
+                self._pay(quote, _tied(key, asked, quote))
             return quote
 
-    def measure_sum(
+    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
         self,
         name: str,
         by: str | Sequence[str] = (),
@@ -161,6 +172,7 @@ class Dialogue(LocalAsking):
         within: Within | float | str | None = None,
         squares: bool = False,
         dry_run: bool = False,
+        request_id: str | None = None,
     ) -> SumQuote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
 
@@ -174,7 +186,8 @@ class Dialogue(LocalAsking):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
 
         Returns:
             What was measured, its price and its bar.
@@ -182,21 +195,35 @@ class Dialogue(LocalAsking):
         Raises:
             BudgetError: the share or the width is out of range.
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: the values are not summed, or there are too many groups; nothing is spent.
+            QueryError: the values are not summed, or there are too many groups; or the key was used for
+                something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
         from pmw.planning.sum_quotes import quote_sums
+        from pmw.public.quotes import Within
 
+        names = (by,) if isinstance(by, str) else tuple(by)
+        part = None if share is None else as_fraction(share, "share")
+        width = None if within is None else tuple(Within.of(within))
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("sums", names, name, part, width, squares)
         with self._engaged() as engine:
+            earlier: SumQuote | None = engine.tied("sums", key, asked)
+            if earlier is not None:
+                return earlier
             state = engine.limited(self._account)
             quote = quote_sums(state, name, by, share=share, within=within, squares=squares)
             if not dry_run:
-                engine.measure_sum(quote, self._account)
+                engine.measure_sum(quote, self._account, _tied(key, asked, quote))
             return quote
 
     def measure_heads(
-        self, by: str | Sequence[str] = (), *, share: Number | None = None, dry_run: bool = False
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        share: Number | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
     ) -> HeadsQuote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
@@ -205,7 +232,8 @@ class Dialogue(LocalAsking):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run: tell the price alone; free.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
 
         Returns:
             What was measured, its price and its bar.
@@ -214,20 +242,36 @@ class Dialogue(LocalAsking):
             BudgetError: the share is out of range.
             BudgetExhaustedError: the price is not left; nothing is spent.
             DataError: the table does not tell persons apart; nothing is spent.
-            QueryError: persons are not counted apart from records, or there are too many groups.
+            QueryError: persons are not counted apart from records, or there are too many groups; or the key
+                was used for something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
         from pmw.planning import heads
 
         names = (by,) if isinstance(by, str) else tuple(by)
+        part = None if share is None else as_fraction(share, "share")
+        key, asked = self._key(request_id, dry_run=dry_run), _asked("persons", names, part)
         with self._engaged() as engine:
+            earlier: HeadsQuote | None = engine.tied("persons", key, asked)
+            if earlier is not None:
+                return earlier
             state = engine.limited(self._account)
-            part = None if share is None else as_fraction(share, "share")
             quote = heads.quote_heads(state, state.domain.scope(names), share=part)
             if not dry_run:
-                engine.measure_heads(quote, self._account)
+                engine.measure_heads(quote, self._account, _tied(key, asked, quote))
             return quote
+
+    def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
+        """Return the key that a measurement is tied to; None for none.
+
+        Raises:
+            QueryError: it is no key.
+        """
+        if request_id is None or dry_run:
+            return None
+        require_key(request_id)
+        return key_of(self._account.name, request_id)
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
@@ -310,10 +354,10 @@ class Dialogue(LocalAsking):
             self._pay(self.quote(request.query, within))
             return engine.answer_untested(request, self._account)
 
-    def _pay(self, quote: Quote) -> None:
+    def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
         if quote.noise is not None:
             with self._engaged() as engine:
-                engine.measure(quote.scope, quote.noise, self._account)
+                engine.measure(quote.scope, quote.noise, self._account, tie)
 
     def stored(self, question: LinearQuery | Statement) -> Answer | AnswerTable | None:
         """Return the answer to a question that was answered before; None for another one. Nothing is asked.
@@ -377,6 +421,17 @@ class Dialogue(LocalAsking):
             work = Tabulation(self.state, statement)
             asked = [query for query, _ in work.questions()]
             return explained(engine.limited(self._account), asked, work.left_out, self.forecast(statement))
+
+
+def _tied(key: str | None, asked: str, quote: Price) -> Tie | None:
+    from pmw.session.ties import tie_of
+
+    return tie_of(key, asked, quote)
+
+
+def _asked(what: str, by: Sequence[str], *how: object) -> str:
+    """Return the canonical text of a request to measure; the order of its attributes says nothing."""
+    return dumps([what, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])
 
 
 class Analyst(Dialogue):

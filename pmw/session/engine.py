@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,8 @@ from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
-from pmw.session.requests import Deliver, Request, Requests
-from pmw.session.store import OPENING, TESTS, AnswerColumns, IntentRow, Outcome, SessionStore
+from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
+from pmw.session.store import OPENING, TESTS, IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
@@ -262,15 +262,46 @@ class Engine:
         if self._interrupted:
             self._load()
 
-    # --- a marginal on request ------------------------------------------------------------------------------
+    # --- measurements on request ----------------------------------------------------------------------------
 
-    def measure(self, scope: tuple[str, ...], noise: NoiseDistribution, account: Account = SESSION) -> None:
+    def tied(self, kind: str, key: str | None, asked: str) -> Any:
+        """Return what a request to measure was given before; None where its key is new, or it has none.
+
+        Args:
+            kind: of what is measured: counts, sums or persons.
+            key: the idempotency key, the analyst's own.
+            asked: canonical text of the request.
+
+        Raises:
+            QueryError: the key was used for something else.
+            SessionCorruptError: what is kept of it cannot be read.
+        """
+        self.finish_interrupted()  # first, so that what it finishes is found
+        number = 0 if key is None else int(self._store.answers.by_request_ids([key])[0])
+        if key is None or number == 0:
+            return None
+        if number > 0:
+            raise used_for(key, "a question")
+        tie = journal.read_tie(self._store.tie_of(-number))
+        require_same(key, asked, tie.asked, "measurement")
+        from pmw.session.ties import read_price
+
+        return read_price(tie.quote, kind)
+
+    def measure(
+        self,
+        scope: tuple[str, ...],
+        noise: NoiseDistribution,
+        account: Account = SESSION,
+        tie: journal.Tie | None = None,
+    ) -> None:
         """Measure a marginal on request, durably.
 
         Args:
             scope: attribute names in declared order.
             noise: on each of its cells, in units.
             account: who asks.
+            tie: what an idempotency key is tied to by it; a key that ``tied`` does not know.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
@@ -283,14 +314,17 @@ class Engine:
         self.finish_interrupted()
         self.bookings.know(account)
         quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
-        self._release(releases.MarginalRelease.of(requested, self._state), account.whole)
+        self._release(releases.MarginalRelease.of(requested, self._state), account.whole, tie)
 
-    def measure_sum(self, quote: SumQuote, account: Account = SESSION) -> None:
+    def measure_sum(
+        self, quote: SumQuote, account: Account = SESSION, tie: journal.Tie | None = None
+    ) -> None:
         """Measure sums of values on request, durably.
 
         Args:
             quote: what is measured, under which noise.
             account: who asks.
+            tie: as ``measure`` takes it.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
@@ -305,14 +339,17 @@ class Engine:
         self.bookings.know(account)
         state = self.limited(account)
         sum_quotes.require_affordable_sum(state, sum_quotes.quote_sum_noise(state, quote.summed, quote.noise))
-        self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole)
+        self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole, tie)
 
-    def measure_heads(self, quote: HeadsQuote, account: Account = SESSION) -> None:
+    def measure_heads(
+        self, quote: HeadsQuote, account: Account = SESSION, tie: journal.Tie | None = None
+    ) -> None:
         """Measure numbers of persons on request, durably.
 
         Args:
             quote: what is measured, under which noise.
             account: who asks.
+            tie: as ``measure`` takes it.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
@@ -326,7 +363,7 @@ class Engine:
         state = self.limited(account)
         heads.require_affordable_heads(state, heads.quote_heads_noise(state, quote.scope, quote.noise))
         requested = RequestedHeads(quote.scope, quote.cells, quote.noise)
-        self._release(releases.HeadsRelease(requested), account.whole)
+        self._release(releases.HeadsRelease(requested), account.whole, tie)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test.
@@ -439,7 +476,7 @@ class Engine:
         settle_all = np.ones(len(answers), dtype=np.bool_)
         analyst = recorded.booked[0][0]
         columns = columns_of(requests, answers, were_settled[: len(answers)], settle_all, analyst)
-        self._end(intent, entries, settled.state, secret, columns)
+        self._end(intent, entries, settled.state, secret, Outcome(columns=columns))
         if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
             self.save_snapshot()
         return answers
@@ -450,14 +487,23 @@ class Engine:
         entries: Sequence[LedgerEntry],
         after: PublicState,
         secret: SecretState,
-        columns: Sequence[AnswerColumns] = (),
+        given: Outcome,
     ) -> None:
-        """Make what a batch came to durable, and only then go on from the state after it."""
+        """Make what a batch came to durable, and only then go on from the state after it.
+
+        Args:
+            intent: the number of the batch.
+            entries: what it charges.
+            after: the state after it.
+            secret: likewise.
+            given: its answers, or what ties a key to what it measured: in the transaction of the charge.
+        """
         before = self._state
         outcome = replace(
             journal.batch_outcome(entries, before, after),
-            columns=columns,
-            asked=sum(map(len, columns)),
+            columns=given.columns,
+            asked=sum(map(len, given.columns)),
+            tie=given.tie,
             secrets=journal.secret_facts(secret, self._secret),
             charged_before=self._charges,
         )
@@ -505,28 +551,31 @@ class Engine:
             if quantiles is not None:
                 self._release(quantiles, SESSION.whole)
 
-    def _release(self, release: releases.Release, booked: Parts) -> None:
+    def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
         """Count what will be released, record it durably, then draw it.
+
+        A key that it was asked for with is a part of the record: whoever finishes it ties the key, too.
 
         Raises:
             DataError: the table cannot be read or counted, or differs; nothing is recorded or spent.
         """
         drawing = release.counted(self._state, self._tables())
-        recorded = releases.recorded(release, self._state.contract.options, booked)
-        self._carry_out_release(*self._begin(release.kind, recorded), release, drawing, booked)
+        recorded = releases.recorded(release, self._state.contract.options, booked, tie)
+        self._carry_out_release(*self._begin(release.kind, recorded), recorded, release, drawing)
 
     def _carry_out_release(
         self,
         intent: int,
         bits: BitSource,
+        recorded: journal.Recorded,
         release: releases.Release,
         drawing: releases.Drawing,
-        booked: Parts,
     ) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
-        state = self._state
-        entries = accounts.booked_to(booked, release.entries(state.contract.options))
-        self._end(intent, entries, drawing(bits, charged(state.ledger, entries)), self._secret)
+        state, tie = self._state, recorded.tie
+        entries = accounts.booked_to(recorded.booked, release.entries(state.contract.options))
+        after = drawing(bits, charged(state.ledger, entries))
+        self._end(intent, entries, after, self._secret, Outcome(tie=None if tie is None else tie.row))
 
     # --- loading and recovery -------------------------------------------------------------------------------
 
@@ -557,7 +606,7 @@ class Engine:
         release = releases.release_of(self._store, self._state, recorded.batch)
         if release is not None:
             drawing = release.counted(self._state, self._tables())
-            self._carry_out_release(intent.id, bits, release, drawing, recorded.booked)
+            self._carry_out_release(intent.id, bits, recorded, release, drawing)
         else:
             requests = recorded.requests
             self._carry_out(intent.id, bits, recorded, requests, self._were_settled(requests))

@@ -32,6 +32,7 @@ from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
 from pmw.session.explaining import ExplainedScope, Explanation
+from pmw.session.ties import PRICES
 from queries.date_parts import NUMBERS, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.frozen import dataclass
@@ -154,7 +155,7 @@ TYPES: tuple[type, ...] = (
     Described,
     AskedQuestions,
 )
-register({one: {} for one in TYPES})
+register({one: {} for one in TYPES if one not in PRICES})  # the journal tells prices apart
 
 
 def exact_text(result: Any) -> str:

@@ -97,6 +97,26 @@ def damage_is_one_error() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tie:
+    """What an idempotency key is tied to, once the measurement that was asked for with it is durable.
+
+    Args:
+        key: the analyst's own.
+        asked: canonical text of the request.
+        quote: what the request is given, also when it is repeated, as ``pmw.session.ties`` writes it.
+    """
+
+    key: str
+    asked: str
+    quote: str
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """The key, and the text by which all of it is kept."""
+        return self.key, dumps(form_of(self))
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """A batch as it is recorded before any of its noise is drawn.
 
@@ -105,12 +125,14 @@ class Recorded:
         reserved: the most that it can charge.
         booked: whom its charges are booked to.
         request_ids: of a batch of tests, the mark of each question's request.
+        tie: of a measurement that was asked for with an idempotency key.
     """
 
     batch: Batch
     reserved: Charge | None
     booked: Parts
     request_ids: tuple[str | None, ...] = ()
+    tie: Tie | None = None
 
     @property
     def requests(self) -> Requests:
@@ -129,6 +151,7 @@ register(
         RequestedSum: {},
         RequestedHeads: {},
         QuantileRequest: {},
+        Tie: {},
         Recorded: {},
     }
 )
@@ -161,6 +184,19 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
         _check(coarsening, batch)
         found = replace(recorded, batch=batch)
         found.requests  # noqa: B018 - of each question one mark
+        if found.tie is not None and intent.kind not in _ABANDONED:
+            raise FormError("a key is tied to a batch that nobody asked for")
+        return found
+
+
+def read_tie(text: str) -> Tie:
+    """Return what an idempotency key is tied to.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    with damage_is_one_error():
+        found: Tie = read(Tie, loads(text))
         return found
 
 

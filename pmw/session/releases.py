@@ -41,7 +41,7 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import Batch, Recorded, opening_outcome
+from pmw.session.journal import Batch, Recorded, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
 from pmw.session.store import HEADS, QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
 from queries.domain import Domain
@@ -185,10 +185,17 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     return opening_outcome(planned.entries, plan, draws, planned.test, drawn)
 
 
-def recorded(release: Release, options: Options, booked: Parts) -> Recorded:
-    """Return a release as it is recorded: all that it charges is reserved for it."""
+def recorded(release: Release, options: Options, booked: Parts, tie: Tie | None = None) -> Recorded:
+    """Return a release as it is recorded: all that it charges is reserved for it.
+
+    Args:
+        release: what will be measured.
+        options: the custodian's choices.
+        booked: whom its charges are booked to.
+        tie: what an idempotency key is tied to by it.
+    """
     reserved = reduce(add, (entry.charge for entry in release.entries(options)))
-    return Recorded(release.batch, reserved, booked)
+    return Recorded(release.batch, reserved, booked, tie=tie)
 
 
 def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release | None:

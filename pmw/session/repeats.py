@@ -21,7 +21,7 @@ from pmw.public.bars import Bars
 from pmw.public.free_answers import FreeAnswers, known_widths
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
-from pmw.session.requests import Requests, require_same
+from pmw.session.requests import Requests, require_same, used_for
 from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
 from queries.questions import Places, Questions
 
@@ -186,7 +186,7 @@ class Repeats:
         """Return the stored answers of distinct requests: of a key its own, else the newest to the question.
 
         Raises:
-            QueryError: an idempotency key was used for another question.
+            QueryError: an idempotency key was used for another question, or for a measurement.
         """
         found, rest = Stored(state, len(requests)), np.arange(len(requests), dtype=np.int64)
         if requests.request_ids:
@@ -203,6 +203,8 @@ class Repeats:
         keys, texts = requests.request_ids, requests.questions.texts()
         keyed = np.flatnonzero([key is not None for key in keys])
         numbers = self._store.answers.by_request_ids([keys[place] or "" for place in keyed.tolist()])
+        for place in keyed[numbers < 0].tolist():
+            raise used_for(keys[place] or "", "a measurement")
         own = keyed[numbers > 0]
         given = self._store.answers.at(numbers[numbers > 0])
         for columns, asked, theirs in given.parts:

@@ -1,4 +1,4 @@
-"""Requests: questions on their way, with what their askers want of stored answers."""
+"""Requests: what is on its way to be answered or measured, and under which idempotency key."""
 
 from __future__ import annotations
 
@@ -145,15 +145,31 @@ def key_of(analyst: str, request_id: str) -> str:
     return f"{analyst}{_SEPARATOR}{request_id}" if analyst else request_id
 
 
-def require_same(key: str, text: str, earlier: str) -> None:
-    """Refuse a key for a question that is not the one it was used for.
+def analyst_of(key: str) -> str:
+    """Return the name of the analyst whose key it is; empty where nobody was named."""
+    return key.rpartition(_SEPARATOR)[0]
+
+
+def require_same(key: str, text: str, earlier: str, what: str = "question") -> None:
+    """Refuse a key for a request that is not the one it was used for.
+
+    Args:
+        key: of the request.
+        text: canonical, of what is asked.
+        earlier: the same of what was asked under the key.
+        what: was asked, in a word.
 
     Raises:
         QueryError: the canonical texts differ.
     """
     if text != earlier:
-        raise QueryError(
-            f"request_id {key.rpartition(_SEPARATOR)[2]!r} was used for another question; choose a new one",
-            code="bad_request",
-            position="request_id",
-        )
+        raise used_for(key, f"another {what}")
+
+
+def used_for(key: str, what: str) -> QueryError:
+    """Return the refusal of a key that was used for something else."""
+    return QueryError(
+        f"request_id {key.rpartition(_SEPARATOR)[2]!r} was used for {what}; choose a new one",
+        code="bad_request",
+        position="request_id",
+    )

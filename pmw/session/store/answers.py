@@ -39,7 +39,7 @@ from pmw.session.store.columns import (
     unpacked,
 )
 from pmw.session.store.connection import guarded
-from pmw.session.store.rows import Outcome, add_rows, as_written, read_fact, sealed_rows
+from pmw.session.store.rows import Outcome, add_rows, as_written, facts_named, read_fact, sealed_rows
 from queries.frozen import dataclass
 
 ANSWERS = "answers"  # the fact that holds how many answers are stored
@@ -57,7 +57,6 @@ _MOST_IDS = 500  # of one look
 _PLACES = ", ".join("?" * 12)
 _COLUMNS = "sequence, size, analyst, confidence, share, version, drawn, kinds, settled, keys, hash, answers"
 _NEWER = "newer "  # how the names of the facts begin that hold which answers are newer ones
-_NEWER_END = "newer!"  # the name after all of them
 
 _Numbers: TypeAlias = NDArray[np.int64]
 _Reaches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]  # numbers of answers, and records
@@ -126,7 +125,10 @@ class StoredAnswers:
         return columns.answer(number - first)
 
     def by_request_ids(self, ids: Sequence[str]) -> _Numbers:
-        """Return the numbers of the answers that requests were given: int64, shape (n,), 0 where none was."""
+        """Return the numbers of the answers that requests were given: int64, shape (n,), 0 where none was.
+
+        A number below 0 is that of the batch with the measurement that the request asked for.
+        """
         found = dict[str, int]()
         with guarded(self._name):
             for start in range(0, len(ids), _MOST_IDS):
@@ -373,11 +375,9 @@ class StoredAnswers:
         Returns:
             Of each run the number of its first answer, and how many each analyst asked first; in order.
         """
-        which, ends = "WHERE key >= ? AND key < ?", (_NEWER, _NEWER_END)
         with guarded(self._name):
-            rows = list(sealed_rows(self._connection, "meta", self._name, which, ends))
-        runs = ((int(key.removeprefix(_NEWER)), Counter(json.loads(value))) for key, value in rows)
-        return sorted(runs, key=itemgetter(0))
+            rows = list(facts_named(self._connection, _NEWER, self._name))
+        return sorted(((first, Counter(json.loads(value))) for first, value in rows), key=itemgetter(0))
 
     def newest_numbers(self, analyst: str | None, most: int) -> list[int]:
         """Return the numbers of the newest answers, of one analyst or of all, the newest first."""

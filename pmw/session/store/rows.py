@@ -48,7 +48,8 @@ TABLES = {
     analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
     drawn INTEGER NOT NULL, kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL,
     hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
-    # Which answers requests with idempotency keys were given.
+    # Which answers requests with idempotency keys were given. A number below 0 is that of a batch: the key is
+    # tied to what it measured, and a fact of the batch's number tells to what else.
     "requests": """CREATE TABLE requests (request TEXT PRIMARY KEY, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL) STRICT, WITHOUT ROWID""",
     # Who asked again what was answered to somebody else.
@@ -190,6 +191,8 @@ class Outcome:
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
         idempotency_keys: of requests that are given the newest stored answer to a question; its text.
+        tie: the idempotency key that the batch's measurement was asked for with, and JSON of what is kept of
+            that request.
         repeats: analysts and the questions whose newest stored answers they are given; their texts.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
@@ -204,6 +207,7 @@ class Outcome:
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
     idempotency_keys: dict[str, str] = field(default_factory=dict)
+    tie: tuple[str, str] | None = None
     repeats: Sequence[tuple[str, str]] = ()
     charged_before: int | None = None
 
@@ -257,6 +261,22 @@ def read_fact(connection: sqlite3.Connection, key: str, name: str) -> str | None
     """
     rows = list(sealed_rows(connection, "meta", name, "WHERE key = ?", (key,)))
     return str(rows[0][1]) if rows else None
+
+
+def facts_named(connection: sqlite3.Connection, start: str, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the public facts that are numbered, in no order: their numbers, and JSON texts.
+
+    Args:
+        connection: to the file.
+        start: how their names begin; it ends with a space, and a number follows.
+        name: what messages call the session.
+
+    Raises:
+        SessionCorruptError: one was altered.
+    """
+    ends = (start, f"{start[:-1]}!")  # the name after all of them
+    for key, value in sealed_rows(connection, "meta", name, "WHERE key >= ? AND key < ?", ends):
+        yield int(key.removeprefix(start)), str(value)
 
 
 def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:

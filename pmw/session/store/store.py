@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,10 +56,12 @@ from pmw.session.store.rows import (
     MeasurementRow,
     Outcome,
     add_rows,
+    facts_named,
     read_fact,
     sealed_rows,
 )
 
+_TIE = "measured "  # how the names of the facts begin that hold what was asked for with idempotency keys
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
@@ -219,6 +222,22 @@ class SessionStore:
         """Return the number of the last batch that has its outcome; 0 before the opening has."""
         return int(self.meta("intent") or 0)
 
+    def ties(self) -> dict[int, str]:
+        """Return what is kept of each measurement that had an idempotency key: JSON, by its batch."""
+        with guarded(self._name):
+            return dict(facts_named(self._connection, _TIE, self._name))
+
+    def tie_of(self, batch: int) -> str:
+        """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text.
+
+        Raises:
+            SessionCorruptError: there is nothing.
+        """
+        found = self.meta(f"{_TIE}{batch}")
+        if found is None:
+            raise SessionCorruptError(f"{self._damaged}: what a key was used for is gone")
+        return found
+
     def secret_names(self) -> set[str]:
         """Return which secret facts there are, without their values."""
         with guarded(self._name):
@@ -277,9 +296,12 @@ class SessionStore:
         return True
 
     def _require_all(self) -> None:
-        """Check every row, the chain and the number of answers."""
+        """Check every row, the chain, the number of answers and that of keys of measurements."""
         self._require_answers()
         self._require_rows(SEALED)
+        tied = self._connection.execute("SELECT count(*) FROM requests WHERE answer < 0").fetchone()[0]
+        if tied != len(self.ties()):
+            raise SessionCorruptError(f"{self._damaged}: what a key was used for is gone")
         for _ in self.answers.blocks():
             pass
 
@@ -307,6 +329,16 @@ class SessionStore:
         if [first for first, _ in spans] + [count + 1] != [1, *(end for _, end in spans)]:
             raise SessionCorruptError(f"{self._damaged}: rows of its answers are not there")
         self.answers.require_drawn()
+        self._require_ties()
+
+    def _require_ties(self) -> None:
+        """Look up what was measured by its idempotency keys: else a key would be charged twice."""
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            ties = self.ties()
+            keys = [str(json.loads(tie)["key"]) for tie in ties.values()]
+            if self.answers.by_request_ids(keys).tolist() == [-batch for batch in ties]:
+                return
+        raise SessionCorruptError(f"{self._damaged}: keys of its measurements are not there")
 
     def copy_public(self, path: Path, target: Path) -> None:
         """Write one state to a new file (mode 0600), without secrets, nor where the table is.
@@ -518,6 +550,10 @@ class SessionStore:
             self._chain.extend()
         if outcome.idempotency_keys or outcome.repeats:
             self.answers.tie(outcome)
+        if outcome.tie is not None:
+            key, kept = outcome.tie
+            self._add("requests", [(key, -intent)])
+            self._add("meta", [(f"{_TIE}{intent}", kept)])
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))

@@ -10,7 +10,7 @@ from operator import add
 
 from pmw.display.texts import counted
 from pmw.loop import Proposal
-from pmw.model import measurable
+from pmw.model import MarginalMeasurement, measurable
 from pmw.planning.calibration import calibrated_noise, noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
@@ -32,8 +32,10 @@ from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan, marginal_tier
 from pmw.public.state import paid_for
 from pmw.session.accounts import require_named
-from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
+from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved, read_tie
+from pmw.session.requests import analyst_of
 from pmw.session.store import QUANTILES, SessionStore
+from pmw.session.ties import read_price
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, VectorLedger, read_contents
@@ -94,7 +96,7 @@ def _checks(store: SessionStore, told: Told) -> Iterator[Check]:
     yield check("every charge is what its event costs", lambda: _charges(contents))
     yield check("rounds and positives follow one another", lambda: _rounds(contents))
     name = "every measurement was paid for, and every payment has its measurement"
-    yield check(name, lambda: _payments(contents))
+    yield check(name, lambda: _payments(contents, store))
     yield check("the error quantiles are those that were due", lambda: quantiles_fit(contents, store))
     yield check("the charges stay under the cap", lambda: _under_cap(contents))
     yield check("the measurements are the planned ones", lambda: measurements_fit(contents))
@@ -259,7 +261,7 @@ def _leaves_reserved(contents: Contents, place: int, is_open: Sequence[bool]) ->
     require(sum(prices) <= contents.cap.cap, f"{what} took what an open round had reserved")
 
 
-def _payments(contents: Contents) -> str:
+def _payments(contents: Contents, store: SessionStore) -> str:
     opening, vectors = len(contents.opening_charges), contents.vectors
     paid = [
         (intent, entry.event, entry.label)
@@ -279,7 +281,32 @@ def _payments(contents: Contents) -> str:
         require((intent, event, label) in measured, fault)
     require(paid == measured, "charges and measurements are not in the same order, or one is there twice")
     require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
+    _keys_tied(contents, store)
     return f"{counted(len(measured), 'measurement')} since opening"
+
+
+def _keys_tied(contents: Contents, store: SessionStore) -> None:
+    """Check that each idempotency key of a measurement names one that its analyst paid for."""
+    scopes = {
+        intent: (one.scope, one.noise)
+        for intent, one in contents.measured
+        if isinstance(one, MarginalMeasurement) and one.requested
+    }
+    scopes |= {intent: (one.summed.scope, one.noise) for intent, one in contents.sums}
+    opening = contents.opening_intent
+    scopes |= {intent: (one.scope, one.noise) for intent, one in contents.heads if intent != opening}
+    payers = {
+        intent: entry.booked[0][0]
+        for intent, entry in zip(contents.chained.ledger_intents, contents.entries, strict=True)
+    }
+    for intent, text in store.ties().items():
+        tie, what = read_tie(text), f"the key of batch {intent}"
+        require(intent in scopes, f"{what} names no measurement")
+        scope, noise = scopes[intent]
+        quote = read_price(tie.quote)
+        same(f"scope of {what}", list(scope), quote.to_dict()["scope"])
+        same(f"noise of {what}", noise, quote.noise)
+        require(payers[intent] == analyst_of(tie.key), f"{what} is not its payer's")
 
 
 def _under_cap(contents: Contents) -> str:
@@ -296,7 +323,12 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     reserved, booked = read_reserved(contents.pending)
     require_named(booked)
     LedgerEntry(contents.pending.kind, "", reserved, booked)  # all of it
-    batch = read_recorded(contents.coarsening, contents.pending).batch
+    recorded = read_recorded(contents.coarsening, contents.pending)
+    batch, tie = recorded.batch, recorded.tie
+    if tie is not None:
+        is_used = bool(store.answers.by_request_ids([tie.key]).any())
+        require(not is_used, "the key of the batch that waits was used before")
+        require(booked[0][0] == analyst_of(tie.key), "the key of the batch that waits is not its payer's")
     if not isinstance(batch, Proposal):
         requests = batch if isinstance(batch, tuple) else (batch,)
         charges = [one.entry(contents.contract.options).charge for one in requests]

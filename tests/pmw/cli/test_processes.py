@@ -23,7 +23,7 @@ from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
 from queries import CategoricalAttribute, Domain
 from tests.pmw.cli.commands import Run
-from tests.pmw.session.stored import waiting_of
+from tests.pmw.session.stored import pending_of, waiting_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,7 +61,7 @@ gc.callbacks.append(lambda phase, _: collected.append(phase))
 main(sys.argv[1:], prog_name='pmw')
 """
 
-# Dies, without any warning, when a number of requested marginals is about to be made durable.
+# Dies, without any warning, when a number of requested marginals is about to be made durable, or right after.
 KILLED = """
 import os, signal
 from pmw.session.store import SessionStore
@@ -70,9 +70,12 @@ finish, made = SessionStore.finish, []
 
 def deadly(self, intent, outcome):
     made.extend(outcome.measurements)
+    if {after}:
+        finish(self, intent, outcome)
     if len(made) == {most}:
         os.kill(os.getpid(), signal.SIGKILL)
-    finish(self, intent, outcome)
+    if not {after}:
+        finish(self, intent, outcome)
 
 SessionStore.finish = deadly
 from pmw.cli import main
@@ -86,8 +89,8 @@ def loaded(*arguments: str, before: str = "") -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def killed_at(most: int, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", KILLED.format(most=most), *arguments]
+def killed_at(most: int, *arguments: str, after: bool = False) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", KILLED.format(most=most, after=after), *arguments]
     return subprocess.run(command, capture_output=True, check=False)
 
 
@@ -218,3 +221,25 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
     assert np.array_equal(measured.units, expected.units)
     assert [line.event for line in read_ledger(study).lines[lines:]] == ["requested"]
     run.told("verify", "study.pmw")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_key_is_charged_once_wherever_its_process_was_killed(
+    yearly_study: Path, run: Run, *, after: bool
+) -> None:
+    study, keyed = yearly_study, ("sex,region", "--yes", "--json", "--request-id", "k")
+    price, before = run.form("measure", "study.pmw", "sex,region", "--dry-run"), read_ledger(study).lines
+    killed = killed_at(1, "measure", str(study), *keyed, after=after)
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
+    assert len(read_ledger(study).lines) == len(before) + after
+    assert (pending_of(study) is None) == after
+    for _ in range(2):
+        assert run.form("measure", "study.pmw", *keyed) == price
+        assert len(read_ledger(study).lines) == len(before) + 1
+    assert len(read_session(study)[0].marginals) == 1
+    told = run.refused("measure", "study.pmw", "sex", *keyed[1:], code=4)
+    assert "request_id 'k' was used for another measurement" in told
+    run.told("verify", "study.pmw")
+    run.told("close", "study.pmw", "--yes")
+    assert run.form("measure", "study.pmw", *keyed) == price
+    assert run.told("measure", "study.pmw", "sex,region", *keyed[1:2], *keyed[3:]).startswith("Measured sex,")

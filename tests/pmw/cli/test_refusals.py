@@ -243,6 +243,8 @@ REFUSED: list[tuple[Any, ...]] = [
         ),
     ),
     (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
+    (("measure", "study.pmw", "sex", "--request-id", "k"), "--request-id is for what pays unasked"),
+    (("measure", "study.pmw", "sex", "--request-id", "", "--yes"), "request_id must be a text", 4),
     (("measure", "study.pmw"), "give attributes whose counts are measured, or --sum"),
     (("measure", "study.pmw", "sex", "--sum", "age"), "give attributes whose counts are measured, or --sum"),
     (("measure", "study.pmw", "sex", "--by", "age"), "--by goes with --sum"),

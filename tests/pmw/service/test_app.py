@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from io import StringIO
@@ -180,6 +181,41 @@ def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:
     assert client.post(ASK, json={"where": "age >= 31"}, headers={**bea, **key}).status_code == 200
     for bad in ("", "x" * 201, "a\tb"):
         got = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, "Idempotency-Key": bad})
+        assert got.status_code == 400
+
+
+def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> None:
+    ann, bea, cat = add("ann"), add("bea"), add("cat", role=Role.CUSTODIAN)
+    key, measure = {"Idempotency-Key": "k1"}, "/sessions/study/measure"
+
+    def lines() -> list[dict[str, Any]]:
+        return list(client.get("/sessions/study/ledger", headers=cat).json()["entries"])
+
+    before, body = len(lines()), {"scope": ["sex"], "sum": "age", "share": 0.01}
+    priced = client.post(measure, json={**body, "dry_run": True}, headers={**ann, **key})
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(client.post, measure, json=body, headers={**ann, **key}) for _ in range(4)]
+        contents = {one.result().content for one in sent}
+    assert contents == {priced.content}
+    assert len(lines()) == before + 1
+    for address, other in (
+        (measure, {"scope": ["sex"]}),
+        (measure, {"scope": ["sex"], "sum": "age"}),
+        (ASK, {"where": "age >= 30"}),
+        (ASK, {"queries": [{"where": "age >= 30"}, {"where": "age >= 31"}]}),
+    ):
+        refused = client.post(address, json=other, headers={**ann, **key})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
+    assert client.post(ASK, json={"where": "age >= 30"}, headers={**ann, "Idempotency-Key": "q"}).is_success
+    refused = client.post(measure, json=body, headers={**ann, "Idempotency-Key": "q"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
+    assert len(lines()) == before + 1
+    assert client.post(measure, json=body, headers={**bea, **key}).is_success
+    assert client.post(measure, json=body, headers=ann).is_success
+    assert len(lines()) == before + 3
+    assert "k1" not in json.dumps(lines())
+    for bad in ("", "x" * 201, "a\tb"):
+        got = client.post(measure, json=body, headers={**ann, "Idempotency-Key": bad})
         assert got.status_code == 400
 
 
@@ -477,7 +513,7 @@ def test_tables_are_read_before_anybody_asks(
         read.append(given[0])
         return as_source(*given)
 
-    monkeypatch.setattr("pmw.session.table.as_source", counted)
+    monkeypatch.setattr("pmw.data.as_source", counted)
     add("ann")
     wide = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
     with hosting([study], users) as service:

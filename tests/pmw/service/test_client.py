@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -24,7 +25,7 @@ from click.testing import CliRunner, Result
 import pmw
 from pmw.cli import main
 from pmw.errors import BudgetExhaustedError, ServiceError
-from pmw.service.connection import Connection
+from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
 from tests.pmw.service.studies import opened_study
@@ -146,6 +147,41 @@ def test_a_remote_session_answers_like_a_local_one(
     ):
         nil.ask_within(PAIR, 20)
     assert ann not in "".join(running.log)
+
+
+def test_a_measurement_whose_response_is_lost_is_charged_once(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, lost, keys = Connection._tried, set[str](), set[str]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        """Lose the first response to each measurement that has another key."""
+        found = tried(connection, method, path, *sent)
+        key = sent[1].get("Idempotency-Key")
+        if key is not None:
+            keys.add(key)
+        if path.endswith("/measure") and key not in lost:
+            lost.add(key)
+            return Response(0, b"", "")
+        return found
+
+    monkeypatch.setattr(Connection, "_tried", losing)
+    with pmw.connect(running.url, token=ann) as session:
+        before = len(session.ledger().lines)
+        for number, by in enumerate(("sex", "region"), start=1):
+            measured = session.measure_sum("age", by, share=0.001)
+            assert session.measure_sum("age", by, share=0.001, dry_run=True).share == measured.share
+            assert len(session.ledger().lines) == before + number
+        assert len(keys) == 2  # fresh ones
+        assert lost == {*keys, None}
+        own = session.measure_sum("age", share=0.001, request_id="mine")
+        assert session.measure_sum("age", share=0.001, request_id="mine") == own
+        assert "mine" in keys
+        with pytest.raises(QueryError, match="was used for another measurement"):
+            session.measure_sum("age", share=0.002, request_id="mine")
+        with pytest.raises(QueryError, match="was used for another measurement"):
+            session.measure("sex", request_id="mine")
+        assert len(session.ledger().lines) == before + 3
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:

@@ -1,0 +1,330 @@
+"""Idempotency keys of measurements: one key measures and charges once, whatever happens in between."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.planning.heads import HeadsQuote
+from pmw.planning.sum_quotes import SumQuote
+from pmw.public.quotes import Quote
+from pmw.session.dialogue import Dialogue
+from pmw.session.maintenance import backup_session, read_ledger
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries.parsing import parse_sql
+from queries.person import Person
+from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable, waiting_of
+from tests.worlds import opened
+
+AnyQuote: TypeAlias = Quote | SumQuote | HeadsQuote
+Measure: TypeAlias = Callable[..., AnyQuote]
+
+DOMAIN = Domain(
+    (
+        CategoricalAttribute("region", ("n", "s", "w")),
+        CategoricalAttribute("kind", ("a", "b")),
+        IntegerAttribute("visit", 0, 9, resolution=1),
+        IntegerAttribute("age", 0, 99),  # so many cells that they are not all measured at opening
+    ),
+    name="trips",
+    person=Person("id", 3),
+)
+_DRAW = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "id": _DRAW.integers(0, 1000, 3000),
+        "region": _DRAW.choice(["n", "s", "w"], 3000, p=[0.6, 0.3, 0.1]),
+        "kind": _DRAW.choice(["a", "b"], 3000),
+        "visit": _DRAW.integers(0, 10, 3000),
+        "age": _DRAW.integers(0, 100, 3000),
+    }
+)
+
+# Requests of each kind: the first and the second are one, told in two ways, and the others are others.
+REQUESTS: dict[str, list[Measure]] = {
+    "counts": [
+        lambda session, **given: session.measure(["region", "kind"], **given),
+        lambda session, **given: session.measure(("kind", "region"), **given),
+        lambda session, **given: session.measure("region", **given),
+    ],
+    "sums": [
+        lambda session, **given: session.measure_sum("visit", ["region", "kind"], within="30%", **given),
+        lambda session, **given: session.measure_sum("visit", ("kind", "region"), within="30.0%", **given),
+        lambda session, **given: session.measure_sum("visit", ["region", "kind"], **given),
+        lambda session, **given: session.measure_sum("visit", ["region", "kind"], within=0.3, **given),
+        lambda session, **given: session.measure_sum("visit", ["region", "kind"], share=0.01, **given),
+        lambda session, **given: session.measure_sum("visit", "region", within="30%", **given),
+        lambda session, **given: session.measure_sum(
+            "visit", ["region", "kind"], within="30%", squares=True, **given
+        ),
+    ],
+    "persons": [
+        lambda session, **given: session.measure_heads(["region", "kind"], share=0.02, **given),
+        lambda session, **given: session.measure_heads(("kind", "region"), share="1/50", **given),
+        lambda session, **given: session.measure_heads(["region", "kind"], **given),
+        lambda session, **given: session.measure_heads(share=0.02, **given),
+    ],
+}
+COUNTS = REQUESTS["counts"][0]
+GROUPS = parse_sql("SELECT region, COUNT(*) FROM trips GROUP BY region", DOMAIN)
+
+
+def open_trips(path: Path | None = None) -> pmw.Session:
+    return opened(FRAME, DOMAIN, path, epsilon=4, seed=None if path else 4)
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    """Open a session over a table in a file, and return its path."""
+    FRAME.to_csv(tmp_path / "trips.csv", index=False)
+    path, options = tmp_path / "trips.pmw", pmw.Options(opening=pmw.Opening.ONE_WAY)
+    pmw.open_session(
+        tmp_path / "trips.csv", DOMAIN, epsilon=4, delta=1e-9, path=path, options=options
+    ).close()
+    return path
+
+
+def charges(session: pmw.Session) -> int:
+    return len(session.ledger().lines)
+
+
+def keys_in(path: Path) -> dict[str, int]:
+    """Return what the keys of a session file are tied to."""
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute("SELECT request, answer FROM requests"))
+
+
+# --- one charge --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_same_key_gets_the_same_quote_and_is_charged_once(kind: str, trips: Path) -> None:
+    one, same, *_ = REQUESTS[kind]
+    with pmw.resume_session(trips) as session:
+        before = charges(session)
+        priced = one(session, dry_run=True, request_id="k")
+        quote = one(session, request_id="k")
+        assert quote == priced
+        assert charges(session) == before + 1
+        one(session)  # without a key it is measured again
+        one(session, request_id="other")
+        spent = session.state.ledger.spent
+        for again in (one, same):
+            assert again(session, request_id="k") == quote
+        if kind == "counts":  # together with what is known now, more would have a narrower bar
+            assert one(session, dry_run=True, request_id="k") != quote
+        assert session.state.ledger.spent == spent
+        assert charges(session) == before + 3
+        assert session.verify().holds
+    with pmw.resume_session(trips) as session:
+        assert one(session, request_id="k") == quote
+        assert charges(session) == before + 3
+        session.finalize()
+        assert one(session, request_id="k") == quote  # a lost response, found again
+        with pytest.raises(pmw.SessionError, match="closed"):
+            one(session, request_id="new")
+        assert session.verify().holds
+    backup_session(trips, trips.with_name("copy.pmw"))
+    assert failed(trips.with_name("copy.pmw")) == {}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_key_that_was_used_is_refused_for_anything_else(kind: str) -> None:
+    one, *_ = REQUESTS[kind]
+    others = [
+        other for name, (first, _, *rest) in REQUESTS.items() for other in (rest if name == kind else [first])
+    ]
+    with open_trips() as session:
+        one(session, request_id="k")
+        spent = session.state.ledger.spent
+        for other in others:
+            with pytest.raises(QueryError, match="request_id 'k' was used for another measurement"):
+                other(session, request_id="k")
+        for ask in (
+            lambda: session.ask("kind = 'a'", request_id="k"),
+            lambda: session.tabulate(GROUPS, request_id="k"),
+        ):
+            with pytest.raises(QueryError, match="request_id 'k' was used for a measurement") as refused:
+                ask()
+            assert refused.value.position == "request_id"
+        session.ask("kind = 'a'", request_id="q")
+        session.tabulate(GROUPS, request_id="s")
+        for key in "qs":
+            with pytest.raises(QueryError, match=f"request_id '{key}' was used for a question"):
+                one(session, request_id=key)
+        assert session.state.ledger.spent == spent
+        assert session.verify().holds
+
+
+def test_keys_of_analysts_are_their_own() -> None:
+    with open_trips() as session:
+        ann, bea = session.analyst("ann"), session.analyst("bea")
+        before = charges(session)
+        whose: list[Dialogue] = [ann, bea, session]
+        for dialogue, request in zip(whose, REQUESTS.values(), strict=True):
+            request[0](dialogue, request_id="k")
+        assert charges(session) == before + 3
+        for dialogue, request in zip(whose, REQUESTS.values(), strict=True):
+            request[0](dialogue, request_id="k")
+        assert charges(session) == before + 3
+        assert session.verify().holds
+
+
+def test_a_price_that_is_not_left_leaves_the_key_free() -> None:
+    with open_trips() as session:
+        nil, before = session.analyst("nil", 0), charges(session)
+        for requests in REQUESTS.values():
+            with pytest.raises(pmw.BudgetExhaustedError):
+                requests[0](nil, request_id="k")
+        assert charges(session) == before
+        richer = session.analyst("nil", 1)
+        REQUESTS["persons"][0](richer, request_id="k")
+        assert charges(session) == before + 1
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "a\x1fb", "x" * 201, "\ud800", 7])
+def test_what_is_no_key_is_refused(key: Any) -> None:
+    with open_trips() as session:
+        before = charges(session)
+        for requests in REQUESTS.values():
+            with pytest.raises(QueryError, match="request_id must be a text"):
+                requests[0](session, request_id=key)
+        assert charges(session) == before
+
+
+def test_threads_with_one_key_are_charged_once() -> None:
+    with open_trips() as session:
+        before = charges(session)
+        dialogues = [session.analyst("ann") for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            quotes = list(pool.map(lambda one: COUNTS(one, request_id="k"), dialogues))
+        assert charges(session) == before + 1
+        assert len(session.state.measured) == 1
+        assert quotes[1:] == quotes[:-1]
+
+
+def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        COUNTS(session, request_id="a-key-of-mine")
+        assert session.ledger().lines[-1].label == "region, kind"
+        assert "a-key-of-mine" not in str(session.ledger().to_dict()) + repr(session.state.measured)
+        session.export(trips.with_name("trips.model"), format="model")
+    assert b"a-key-of-mine" not in trips.with_name("trips.model").read_bytes()
+    assert b"a-key-of-mine" in bytes_of(trips)
+
+
+# --- faults ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_batch_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Path) -> None:
+    one, _, other, *_ = REQUESTS[kind]
+    with pmw.resume_session(trips) as session:
+        analyst, before = session.analyst("ann"), charges(session)
+        priced = one(analyst, dry_run=True)
+        with cut_off():
+            one(analyst, request_id="k")
+    assert keys_in(trips) == {}  # it is tied together with its charge
+    seed = waiting_of(trips).seed
+    assert failed(trips) == {}
+    with cut_off(), pmw.resume_session(trips):
+        pass
+    assert waiting_of(trips).seed == seed
+    with pmw.resume_session(trips) as session:
+        analyst = session.analyst("ann")
+        assert charges(session) == before + 1  # finished by whoever resumed it
+        assert one(analyst, request_id="k") == priced
+        with pytest.raises(QueryError, match="was used for another measurement"):
+            other(analyst, request_id="k")
+        assert charges(session) == before + 1
+        assert session.verify().holds
+
+
+def test_an_outcome_that_cannot_be_written_is_finished_at_the_next_request(trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        before = charges(session)
+        for table in ("requests", "meta"):
+            key = f"in {table}"
+            with unwritable(trips, table), pytest.raises(pmw.StoreError):
+                COUNTS(session, request_id=key)
+            assert charges(session) == before  # nothing of the outcome is there without its key
+            assert keys_in(trips).get(key) is None
+            COUNTS(session, request_id=key)
+            before += 1
+            assert charges(session) == before
+        assert session.verify().holds
+
+
+def test_a_batch_that_is_given_up_leaves_its_key_free(trips: Path) -> None:
+    with pmw.resume_session(trips) as session, cut_off():
+        COUNTS(session, request_id="k")
+    trips.with_name("trips.csv").unlink()
+    pmw.finalize_session(trips, abandon=True)
+    assert keys_in(trips) == {}
+    assert failed(trips) == {}
+
+
+# --- damage ------------------------------------------------------------------------------------------------
+
+FACT = "WHERE key LIKE 'measured %'"
+GONE = "what a key was used for is gone"
+NOT_THERE = "keys of its measurements are not there"
+FORGED = {
+    f"DELETE FROM meta {FACT}": GONE,
+    "DELETE FROM requests WHERE answer < 0": NOT_THERE,
+    "UPDATE requests SET request = 'l' WHERE answer < 0": NOT_THERE,
+    "UPDATE requests SET answer = answer - 1 WHERE answer < 0": NOT_THERE,
+    f"UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE meta SET key = 'measured 1' {FACT}": (
+        "the key of batch 1 names no measurement"
+    ),
+    f"UPDATE meta SET value = replace(value, '[\\\"region', '[\\\"age') {FACT}": "scope of the key",
+    f"UPDATE meta SET value = replace(value, 'ma\\\":\\\"', 'ma\\\":\\\"1') {FACT}": "noise of the key",
+    f"UPDATE meta SET value = replace(value, '\"asked\"', '\"a\"') {FACT}": "Tie lacks asked",
+    "UPDATE requests SET request = 'bea' || char(31) || 'k' WHERE answer < 0;"
+    f"UPDATE meta SET value = replace(value, 'ann', 'bea') {FACT}": "the key of batch 2 is not its payer's",
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_tie_that_names_no_measurement_is_damage(forged: str, trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        COUNTS(session.analyst("ann"), request_id="k")
+    assert failed(trips) == {}
+    tamper(trips, forged)
+    (told,) = failed(trips).values()
+    assert FORGED[forged] in told
+
+
+def test_a_key_that_waits_and_was_used_is_damage(trips: Path) -> None:
+    with pmw.resume_session(trips) as session, cut_off():
+        COUNTS(session, request_id="k")
+    tamper(trips, "INSERT INTO requests VALUES ('k', 1, x'00')")
+    assert failed(trips) == {
+        "the charge of a batch that waits is reserved": "the key of the batch that waits was used before"
+    }
+
+
+@pytest.mark.parametrize("script", [*FORGED][:4])
+def test_a_session_that_would_charge_a_key_twice_is_refused(script: str, trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        COUNTS(session, request_id="k")
+        spent = session.state.ledger.spent
+    tamper(trips, script)
+
+    def again() -> None:
+        with pmw.resume_session(trips) as session:
+            COUNTS(session, request_id="k")
+
+    with pytest.raises(pmw.SessionCorruptError):
+        again()
+    assert pending_of(trips) is None
+    assert read_ledger(trips).spent == spent
