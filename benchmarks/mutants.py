@@ -896,6 +896,20 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "variances * (UNITS**2 / float(least.sigma) ** 2)", "variances", "pmw/public/test_residual_intervals"),
     ("summed-attribute-is-one-cell", "pmw/public/half_widths",
      "self.counts.units.shape[axis] - 1)", "0)", "pmw/public/test_residual_intervals"),
+    # --- questions that are read from what was read before: their texts find stored answers
+    ("heads-of-statements-unread", "queries/reader", "if self._heads.get(head) else None",
+     "if head else None", "queries/test_reader"),
+    ("nobody-without-a-note", "queries/reader", "if found is not None and found.constant:",
+     "if found is not None:", "queries/test_reader"),
+    ("nobody-joined-is-somebody", "queries/reader", "if one.constant == 0)", "if one.constant == -1)",
+     "queries/test_reader"),
+    ("joined-in-any-order", "queries/linear",
+     "ordered = sorted(comparisons, key=lambda one: domain.index(one.scope[0]))",
+     "ordered = list(comparisons)", "queries/test_reader"),
+    ("texts-of-parts-left-out", "queries/linear", "if all(texts) else", "if texts else",
+     "queries/test_reader"),
+    ("first-factor-for-all", "queries/products", "take(np.array(places, dtype=np.int64))",
+     "take(np.array(places, dtype=np.int64) * 0)", "queries/test_products"),
     ("runs-of-a-set-share-no-noise", "queries/products",
      "found = found + np.bincount(self.owners[one]", "found = found + 0 * np.bincount(self.owners[one]",
      "queries/test_products pmw/session/test_sets_together"),
@@ -1044,6 +1058,17 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("questions-of-any-size", "pmw/public/codec", "_require(self._cells >= 0,", "_require(True,",
      "pmw/session/test_codec"),
     ("wholes-of-any-size", "pmw/public/codec", "and abs(form) <= _LARGEST", "", "pmw/session/test_codec"),
+
+    # --- progress
+    ("progress-tells-of-answers", "pmw/session/asking", "line.add(len(answers))",
+     "line.add(len(answers), answers[-1].source.value)", "pmw/display/test_progress"),
+    ("progress-ahead-of-answers", "pmw/session/asking", "line.add(len(answers))", "line.add(total)",
+     "pmw/display/test_progress"),
+    ("progress-ends-answers", "pmw/display/progress", "with suppress(OSError, ValueError):",
+     "with suppress(ZeroDivisionError):", "pmw/display/test_progress"),
+    ("progress-of-other-threads", "pmw/display/progress", " and _is_main()", "", "pmw/display/test_progress"),
+    ("progress-switched-off-shows", "pmw/display/progress", "self.is_watched = wanted and ",
+     "self.is_watched = ", "pmw/display/test_progress"),
 
     # --- service
     ("reader-pays-for-a-bar", "pmw/service/asking", "if needed and not pays:", "if False:",
