@@ -1,8 +1,9 @@
-"""Service benchmark: kills while eight clients ask, the load that one process carries, and who waits.
+"""Service benchmark: kills while eight clients ask, the load of one process, who waits, and what pages cost.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --kill
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --load
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --behind
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --pages
 
 prints JSON lines. The table is drawn at random with a fixed seed.
 """
@@ -26,6 +27,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
@@ -40,6 +42,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute
 CLIENTS = 8
 QUESTIONS = 500
 KILLS = 20
+PAGES = 200  # requests of each page
 BATCH = 50
 SETTLED = "age >= 30"
 
@@ -286,6 +289,47 @@ def large_bodies() -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def page_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the CPU time of the service for a settled answer by its address, and for its other pages."""
+    study, users = made_study(folder), UsersFile(folder / "users.json")
+    token = users.add(User("ann", Role.CUSTODIAN, Fraction(1)))
+    few = "SELECT region, COUNT(*) FROM people GROUP BY region"
+    grouped = "SELECT age, sex, COUNT(*) FROM people GROUP BY age, sex"
+    service = Process(study, users.path)
+    try:
+        with connect(service.url, token=token, session="study") as session:
+            session.ask_all([question(seed) for seed in range(500)])
+            session.ask(SETTLED)
+            session.sql(grouped)
+            session.sql(few)
+        for name, path in {
+            "one count by its address": f"?{urlencode({'q': SETTLED})}",
+            "4 groups by their address": f"?{urlencode({'q': few})}",
+            "120 groups by their address": f"?{urlencode({'q': grouped})}",
+            "120 groups as CSV": f"/answer.csv?{urlencode({'q': grouped})}",
+            "history": "/history",
+            "custodian": "/custodian",
+        }.items():
+            connection = http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=60)
+            _page(connection, token, path)  # templates are read
+            before = _used(service.process.pid)[0]
+            sizes = [_page(connection, token, path) for _ in range(PAGES)]
+            used = 1000 * (_used(service.process.pid)[0] - before) / PAGES
+            connection.close()
+            yield {"benchmark": "page", "page": name, "bytes": sizes[-1], "server_cpu_ms": round(used, 1)}
+    finally:
+        service.end(subprocess.Popen.terminate)
+
+
+def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
+    """Return the bytes of a page."""
+    connection.request("GET", f"/page/study{path}", headers={"Authorization": f"Bearer {token}"})
+    with connection.getresponse() as response:
+        if response.status != 200:
+            raise RuntimeError(f"expected 200, got {response.status} for {path}")
+        return len(response.read())
+
+
 def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
     """Return what 64 clients without patience of their own get for a settled question each, many times."""
     token = users.add(User("eve", Role.READER, Fraction(0)))
@@ -383,6 +427,7 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     parser.add_argument("--load", action="store_true", help="measure latency and throughput")
     parser.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
+    parser.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
     parser.add_argument("--kills", type=int, default=KILLS)
     given = parser.parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -394,6 +439,10 @@ def main() -> None:
         if given.behind:
             (Path(folder) / "behind").mkdir()
             for row in behind_rows(Path(folder) / "behind"):
+                print(json.dumps(row), flush=True)
+        if given.pages:
+            (Path(folder) / "pages").mkdir()
+            for row in page_rows(Path(folder) / "pages"):
                 print(json.dumps(row), flush=True)
         if given.kill:
             (Path(folder) / "kill").mkdir()

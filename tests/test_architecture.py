@@ -38,7 +38,7 @@ GROUND = {"pmw.errors", "pmw.disk"}
 # Which rooms may import a library at run time; a room is a module or a package.
 LIBRARIES = {
     "click": {"pmw.cli"},
-    "sqlite3": {"pmw.session.store"},
+    "sqlite3": {"pmw.session.store", "pmw.service.history"},
     "fcntl": {"pmw.service.users", "pmw.session.store"},
     "duckdb": {"pmw.data", "pmw.public.export"},
     "sqlglot": {"queries"},

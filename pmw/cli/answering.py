@@ -18,9 +18,9 @@ from pmw.display.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
+from pmw.public.quotes import price_of_bar
 from pmw.session.asking import LocalAsking
 from pmw.session.dialogue import Dialogue
-from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -158,9 +158,7 @@ def is_agreed(quote: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
         quote: what it costs, in the form that is written as JSON.
         given: the options of ``pmw ask``.
     """
-    what = f"to measure {', '.join(quote['scope'])} ({counted(cell_count(quote['cells']), 'cell')})"
-    left = "." if quote["affordable"] else "; so much is not left."
-    price = f"A bar of ± {given['within']} records costs {quote['share']:.2%} of the budget, {what}{left}"
+    price = price_of_bar(quote, given["within"])
     if quote["affordable"] and (given["yes"] or agrees(price)):
         return True
     say_unpaid(price, quote, as_json=given["as_json"])

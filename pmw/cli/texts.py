@@ -19,7 +19,7 @@ import click
 from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
+from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.options import Opening
 from pmw.public.plans import marginal_tier, question_tier
@@ -45,15 +45,6 @@ _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
-
-
-_SOURCES = {
-    Source.SYNTHETIC: "from the model; released numbers bound its error",
-    Source.MEASURED: "the model was wrong here, so counts were measured",
-    Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
-    Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
-    Source.REFUSED: "no measurement or test that is left gives it a narrower one",
-}
 
 
 def terminal_width() -> int | None:
@@ -158,14 +149,8 @@ def _tests_text(plan: TestPlan) -> str:
 
 def answer_text(answer: Answer, population: PopulationInterval | None = None) -> str:
     """Return an answer as a sentence with its error bar, that of the population, and where it comes from."""
-    spent = answer.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     sentence = answer.sentence()
-    lines = [
-        sentence[0].upper() + sentence[1:] + ".",
-        f"({answer.source.value}: {_SOURCES[answer.source]}; model version {answer.version}; "
-        f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})",
-    ]
+    lines = [f"{sentence[0].upper()}{sentence[1:]}.", answer.origin()]
     if population is not None:
         words = population.sentence()
         lines.insert(1, words[0].upper() + words[1:] + ".")

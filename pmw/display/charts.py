@@ -1,9 +1,9 @@
-"""Charts: bars with ranges, and lines, as inline SVG with a text alternative; figures draw the same."""
+"""Charts: bars with ranges, and lines with bands, as SVG with a text alternative; figures draw the same."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pmw.display.elements import escaped, markup
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _ROW, _HEIGHT, _LEFT, _RIGHT = 24, 220, 58, 26  # of a bar; of columns and lines; beside the drawing
 _NAMES, _APART = 184, 16  # beside the ends of lines; between two of these names
 _TEXTS = 80  # beside the ends of bars
+_NARROW = 480  # a narrower drawing has names below it
+_NAMED = 18  # of a name below a drawing
+_MARKS = 4  # texts below an axis, at most
 _MOST_POINTS = 400  # of a line
 
 
@@ -52,6 +55,7 @@ class Bar:
         text: the number as it is written beside its bar; empty where it is not.
         measured: what was measured of it, a dot; None where nothing was.
         interval: the ends of the line through its dot, or at its end; None for none.
+        kind: of its colour: model, or group-0 to group-5.
     """
 
     label: str
@@ -59,6 +63,7 @@ class Bar:
     text: str = ""
     measured: float | None = None
     interval: tuple[float, float] | None = None
+    kind: str = "model"
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -77,6 +82,7 @@ class Bars:
         unit: of the numbers on the axis; empty where there is no axis.
         starts: where each column begins, and where the last one of a number ends; none for bars.
         note: what has to be known of the columns; empty for nothing.
+        groups: kinds of bars, each with the name that stands below the drawing.
     """
 
     bars: tuple[Bar, ...]
@@ -84,6 +90,7 @@ class Bars:
     unit: str = ""
     starts: tuple[str, ...] = ()
     note: str = ""
+    groups: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_measured(self) -> bool:
@@ -106,12 +113,14 @@ class Line:
         kind: of its style: line-0 to line-5, or all.
         points: its corners, as (x, y), the first coordinate never decreasing; at least one.
         is_stepped: between two points it stays at the height of the first.
+        band: from where to where its range goes at some points, as (x, low, high); none for no ranges.
     """
 
     name: str
     kind: str
     points: Sequence[tuple[float, float]]
     is_stepped: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
 
     @property
     def corners(self) -> list[tuple[float, float]]:
@@ -136,17 +145,30 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines over a count, in percent.
+    """Lines over a count, or over values in order.
 
     Args:
         lines: at least one.
         axis: what is counted from left to right.
         cap: a level that is marked; None for none.
+        unit: of the heights.
+        places: the texts of the places 0, 1, … from left to right; none where these are counts.
     """
 
     lines: tuple[Line, ...]
     axis: str
     cap: Cap | None = None
+    unit: str = "%"
+    places: tuple[str, ...] = ()
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """From where to where anything is drawn, zero included."""
+        heights = [0.0, self.cap.level if self.cap else 0.0]
+        for line in self.lines:
+            heights += [y for _, y in line.corners]
+            heights += [end for _, *ends in line.band for end in ends]
+        return min(heights), max(heights)
 
 
 def bar_chart(picture: Picture, bars: Bars) -> Markup:
@@ -172,7 +194,10 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
     for row, bar in enumerate(bars.bars):
         y = top + _ROW * row
         first, last = sorted((place(0.0), place(bar.value)))
-        parts += [_text(left - 8, y + 16, bar.label, "end"), _rect(first, y + 4, last - first, _ROW - 8)]
+        parts += [
+            _text(left - 8, y + 16, bar.label, "end"),
+            _rect(first, y + 4, last - first, _ROW - 8, bar.kind),
+        ]
         if bar.interval is not None:
             (start, end), middle = map(place, bar.interval), y + _ROW / 2
             parts += [_rule("range", (x, middle - 4), (x, middle + 4)) for x in (start, end)]
@@ -181,14 +206,18 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
             parts.append(_dot("range", place(bar.measured), y + _ROW / 2))
         if bar.text:
             parts.append(_text(place(bar.ends[1]) + 6, y + 16, bar.text, "start"))
-    return _svg(picture, foot + (34 if bars.unit else 4), parts)
+    foot += 34 if bars.unit else 4
+    for kind, name in bars.groups:
+        parts += [_rect(4, foot + 4, 22, 12, kind), _text(32, foot + 15, name, "start")]
+        foot += _NAMED
+    return _svg(picture, foot + 4 * bool(bars.groups), parts)
 
 
 def _columns(picture: Picture, bars: Bars) -> Markup:
     top, ticks = _top(picture, bars), _ticks(bars.reach[1])
     foot, right = top + _HEIGHT, picture.width - _RIGHT
     scale, step = _HEIGHT / ticks[-1], (right - _LEFT) / len(bars.bars)
-    parts = [*_legend(picture, bars), *_grid(ticks, scale, foot, right)]
+    parts = [*_legend(picture, bars), *_grid([(foot - scale * tick, f"{tick:g}%") for tick in ticks], right)]
     for column, bar in enumerate(bars.bars):
         height, x = scale * bar.value, _LEFT + step * (column + 0.45)
         parts.append(_rect(_LEFT + step * column, foot - height, step * 0.9, height))
@@ -211,29 +240,70 @@ def _named(columns: int) -> Iterator[tuple[int, str]]:
 
 
 def line_chart(picture: Picture, lines: Lines) -> Markup:
-    """Return lines over a count, each with its name beside its end."""
+    """Return lines with their bands, each with its name beside its end, or below a narrow drawing."""
+    is_narrow = picture.width < _NARROW
     top = _top(picture) + (14 if lines.cap else 0)  # for the name of the cap
-    foot, right = top + _HEIGHT, picture.width - _NAMES
-    drawn = [line.corners for line in lines.lines]
-    last = max(corners[-1][0] for corners in drawn)
-    ticks = _ticks(max(lines.cap.level if lines.cap else 0.0, *(y for corners in drawn for _, y in corners)))
-    across, scale = (right - _LEFT) / max(1.0, last), _HEIGHT / ticks[-1]
-    parts = [*_grid(ticks, scale, foot, right)]
+    foot, right = top + _HEIGHT, picture.width - (_RIGHT if is_narrow else _NAMES)
+    low, high = lines.reach
+    ticks = _ticks_between(low, high)
+    last = max(1.0, *(line.points[-1][0] for line in lines.lines), len(lines.places) - 1.0)
+    across, scale = (right - _LEFT) / last, _HEIGHT / (ticks[-1] - ticks[0])
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return _LEFT + across * x, foot - scale * (y - ticks[0])
+
+    parts = [*_grid([(place(0, tick)[1], _tick_text(tick, lines.unit)) for tick in ticks], right)]
     if lines.cap is not None:
-        y = foot - scale * lines.cap.level
+        y = place(0, lines.cap.level)[1]
         parts += [_rule("cap", (_LEFT, y), (right, y)), _text(_LEFT + 4, y - 4, lines.cap.name, "start")]
     names = []
-    for line, corners in zip(lines.lines, drawn, strict=True):
-        placed = [(_LEFT + across * x, foot - scale * y) for x, y in corners]
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        parts.append(f'<polyline class="{line.kind}" points="{points}"/>')
+    for line in lines.lines:
+        placed = [place(x, y) for x, y in line.corners]
+        parts += [*_band(line, place), f'<polyline class="{line.kind}" points="{_points(placed)}"/>']
         parts.append(_dot(line.kind, *placed[-1], 4))
         names.append((placed[-1][1], line))
-    parts += [*_names_beside(names, right, foot)]
-    for place in (0.0, last) if last > 0 else (0.0,):
-        parts.append(_text(_LEFT + across * place, foot + 18, f"{place:,.0f}", "middle"))
+    if not is_narrow:
+        parts += _names_beside(names, right, foot)
+    for x, text, anchor in _marks(lines, last if any(len(line.points) > 1 for line in lines.lines) else 0.0):
+        parts.append(_text(_LEFT + across * x, foot + 18, text, anchor))
     parts.append(_text((_LEFT + right) / 2, foot + 36, lines.axis, "middle"))
-    return _svg(picture, foot + 44, parts)
+    foot += 44
+    named = [line for line in lines.lines if line.name and is_narrow]
+    return _svg(picture, foot + _NAMED * len(named), [*parts, *_names_below(named, foot)])
+
+
+def _band(line: Line, place: Callable[[float, float], tuple[float, float]]) -> Iterator[str]:
+    """Yield the area of a line's ranges, over the points that have one; nothing where none has."""
+    every = max(1, -(-len(line.band) // _MOST_POINTS))
+    kept = [*line.band[:-1:every], *line.band[-1:]]
+    if kept:
+        edge = [place(x, high) for x, _, high in kept] + [place(x, low) for x, low, _ in reversed(kept)]
+        yield f'<polygon class="band {line.kind}" points="{_points(edge)}"/>'
+
+
+def _points(placed: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+
+
+def _marks(lines: Lines, last: float) -> Iterator[tuple[float, str, str]]:
+    """Yield where texts stand below the axis, what they are, and how they are placed."""
+    if not lines.places:
+        yield from ((x, f"{x:,.0f}", "middle") for x in ((0.0, last) if last > 0 else (0.0,)))
+        return
+    most = len(lines.places) - 1
+    chosen = sorted({round(most * part / (_MARKS - 1)) for part in range(_MARKS)})
+    if max(len(lines.places[x]) for x in chosen) > 10:  # long ones at both ends alone
+        chosen = sorted({0, most})
+    for x in chosen:
+        yield x, lines.places[x], "end" if 0 < x == most else "start" if x == 0 < most else "middle"
+
+
+def _names_below(lines: Sequence[Line], foot: float) -> Iterator[str]:
+    """Yield a sample of each line and its name, below each other."""
+    for row, line in enumerate(lines):
+        y = foot + _NAMED * row + 8
+        yield _rule(line.kind, (4, y), (26, y))
+        yield _text(32, y + 4, line.name, "start")
 
 
 def _names_beside(ends: Sequence[tuple[float, Line]], right: float, foot: float) -> Iterator[str]:
@@ -260,20 +330,34 @@ def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
         yield _text(145, y + 4, bars.range if ranged else "measured", "start")
 
 
-def _grid(ticks: Sequence[float], scale: float, foot: float, right: float) -> Iterator[str]:
-    for tick in ticks:
-        y = foot - scale * tick
+def _grid(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
+    """Yield a line at each height, with its text before it."""
+    for y, text in marks:
         yield _rule("grid", (_LEFT, y), (right, y))
-        yield _text(_LEFT - 6, y + 4, f"{tick:g}%", "end")
+        yield _text(_LEFT - 6, y + 4, text, "end")
+
+
+def _tick_text(tick: float, unit: str) -> str:
+    """Return the number of a line of the grid; long ones are told in thousands and millions."""
+    if unit == "%" or abs(tick) < 10_000:
+        return f"{tick:g}{unit}"
+    return f"{tick / 1e6:g}M{unit}" if abs(tick) >= 1e6 else f"{tick / 1e3:g}k{unit}"
 
 
 def _ticks(most: float) -> list[float]:
     """Return four to six round numbers from 0 to beyond the largest that is drawn."""
+    return _ticks_between(0.0, most)
+
+
+def _ticks_between(low: float, high: float) -> list[float]:
+    """Return four to seven round numbers, from below the least that is drawn to beyond the largest."""
+    most = high - low
     if not most > 0:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(most / 5))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if power * factor * 5 >= most)
-    return [round(step * place, 12) for place in range(math.ceil(most / step - 1e-9) + 1)]
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(step * place, 12) for place in range(first, last + 1)]
 
 
 def _rule(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
@@ -282,8 +366,8 @@ def _rule(kind: str, start: tuple[float, float], end: tuple[float, float]) -> st
     )
 
 
-def _rect(x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="model" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+def _rect(x: float, y: float, width: float, height: float, kind: str = "model") -> str:
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
 
 
 def _dot(kind: str, x: float, y: float, radius: int = 3) -> str:
@@ -297,6 +381,17 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 def _top(picture: Picture, bars: Bars | None = None) -> float:
     """Return where the drawing begins, below the texts and the legend."""
     return 32 + (18 if picture.headline else 0) + (22 if bars is not None and bars.range else 0)
+
+
+def standalone(drawing: Markup, style: str) -> str:
+    """Return a drawing as a file of its own.
+
+    Args:
+        drawing: of this module.
+        style: the style sheet that a page has for it.
+    """
+    head = '<svg xmlns="http://www.w3.org/2000/svg" '
+    return str(drawing).replace("<svg ", head, 1).replace(">", f"><style>{style}</style>", 1)
 
 
 def _svg(picture: Picture, height: float, parts: Sequence[str]) -> Markup:

@@ -92,6 +92,15 @@ def marks(kept: RecordsKept | None, *, seeded: bool) -> list[str]:
     return [*([] if kept is None else [kept.note()]), *([SEEDED_WARNING] if seeded else [])]
 
 
+_SOURCES = {
+    Source.SYNTHETIC: "from the model; released numbers bound its error",
+    Source.MEASURED: "the model was wrong here, so counts were measured",
+    Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
+    Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
+    Source.REFUSED: "no measurement or test that is left gives it a narrower one",
+}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """The answer to one counting query.
@@ -167,6 +176,15 @@ class Answer:
             text += "; cells do not decide the condition, and the count takes a part of their records"
             text += ", the error bar none to all" if self.interval is not None else ""
         return text
+
+    def origin(self) -> str:
+        """Return in words where it comes from, and when."""
+        spent = self.spent
+        delta = f", delta {spent.delta:g}" if spent.delta else ""
+        return (
+            f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
+            f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})"
+        )
 
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""

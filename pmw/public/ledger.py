@@ -142,12 +142,12 @@ def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
         epsilon = "" if line.epsilon is None else f"{float(line.epsilon):.3g}"
         prices = (*(() if pure else (epsilon,)), f"{float(line.price):.3g}")
         shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
-        names = (_names(line.booked),) if booked else ()
+        names = (booked_names(line.booked),) if booked else ()
         rows.append((str(line.number), line.event, line.label, *names, *prices, *shares))
     return rows
 
 
-def _names(booked: Parts) -> str:
+def booked_names(booked: Parts) -> str:
     """Return who a charge is booked to, in words; nothing where it is the session itself."""
     if len(booked) == 1:
         return booked[0][0]

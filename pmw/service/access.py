@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
@@ -13,12 +14,14 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pmw.errors import ServiceError
+from pmw.errors import ServiceError, StoreError
+from pmw.service.history import History
 from pmw.service.hosting import Hosted, Service
 from pmw.service.users import User, digest_of
 
 COOKIE = "pmw_session"
 _MOST_COOKIES = 10  # of one user
+_PAGE = re.compile(r"/page/[\x21-\x5b\x5d-\x7e]*")  # an address of the page, as browsers write it
 _bearer = HTTPBearer(auto_error=False, description="A token that pmw user add printed.")
 router = APIRouter(include_in_schema=False)
 
@@ -121,10 +124,20 @@ def used(request: Request, user: User, name: str) -> Iterator[Hosted]:
     Raises:
         ForbiddenError: the session is none of the user's.
     """
-    hosted = service_of(request).hosted(user, name)
+    service = service_of(request)
+    hosted = service.hosted(user, name)
     request.state.session = name
     with hosted.working.thread():
         yield hosted
+        note(request, lambda history: history.note_spending(name, hosted.session.state.ledger.share))
+
+
+def note(request: Request, kept: Callable[[History], None]) -> None:
+    """Keep something of a request in the history; where that fails the log tells, and all goes on."""
+    try:
+        kept(service_of(request).history)
+    except StoreError as error:
+        request.app.state.log.failure(error, request_id=request.state.request_id)
 
 
 async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:
@@ -156,23 +169,26 @@ def require_own_page(request: Request) -> None:
         raise HTTPException(403, "expected a request of this page, got another site's")
 
 
-async def _form_token(request: Request) -> str:
+async def _signing_in(request: Request) -> tuple[str, str]:
+    """Return the token of a form, and where to go then: to a page of this service, or to the first one."""
     fields = parse_qs((await request.body()).decode(errors="replace"))
-    return fields.get("token", [""])[0].strip()
+    token, to = (fields.get(name, [""])[0].strip() for name in ("token", "to"))
+    return token, to if _PAGE.fullmatch(to) else "/"
 
 
 @router.post("/sign-in", dependencies=[Depends(require_own_page)])
-def sign_in(request: Request, token: Annotated[str, Depends(_form_token)]) -> RedirectResponse:
-    """Give the owner of a token a cookie for the page.
+def sign_in(request: Request, form: Annotated[tuple[str, str], Depends(_signing_in)]) -> RedirectResponse:
+    """Give the owner of a token a cookie for the page, and show the page that was wanted.
 
     Raises:
         BusyError: the user made too many requests, signing in among them.
     """
+    token, to = form
     user = service_of(request).users.find(token)
     if user is None:
         return RedirectResponse("/?refused=1", 303)
     _count(request, user)
-    response = RedirectResponse("/", 303)
+    response = RedirectResponse(to, 303)
     cookies: SignedIn = request.app.state.signed_in
     secure = request.url.scheme == "https"
     response.set_cookie(

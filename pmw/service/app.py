@@ -33,7 +33,7 @@ from pmw.public.export import RowPlan, program_version
 from pmw.public.ledger import LedgerLine
 from pmw.public.quotes import Within
 from pmw.service import access, asking
-from pmw.service.access import CurrentUser, InQueue, used
+from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import ForbiddenError, Hosted, Service
@@ -256,7 +256,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.service, app.state.signed_in = service, access.SignedIn()
+    app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
     add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
@@ -349,16 +349,23 @@ def ask(
         if asked.within is not None:
             pays = user.role is not Role.READER
             found = asking.answered_within(analyst, forms[0], asked.within, pays=pays, aligned=aligned)
+            note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             return _answer_told(request, analyst, found)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
             if asked.queries is None:
-                return _answer_told(request, analyst, asking.answered(analyst, questions, fresh=asked.fresh))
-            results = asking.answered_all(analyst, questions, fresh=asked.fresh)
-            if wants_exact(request):
-                return told(request, asking.together(analyst, questions, results))
-            # Made here: the event loop waits for nothing long.
-            return JSONResponse({"answers": asking.forms_of(questions, results)})
+                reply = _answer_told(request, analyst, asking.answered(analyst, questions, fresh=asked.fresh))
+            else:
+                results = asking.answered_all(analyst, questions, fresh=asked.fresh)
+                # Made here: the event loop waits for nothing long.
+                reply = (
+                    told(request, asking.together(analyst, questions, results))
+                    if wants_exact(request)
+                    else JSONResponse({"answers": asking.forms_of(questions, results)})
+                )
+        read = [forms[place] for place in questions.questions]
+        note(request, lambda history: history.add(name, user.name, asking.texts_of(read)))
+        return reply
 
 
 @router.post("/sessions/{name}/measure", response_model=dict[str, Any], dependencies=[InQueue])

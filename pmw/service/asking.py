@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -296,6 +297,16 @@ def _text_of(form: Mapping[str, Any], place: int) -> object:
     """Return what tells equal questions: their texts; one without a text is equal to no other."""
     texts = [(name, form[name]) for name in _TEXTS if isinstance(form.get(name), str)]
     return tuple(texts) if texts and set(form) <= {"id", *_TEXTS} else place
+
+
+def texts_of(forms: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the questions of a request that a user could type in: texts, and the JSON of conditions."""
+    found = (form.get("sql", form.get("where")) for form in forms)
+    return [
+        one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+        for one in found
+        if one is not None
+    ]
 
 
 def _counts(questions: Iterable[Question]) -> list[Question]:

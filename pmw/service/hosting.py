@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pmw.errors import DataError, ServiceError
+from pmw.service.history import History
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
@@ -71,6 +72,7 @@ class Service:
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
         self.exports = OneEach()
+        self.history = History(users.path.with_name(f"{users.path.name}-asked"))
 
     def __len__(self) -> int:
         return len(self._hosted)
@@ -129,8 +131,10 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
         for one in hosted:
             with suppress(DataError):  # what is free is answered all the same, and the first test says why
                 one.session.read_table()
+        service = Service(hosted, users, rate)
+        held.callback(service.history.close)
         try:
-            yield Service(hosted, users, rate)
+            yield service
         finally:
             for one in hosted:  # its lock is held until nothing works on it any more
                 one.working.end()

@@ -6,53 +6,35 @@ errors of these routes are pages too.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, quote
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
 from pmw.display.templates import render
-from pmw.errors import (
-    BudgetError,
-    BudgetExhaustedError,
-    PMWError,
-    SessionCorruptError,
-    SessionError,
-    SessionLockedError,
-)
+from pmw.errors import PMWError
 from pmw.public.report import report_policy
-from pmw.service.access import CurrentUser, InQueue, service_of, signed_in, used
+from pmw.service.access import CurrentUser, InQueue, note, service_of, signed_in, used
+from pmw.service.addresses import address_of, path_of
+from pmw.service.custodian_facts import custodian_facts, report_of
+from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
-from pmw.service.page_facts import (
-    Filled,
-    answer_of,
-    asked_by,
-    attributes_of,
-    custodian_facts,
-    examples_of,
-    history_rows,
-    is_dearer,
-    is_statement,
-    price_of,
-    report_of,
-    share_text,
-)
+from pmw.service.question_form import asked_by, browsed, packed_choices
+from pmw.service.session_page import Filled, Outcome, answered, looked_up, page_values, paid
+from pmw.service.shown_answers import as_csv, as_json, csv_text, read, shown, stored_answer
 from pmw.service.users import Role, User
-from pmw.session.accounts import Activity
-from pmw.session.dialogue import Analyst
 from queries.errors import QueryError
 
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
-_MOST_LISTED = 200  # questions of a history
+_ON_A_PAGE = 20  # questions of a history
 _REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
+_MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "image/svg+xml"}
 
 
 def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
@@ -80,20 +62,30 @@ class PageRoute(APIRoute):
                 known = request.app.exception_handlers
                 told = known[next(kind for kind in type(error).__mro__ if kind in known)](request, error)
             message = json.loads(told.body)["error"]["message"]
-            reply = _problem(told.status_code, message)
+            reply = _problem(request, told.status_code, message)
             reply.headers.update({name: told.headers[name] for name in _KEPT if name in told.headers})
             return reply
 
         return answered
 
 
-def _problem(status: int, message: str) -> HTMLResponse:
+def _problem(request: Request, status: int, message: str) -> HTMLResponse:
     """Return the page of an error; where nobody is signed in, the form to sign in."""
-    values: dict[str, Any] = {"user": None, "hosted": None}
+    values: dict[str, Any] = {"user": None, "path": None}
     if status == 401:
         told = "You are not signed in, or no longer: sign in again."
-        return page("start.html", {**values, "title": "Sign in", "sessions": [], "refused": told}, 401)
+        return page(
+            "start.html",
+            {**values, "title": "Sign in", "sessions": [], "refused": told, "to": _wanted(request)},
+            401,
+        )
     return page("problem.html", {**values, "title": "Not shown", "message": message}, status)
+
+
+def _wanted(request: Request) -> str:
+    """Return the address that was asked for; empty where it was no page to look at."""
+    path = quote(request.url.path, safe="/")
+    return "" if request.method != "GET" else f"{path}?{request.url.query}" if request.url.query else path
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -104,8 +96,12 @@ router.mount(
 
 async def _fields(request: Request) -> dict[str, list[str]]:
     """Return the fields of a form, each with its values; lines end as they were typed in."""
+    return _listed((await request.body()).decode(errors="replace"))
+
+
+def _listed(text: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
-    for name, value in parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True):
+    for name, value in parse_qsl(text, keep_blank_values=True):
         fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return fields
 
@@ -118,15 +114,16 @@ def start(request: Request, refused: str = "") -> HTMLResponse:
     """Show the form to sign in, or the sessions of whoever is signed in."""
     user = signed_in(request)
     sessions = [] if user is None else [_summary(one) for one in service_of(request).visible(user)]
-    values = {"title": "Private answers", "user": user, "hosted": None, "sessions": sessions}
+    values = {"title": "Private answers", "user": user, "path": None, "sessions": sessions}
     told = _REFUSED if refused and user is None else ""
-    return page("start.html", {**values, "refused": told}, 401 if told else 200)
+    return page("start.html", {**values, "refused": told, "to": ""}, 401 if told else 200)
 
 
 def _summary(hosted: Hosted) -> dict[str, Any]:
     state = hosted.session.state
     return {
         "name": hosted.name,
+        "path": path_of(hosted.name),
         "table": state.domain.name,
         "attributes": len(state.domain.names),
         "spent": f"{state.ledger.share:.1%}",
@@ -134,63 +131,136 @@ def _summary(hosted: Hosted) -> dict[str, Any]:
 
 
 @router.get("/page/{name}", dependencies=[InQueue])
-def session(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
-    """Show a session: what can be asked, and what was."""
-    return _shown(request, user, name, Filled())
+def session(
+    request: Request,
+    user: CurrentUser,
+    name: str,
+    q: str | None = None,
+    within: str = "",
+    choices: str = "",
+) -> HTMLResponse:
+    """Show a session; of a question its stored answer, or what asking costs. Nothing is asked or spent."""
+    filled = Filled(None if q is None else _lines(q), within.strip(), choices=choices)
+    return _shown(request, user, name, filled, looked_up)
 
 
 @router.post("/page/{name}/ask", dependencies=[InQueue])
-def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> Response:
     """Answer a question."""
-    return _shown(request, user, name, Filled(_first(fields, "question")), "ask")
-
-
-@router.post("/page/{name}/build", dependencies=[InQueue])
-def build(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
-    """Write down the question that a form was filled in with."""
-    with used(request, user, name) as hosted:
-        built = asked_by(fields, hosted.session.domain)
-    return _shown(request, user, name, Filled(built, is_built=True))
-
-
-@router.post("/page/{name}/price", dependencies=[InQueue])
-def price(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
-    """Tell what an answer within so many records costs."""
-    return _shown(request, user, name, Filled(_first(fields, "question"), _first(fields, "within")), "price")
+    return _changed(request, user, name, fields, answered)
 
 
 @router.post("/page/{name}/pay", dependencies=[InQueue])
-def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> Response:
     """Answer a question within so many records, and pay for it; a price above the one told is told first."""
-    told = Filled(_first(fields, "question"), _first(fields, "within"), price=_first(fields, "price"))
-    return _shown(request, user, name, told, "pay")
+    return _changed(request, user, name, fields, paid)
+
+
+@router.get("/page/{name}/build", dependencies=[InQueue])
+def build(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
+    """Write down the question that a form was filled in with."""
+    fields = _listed(request.url.query)
+    with used(request, user, name) as hosted:
+        built = asked_by(fields, hosted.session.domain)
+    filled = Filled(None, draft=built, is_built=True, choices=packed_choices(fields))
+    return _shown(request, user, name, filled, looked_up)
+
+
+@router.get("/page/{name}/answer.{format}", dependencies=[InQueue])
+def answer(
+    request: Request, user: CurrentUser, name: str, format: Literal["csv", "json"], q: str = ""
+) -> Response:
+    """Give a stored answer as a file."""
+    with used(request, user, name) as hosted:
+        analyst, text = hosted.asking(user, request.state.gone), _lines(q)
+        question = read(analyst, text)
+        found = stored_answer(analyst, hosted.large, question)
+        if found is None:
+            raise _never_asked()
+        content = as_csv(question, found) if format == "csv" else as_json(found)
+    return _file(content, f"answer.{format}")
+
+
+@router.get("/page/{name}/chart-{number}.svg", dependencies=[InQueue])
+def chart(request: Request, user: CurrentUser, name: str, number: int, q: str = "") -> Response:
+    """Give a chart of a stored answer as a file."""
+    with used(request, user, name) as hosted:
+        analyst = hosted.asking(user, request.state.gone)
+        question = read(analyst, _lines(q))
+        found = stored_answer(analyst, hosted.large, question)
+        charts = () if found is None else shown(question, found).charts
+    if not 1 <= number <= len(charts):
+        raise _never_asked()
+    return _file(charts[number - 1].file(), f"chart-{number}.svg")
+
+
+def _never_asked() -> QueryError:
+    return QueryError(
+        "this was never asked, or has no such chart; ask it on the page first", code="not_asked"
+    )
+
+
+def _file(content: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=_MEDIA[name.rpartition(".")[2]], headers=headers)
+
+
+@router.get("/page/{name}/table", dependencies=[InQueue])
+def table(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
+    """Show the attributes with their values, each with a link to its count."""
+    with used(request, user, name) as hosted:
+        values = {"table_name": hosted.session.domain.name, "attributes": browsed(hosted.session.domain)}
+    return page("table.html", {"title": f"{name}: what can be asked", **_frame(user, name), **values})
+
+
+@router.get("/page/{name}/history", dependencies=[InQueue])
+def history(
+    request: Request, user: CurrentUser, name: str, find: str = "", at: int = 1, everybody: bool = False
+) -> HTMLResponse:
+    """Show what the user asked, or a custodian what everybody did, some on a page."""
+    if everybody:
+        _require_custodian(user)
+    whose, kept = None if everybody else user.name, service_of(request).history
+    with used(request, user, name):
+        count = kept.count(name, whose, find)
+        last = max(1, -(-count // _ON_A_PAGE))
+        at = min(max(1, at), last)
+        found = kept.questions(name, whose, find, first=_ON_A_PAGE * (at - 1), most=_ON_A_PAGE)
+    path, chosen = path_of(name), {"find": find, "everybody": "1" if everybody else ""}
+    pages = {
+        word: address_of(f"{path}/history", {**chosen, "at": str(to)})
+        for word, to, is_there in (("Newer", at - 1, at > 1), ("Older", at + 1, at < last))
+        if is_there
+    }
+    values = {"count": count, "at": at, "last": last, "find": find, "everybody": everybody, "pages": pages}
+    rows = _asked_rows(path, found)
+    return page("history.html", {"title": f"{name}: questions", **_frame(user, name), **values, "rows": rows})
+
+
+def _asked_rows(path: str, found: list[AskedText]) -> list[dict[str, str]]:
+    """Return questions with the addresses of their answers."""
+    return [
+        {"time": one.time, "user": one.user, "text": one.text, "address": address_of(path, {"q": one.text})}
+        for one in found
+    ]
 
 
 @router.get("/page/{name}/history.csv", dependencies=[InQueue])
-def history(request: Request, user: CurrentUser, name: str) -> Response:
+def history_file(request: Request, user: CurrentUser, name: str) -> Response:
     """Give what the user asked as CSV."""
-    with used(request, user, name) as hosted:
-        found = hosted.session.analyst(user.name).history(10_000)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["question", "count", "low", "high", "source"])
-    for row, act in zip(history_rows(hosted, found, plain=True), found, strict=True):
-        writer.writerow([_safe(row[0]), *row[1:], act.source])
-    headers = {"Content-Disposition": 'attachment; filename="questions.csv"'}
-    return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text[:1] in "=+-@" else text  # else a spreadsheet would run it
+    with used(request, user, name):
+        found = service_of(request).history.questions(name, user.name)
+    return _file(csv_text([("time", "question"), *((one.time, one.text) for one in found)]), "questions.csv")
 
 
 @router.get("/page/{name}/custodian", dependencies=[InQueue])
 def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
-    """Show a custodian who spent what, and everybody's questions."""
+    """Show a custodian who may ask, and who spent what."""
+    service = service_of(request)
     with used(request, user, name) as hosted:
         _require_custodian(user)
-        values = custodian_facts(hosted)
-    return page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
+        values = custodian_facts(hosted, service.users.listed(), service.history)
+    return page("custodian.html", {"title": f"{name}: budget", **_frame(user, name), **values})
 
 
 @router.get("/page/{name}/report", dependencies=[InQueue])
@@ -207,72 +277,61 @@ def _require_custodian(user: User) -> None:
         raise HTTPException(403, "this page is the custodian's")
 
 
+def _frame(user: User, name: str) -> dict[str, Any]:
+    """Return what stands around every page of a session."""
+    return {"user": user, "name": name, "path": path_of(name)}
+
+
 def _first(fields: Mapping[str, list[str]], name: str) -> str:
     return fields.get(name, [""])[0].strip()
 
 
-def _shown(request: Request, user: User, name: str, filled: Filled, act: str = "") -> HTMLResponse:
+def _changed(
+    request: Request,
+    user: User,
+    name: str,
+    fields: Mapping[str, list[str]],
+    act: Callable[[Hosted, User, Request, Filled], Outcome],
+) -> Response:
+    """Carry out what may spend, and send on to the address of the answer; else tell what came of it.
+
+    An answer without an address is shown at once: where a model that became better needs more to be asked.
+    """
+    filled = Filled(
+        _first(fields, "q"),
+        _first(fields, "within"),
+        choices=_first(fields, "choices"),
+        price=_first(fields, "price"),
+    )
     with used(request, user, name) as hosted:
-        analyst = hosted.asking(user, request.state.gone)
-        values = _outcome(hosted, analyst, filled, act)
-        found: tuple[Activity, ...] = hosted.session.analyst(user.name).history(_MOST_LISTED)
-        values.update(
-            {
-                "title": f"{_said(values)} · {name}",
-                "user": user,
-                "hosted": hosted,
-                "table_name": hosted.session.domain.name,
-                "promise": (status := hosted.session.status()).guarantee,
-                "closed": status.closed,
-                "share": share_text(user, analyst.budget()),
-                "question": filled.question,
-                "condition": "" if is_statement(filled.question) else filled.question,
-                "within": filled.within,
-                "built": filled.is_built,
-                "can_pay": user.role is not Role.READER,
-                "attributes": (attributes := attributes_of(hosted.session.domain)),
-                "described": [
-                    (one["name"], f"{one['cells']:,}", one["shown"], one["also"]) for one in attributes
-                ],
-                "history": history_rows(hosted, found),
-                **examples_of(hosted.session.domain),
-            }
+        outcome = act(hosted, user, request, filled)
+        if outcome.shown is not None:
+            note(request, lambda kept: kept.add(name, user.name, [filled.text]))
+        if outcome.shown is None or not outcome.is_stored:
+            return page("session.html", _values(request, user, hosted, filled, outcome))
+    return RedirectResponse(
+        address_of(path_of(name), {"q": filled.text, "choices": filled.choices}) + "#outcome", 303
+    )
+
+
+def _shown(
+    request: Request,
+    user: User,
+    name: str,
+    filled: Filled,
+    act: Callable[[Hosted, User, Request, Filled], Outcome],
+) -> HTMLResponse:
+    with used(request, user, name) as hosted:
+        return page(
+            "session.html", _values(request, user, hosted, filled, act(hosted, user, request, filled))
         )
-    return page("session.html", values)
 
 
-def _outcome(hosted: Hosted, analyst: Analyst, filled: Filled, act: str) -> dict[str, Any]:
-    """Return the answer, the price or the error that an act leads to."""
-    values: dict[str, Any] = {"result": None, "price": None, "error": None}
-    try:
-        if act == "ask":
-            values["result"] = answer_of(analyst, hosted.large, filled.question)
-        elif act == "price" or (act == "pay" and is_dearer(analyst, filled)):
-            values["price"] = price_of(analyst, filled)
-        elif act == "pay":
-            values["result"] = answer_of(analyst, hosted.large, filled.question, filled.records)
-    except QueryError as error:
-        values["error"] = {"message": error.message, "mark": _mark(error)}
-    except (SessionCorruptError, SessionLockedError):
-        raise  # what is wrong with a file is the custodian's to know
-    except (BudgetError, BudgetExhaustedError, SessionError) as error:
-        values["error"] = {"message": str(error), "mark": ""}
-    return values
+def _values(request: Request, user: User, hosted: Hosted, filled: Filled, outcome: Outcome) -> dict[str, Any]:
+    base = str(request.base_url).rstrip("/")
+    return {**_frame(user, hosted.name), **page_values(request, user, hosted, filled, outcome, base)}
 
 
-def _said(values: Mapping[str, Any]) -> str:
-    """Return what a page has to tell, as its title: a screen reader says it first."""
-    said = {"error": "Not answered", "result": "Answer", "price": "Price"}
-    return next((title for name, title in said.items() if values[name] is not None), "Ask")
-
-
-def _mark(error: QueryError) -> str:
-    """Return the text of a question with a mark below its fault, in whichever line it is."""
-    text, position = error.text, error.position
-    if text is None or not isinstance(position, int):
-        return "" if position is None else f"at {position}"
-    end = text.find("\n", position)
-    before, after = (text, "") if end < 0 else (text[:end], text[end:])
-    # A tab is as wide below as above.
-    indent = "".join("\t" if letter == "\t" else " " for letter in before[:position].rpartition("\n")[2])
-    return f"{before}\n{indent}^{after}"
+def _lines(text: str) -> str:
+    """Return a text of a form, whose lines end as they were typed in."""
+    return text.replace("\r\n", "\n").strip()

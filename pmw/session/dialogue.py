@@ -359,6 +359,28 @@ class Dialogue(LocalAsking):
             with self._engaged() as engine:
                 engine.measure(quote.scope, quote.noise, self._account, tie)
 
+    def stored(self, question: LinearQuery | Statement) -> Answer | AnswerTable | None:
+        """Return the answer to a question that was answered before; None for another one. Nothing is asked.
+
+        Of a statement the counting questions are looked up; the rest is computed from the model, as always.
+
+        Args:
+            question: as the parsers of ``queries`` read it.
+
+        Privacy: a function of public state, stored answers and the question. It is not recorded who looked.
+        """
+        from pmw.public.tables import Tabulation
+        from queries.statements import Statement
+
+        with self._engaged() as engine:
+            if not isinstance(question, Statement):
+                found = engine.stored(Requests.of([self._request(question)]))
+                return None if found is None else found[0]
+            work = Tabulation(self.state, question, self._pause)
+            parts = [self._part(query, False, None) for query, _ in work.questions()]
+            answers = engine.stored(Requests.of(parts))
+            return None if answers is None else work.table(self.state, answers, self._pause)
+
     def forecast(self, question: Asked | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 

@@ -176,6 +176,15 @@ class Engine:
         """
         self._repeats.require_keys(self._state, requests.of_analyst(account.name))
 
+    def stored(self, requests: Requests) -> Answers | None:
+        """Return the newest stored answers to questions, as they were released; None where one has none.
+
+        Nothing is drawn, charged or recorded, and no newer model is looked at.
+        """
+        first, which = requests.distinct()
+        found = self._repeats.stored(self._state, requests.take(first))
+        return found.answers(which) if found.numbers.all() else None
+
     def forecast(self, requests: Requests, account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
         first, _ = requests.distinct()

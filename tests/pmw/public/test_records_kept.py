@@ -14,7 +14,7 @@ from pmw.cli.answer_formats import _answer_line
 from pmw.cli.texts import status_text, table_text
 from pmw.service.connection import answer_of
 from pmw.service.limits import LargeRequests
-from pmw.service.page_facts import answer_of as page_answer_of
+from pmw.service.shown_answers import new_answer, read, shown
 from pmw.session.asking import Asking
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
 
@@ -93,9 +93,10 @@ def test_status_report_and_page_say_it(tmp_path: Path) -> None:
         report = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert f"Every number here is {WORDS}." in report.replace("\u2068", "").replace("\u2069", "")
         analyst = session.analyst("ann")
-        assert WORDS in page_answer_of(analyst, LargeRequests(), "sex = 'F'").sentences[0]
-        for sql in (GROUPED, STATEMENT):
-            assert NOTE in page_answer_of(analyst, LargeRequests(), sql).notes
+        large, count = LargeRequests(), read(analyst, "sex = 'F'")
+        assert WORDS in shown(count, new_answer(analyst, large, count)).sentences[0]
+        for statement in (read(analyst, sql) for sql in (GROUPED, STATEMENT)):
+            assert NOTE in shown(statement, new_answer(analyst, large, statement)).notes
 
 
 def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> None:

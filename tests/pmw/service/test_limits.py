@@ -93,7 +93,7 @@ def test_a_request_of_too_many_cells_is_refused_before_anything_is_asked(
     alone = WIDE.replace("COUNT(*)", six)
     got = client.post(ASK, json={"sql": alone}, headers=ann)
     assert (got.status_code, got.json()["error"]["code"]) == (400, "too_large")
-    shown = client.post("/page/study/ask", data={"question": alone}, headers=ann)
+    shown = client.post("/page/study/ask", data={"q": alone}, headers=ann)
     assert "expected at most 20,000 cells" in shown.text
     assert asked == []
     assert hosted.session.status().queries_answered == 0

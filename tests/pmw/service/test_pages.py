@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
+import html
 import io
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,6 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.display.charts import Bar, bar_chart
 from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.service.users import Role, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup
@@ -28,7 +26,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
-from pmw.service.page_facts import asked_by, attributes_of, chart_of
+from pmw.service.question_form import asked_by, described
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -59,21 +57,22 @@ def test_a_token_signs_in_and_out_and_a_wrong_one_is_told(client: TestClient, ad
 
 def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: AddUser) -> None:
     headers = add("ann")
-    page = client.post("/page/study/ask", data={"question": "age >= 40 AND sex = 'Male'"}, headers=headers)
+    page = client.post("/page/study/ask", data={"q": "age >= 40 AND sex = 'Male'"}, headers=headers)
     assert page.status_code == 200
     assert "holds the true count with at least 95% confidence" in page.text
     assert '<svg role="img"' in page.text
     assert 'class="range"' in page.text
     stored = client.post("/sessions/study/ask", json={"where": "age >= 40 AND sex = 'Male'"}, headers=headers)
     assert f"{stored.json()['count']:,.0f}" in page.text  # the same answer as over the interface
-    assert "age 40 to 59 and sex Male" in client.get("/page/study", headers=headers).text  # in the history
+    assert "age &gt;= 40 AND sex = &#39;Male&#39;</a>" in client.get("/page/study", headers=headers).text
     grouped = client.post(
-        "/page/study/ask", data={"question": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=headers
+        "/page/study/ask", data={"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=headers
     ).text
     assert grouped.count('<rect class="model"') == 4
-    mean = client.post("/page/study/ask", data={"question": "SELECT AVG(age) FROM people"}, headers=headers)
+    assert "<figcaption>All 4 bars. Lines across bars are intervals." in grouped
+    mean = client.post("/page/study/ask", data={"q": "SELECT AVG(age) FROM people"}, headers=headers)
     assert "avg(age)" in mean.text
-    both = {"question": "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"}
+    both = {"q": "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"}
     several = client.post("/page/study/ask", data=both, headers=headers).text
     assert several.count('<svg role="img"') == 2  # a chart of each
     assert "<title>mean with its intervals</title>" in several
@@ -81,25 +80,9 @@ def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: Ad
     assert "Each interval holds the true value" in several
 
 
-def test_a_chart_shows_bars_below_zero_and_what_is_infinite_is_left_out() -> None:
-    bars = [
-        Bar("a", -2.0, "-2", interval=(-3.0, -1.0)),
-        Bar("<b>", 1.0, "1", interval=(0.0, 3.0)),
-        Bar("c", math.nan, "none"),
-        Bar("d", 1.0, "1", interval=(-math.inf, 4.0)),
-    ]
-    ((picture, panel),) = chart_of("<i>", bars)
-    chart = bar_chart(picture, panel)
-    assert "<desc>a: -2, -3 to -1; &lt;b&gt;: 1, 0 to 3</desc>" in chart
-    found = [float(width) for width in re.findall(r'class="model"[^>]* width="([0-9.]+)"', chart)]
-    assert found == [88.5, 44.3]  # 265.6 units for -3 to 3
-    assert "<i>" not in chart
-    assert chart_of("nothing", []) == ()
-
-
 def test_an_error_is_marked_in_its_line(client: TestClient, add: AddUser) -> None:
     statement = "SELECT sex,\r\n\tCOUNT(*)\r\nFROM people\r\n\tGROUP BYY sex\r\nORDER BY sex"
-    page = client.post("/page/study/ask", data={"question": statement}, headers=add("ann")).text
+    page = client.post("/page/study/ask", data={"q": statement}, headers=add("ann")).text
     marked = "<pre>SELECT sex,\n\tCOUNT(*)\nFROM people\n\tGROUP BYY sex\n\t      ^\nORDER BY sex</pre>"
     assert "Not answered" in page
     assert marked in page
@@ -109,7 +92,7 @@ def test_what_a_browser_is_refused_is_a_page(client: TestClient, add: AddUser) -
     sign_in(client, add("ann"))
     refused = [client.get("/page/other"), client.get("/page/study/custodian"), client.get("/page/study/pay")]
     client.cookies.clear()
-    refused += [client.get("/page/study"), client.post("/page/study/ask", data={"question": ""})]
+    refused += [client.get("/page/study"), client.post("/page/study/ask", data={"q": ""})]
     assert [one.status_code for one in refused] == [403, 403, 405, 401, 401]
     for one in refused[:2]:
         assert "<h1>Not shown</h1>" in one.text
@@ -128,8 +111,8 @@ def test_a_session_that_fails_is_told_on_a_page_and_logged(
     def failing(*_: object) -> None:
         raise kind("/secret/study.pmw is damaged")
 
-    monkeypatch.setattr("pmw.service.pages.answer_of", failing)
-    page = client.post("/page/study/ask", data={"question": "age >= 40"}, headers=add("ann"))
+    monkeypatch.setattr("pmw.service.session_page.new_answer", failing)
+    page = client.post("/page/study/ask", data={"q": "age >= 40"}, headers=add("ann"))
     assert page.status_code == 503
     assert "the custodian finds the reason" in page.text
     assert "secret" not in page.text
@@ -139,14 +122,14 @@ def test_a_session_that_fails_is_told_on_a_page_and_logged(
 
 def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> None:
     headers, question = add("ann", Fraction(1)), "sex = 'Male' AND region = 'north'"
-    asked = {"question": question, "within": "30"}
+    asked = {"q": question, "within": "30"}
 
     def ledger() -> Any:
         return client.get("/sessions/study/ledger", headers=headers).json()
 
     before = ledger()["spent"]
-    page = client.post("/page/study/price", data=asked, headers=headers).text
-    assert "of the budget: the table of sex, region would be measured" in page
+    page = client.get("/page/study", params=asked, headers=headers).text
+    assert re.search(r"A bar of ± 30 records costs [0-9.]+% of the budget, to measure sex, region", page)
     assert ledger()["spent"] == before
     told = re.findall(r'name="price" value="([^"]+)"', page)[0]
     for price in ("", "nan", "0", "1e-9"):  # below what it costs: the price is told again
@@ -158,29 +141,32 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
     paid_for = ledger()
     assert paid_for["spent"] > before
     assert paid_for["entries"][-1]["booked"] == [{"analyst": "ann", "part": "1"}]
-    assert "It is free" in client.post("/page/study/price", data=asked, headers=headers).text
+    assert "30 records is free" in client.get("/page/study", params=asked, headers=headers).text
     again = client.post("/page/study/pay", data={**asked, "price": "0.0"}, headers=headers).text
     assert "holds the true count" in again
     assert ledger()["spent"] == paid_for["spent"]
-    for wrong in ("", "x", "-1", "nan"):
-        told = client.post("/page/study/price", data={**asked, "within": wrong}, headers=headers).text
+    for wrong in ("x", "-1", "nan"):
+        told = client.get("/page/study", params={**asked, "within": wrong}, headers=headers).text
         assert "Not answered" in told
+    grouped = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": "30"}
+    assert "is for one count" in client.get("/page/study", params=grouped, headers=headers).text
 
 
 def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
     client: TestClient, add: AddUser
 ) -> None:
     headers = add("ann", Fraction(1, 1000))
-    asked = {"question": "sex = 'Male' AND region = 'north'", "within": "30"}
-    page = client.post("/page/study/price", data=asked, headers=headers).text
-    assert "more than is left for you" in page
+    asked = {"q": "sex = 'Male' AND region = 'north'", "within": "30"}
+    page = client.get("/page/study", params=asked, headers=headers).text
+    assert "so much is not left" in page
     assert "Pay, and answer" not in page
     refused = client.post("/page/study/pay", data={**asked, "price": "1"}, headers=headers).text
     assert "Not answered" in refused
     assert client.get("/sessions/study", headers=headers).json()["you"]["spent"] == 0
     page = client.get("/page/study", headers=add("eve", 0, Role.READER)).text
     assert "answers that cost nothing" in page
-    assert "What does it cost?" not in page
+    assert "<meter" not in page
+    assert 'name="within"' not in page
 
 
 @pytest.mark.parametrize(
@@ -194,35 +180,60 @@ def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
         ({"in member": ["0"], "by": ["sex"]},
          'SELECT "sex", COUNT(*) FROM "people" WHERE "member" IN (true) GROUP BY "sex"'),
         ({"by": ["nobody"]}, ""),
+        ({"by": ["sex", "sex", "age"]}, 'SELECT "sex", COUNT(*) FROM "people" GROUP BY "sex"'),
+        ({"by": ["sex", "age"]}, 'SELECT "sex", "age", COUNT(*) FROM "people" GROUP BY "sex", "age"'),
+        ({"also sex": ["missing"]}, '"sex" IS NULL'),
+        ({"in sex": ["1"], "also sex": ["other", "missing", "x"], "also age": ["missing"], "low age": ["30"]},
+         '("age" >= 30 OR "age" IS NULL) AND '
+         "(\"sex\" IN ('Male') OR \"sex\" IS NULL OR \"sex\" = '(other)')"),
     ],
 )  # fmt: skip
 def test_the_form_writes_a_question(fields: dict[str, list[str]], question: str) -> None:
     assert asked_by(fields, WHOLE_YEARS.domain) == question
 
 
-def test_the_form_shows_what_it_wrote_and_the_history_is_a_file(client: TestClient, add: AddUser) -> None:
-    headers = add("ann")
-    page = client.post("/page/study/build", data={"low age": "30", "by": "sex"}, headers=headers).text
-    assert "SELECT &#34;sex&#34;, COUNT(*) FROM &#34;people&#34; WHERE &#34;age&#34; &gt;= 30" in page
-    client.post("/page/study/ask", data={"question": "age >= 40"}, headers=headers)
-    rows = list(csv.reader(io.StringIO(client.get("/page/study/history.csv", headers=headers).text)))
-    assert rows[0] == ["question", "count", "low", "high", "source"]
-    assert rows[1][0] == "age 40 to 59"
-    other = client.get("/page/study/history.csv", headers=add("bob")).text
-    assert len(other.splitlines()) == 1  # of one's own questions alone
+def test_the_form_shows_what_it_wrote_and_keeps_what_was_chosen(client: TestClient, add: AddUser) -> None:
+    headers, chosen = (
+        add("ann"),
+        {"low age": "30", "in sex": "1", "also sex": "missing", "by": ["sex", "age"]},
+    )
+    page = client.get("/page/study/build", params=chosen, headers=headers).text
+    assert "SELECT &#34;sex&#34;, &#34;age&#34;, COUNT(*) FROM &#34;people&#34; WHERE &#34;age&#34;" in page
+    choices = html.unescape(re.findall(r'name="choices" value="([^"]+)"', page)[0])
+    question = html.unescape(re.findall(r"<textarea[^>]*>\n([^<]*)</textarea>", page)[0])
+    asked = client.post("/page/study/ask", data={"q": question, "choices": choices}, headers=headers).text
+    for text in (page, asked):
+        assert 'name="low age" placeholder="20" value="30"' in text
+        assert re.findall(r'name="(in|also) sex" value="([^"]+)" checked', text) == [
+            ("in", "1"), ("also", "missing"),
+        ]  # fmt: skip
+        assert re.findall(r'<option value="([^"]+)" selected', text) == ["sex", "age"]
+
+
+def test_a_line_break_of_a_condition_stays(client: TestClient, add: AddUser) -> None:
+    headers, question = add("ann", Fraction(1)), "age >= 30 AND\r\nsex = 'Male'"
+    page = client.get("/page/study", params={"q": question, "within": "200"}, headers=headers).text
+    kept = re.findall(r'name="q" value="([^"]+)"', page)
+    assert kept
+    assert set(map(html.unescape, kept)) == {"age >= 30 AND\nsex = 'Male'"}
+    told = re.findall(r'name="price" value="([^"]+)"', page)[0]
+    data = {"q": html.unescape(kept[0]), "within": "200", "price": told}
+    assert "age 30 to 59 and sex Male" in client.post("/page/study/pay", data=data, headers=headers).text
 
 
 def test_the_custodian_sees_who_spent_what_and_nobody_else_does(client: TestClient, add: AddUser) -> None:
     ann, custodian = add("ann"), add("carol", 1, Role.CUSTODIAN)
-    client.post("/page/study/ask", data={"question": "age >= 40 AND region = 'north'"}, headers=ann)
+    client.post("/page/study/ask", data={"q": "age >= 40 AND region = 'north'"}, headers=ann)
     page = client.get("/page/study/custodian", headers=custodian).text
     assert re.findall(r"<title>[^<]*: the budget by (\w+)", page) == ["analyst", "event"]
     page = texts(page)
-    for text in ("Who spent what", "ann", "Ledger", "age 40 to 59 and region north", "pmw user"):
+    for text in ("Users", "ann", "analyst 50.0% no end", "Ledger", "pmw user"):
         assert text in page
+    questions = client.get("/page/study/history", params={"everybody": "1"}, headers=custodian).text
+    assert "age &gt;= 40 AND region = &#39;north&#39;</a>" in questions
     report = client.get("/page/study/report", headers=custodian)
     assert "<title>Report on" in report.text
-    for path in ("custodian", "report"):
+    for path in ("custodian", "report", "history?everybody=1"):
         assert client.get(f"/page/study/{path}", headers=ann).status_code == 403
         assert client.get(f"/page/other/{path}", headers=custodian).status_code == 403
 
@@ -239,13 +250,18 @@ def test_what_somebody_chose_is_text(tmp_path: Path, users: UsersFile, add: AddU
         by = {"by": HOSTILE, f"in {HOSTILE}": "0"}
         pages = [
             client.get("/page/hostile", headers=custodian),
-            client.post("/page/hostile/ask", data={"question": HOSTILE}, headers=custodian),
-            client.post("/page/hostile/build", data=by, headers=custodian),
-            client.get("/page/hostile/custodian", headers=custodian),
+            client.get("/page/hostile", params={"q": HOSTILE}, headers=custodian),
+            client.post("/page/hostile/ask", data={"q": HOSTILE}, headers=custodian),
+            client.get("/page/hostile/build", params=by, headers=custodian),
+            client.get("/page/hostile/table", headers=custodian),
+            client.get("/page/hostile/history", params={"find": HOSTILE}, headers=custodian),
+            client.get("/page/hostile", params={"choices": f"low+age={HOSTILE}"}, headers=custodian),
         ]
-        question = re.findall(r"<textarea[^>]*>([^<]*)</textarea>", pages[2].text)
-        assert question
-        pages.append(client.post("/page/hostile/ask", data={"question": "age >= 1"}, headers=custodian))
+        question = html.unescape(re.findall(r"<textarea[^>]*>([^<]*)</textarea>", pages[3].text)[0])
+        pages.append(client.post("/page/hostile/ask", data={"q": question}, headers=custodian))
+        assert 'class="model"' in pages[-1].text
+        pages.append(client.get("/page/hostile/custodian", headers=custodian))
+        pages.append(client.get("/page/hostile/history", params={"everybody": "1"}, headers=custodian))
         for page in pages:
             assert page.status_code == 200
             assert "<script>alert" not in page.text
@@ -260,7 +276,8 @@ def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> N
     page = client.get("/page/study", headers=add("ann")).text
     assert set(re.findall(r'(?:src|href)="([^"#]*)', page)) <= {
         "/static/display.css", "/static/page.css", "/static/page.js", "/static/icon.svg", "/", "/page/study",
-        "/page/study/history.csv", "",
+        "/page/study/table", "/page/study/history", "",
+        "/sessions/study/export?format=csv", "/sessions/study/export?format=model",
     }  # fmt: skip
     kinds = {"display.css": "text/css", "page.css": "text/css", "page.js": "javascript", "icon.svg": "svg"}
     for name, kind in kinds.items():
@@ -272,7 +289,6 @@ def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> N
 
 def test_the_page_tells_the_lookups_of_an_attribute() -> None:
     regions = Lookup("regions", "region", {"north": {"side": "cold", "short": "N"}})
-    listed = attributes_of(replace(PEOPLE.domain, lookups=(regions,)))
-    also = {one["name"]: one["also"] for one in listed}
+    also = {name: text for name, _, _, text in described(replace(PEOPLE.domain, lookups=(regions,)))}
     assert also["region"] == "missing, other, lookup regions (side, short)"
     assert "lookup" not in also["sex"]

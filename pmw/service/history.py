@@ -1,0 +1,177 @@
+"""The history: what users asked, as they asked it, and when; and what each session had spent by then.
+
+It is a file beside that of the users, with the mode of that. Answers are none of its business: they stand in
+the sessions. Of equal questions of a user the last one is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pmw.errors import StoreError
+from queries.frozen import dataclass
+
+_MOST_KEPT = 10_000  # questions of a user at a session
+_TABLES = """
+CREATE TABLE IF NOT EXISTS questions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, user TEXT NOT NULL, time TEXT NOT NULL,
+    question TEXT NOT NULL, UNIQUE (session, user, question));
+CREATE INDEX IF NOT EXISTS newest ON questions (session, user, number);
+CREATE TABLE IF NOT EXISTS spending (session TEXT NOT NULL, time TEXT NOT NULL, share REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS course ON spending (session);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedText:
+    """A question of a user.
+
+    Args:
+        time: when it was asked last, in UTC, such as 2027-01-31 09:30:00.
+        user: who asked.
+        text: a condition or a statement, as it was asked.
+    """
+
+    time: str
+    user: str
+    text: str
+
+
+class History:
+    """What was asked.
+
+    Args:
+        path: of the file; it is made with the first question.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._spent: dict[str, float] = {}
+
+    def add(self, session: str, user: str, texts: Sequence[str]) -> None:
+        """Keep questions that were answered.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        now = _now()
+        asked = dict.fromkeys(text.encode(errors="replace").decode() for text in texts)
+        rows = [(session, user, now, text) for text in asked]
+        newest = "SELECT number FROM questions WHERE session = ? AND user = ? ORDER BY number DESC LIMIT 1"
+        with self._open() as file:
+            file.executemany(
+                "INSERT OR REPLACE INTO questions (session, user, time, question) VALUES (?, ?, ?, ?)", rows
+            )
+            file.execute(
+                f"DELETE FROM questions WHERE session = ? AND user = ? AND number <= ({newest} OFFSET ?)",  # noqa: S608
+                (session, user, session, user, _MOST_KEPT),
+            )
+
+    def note_spending(self, session: str, share: float) -> None:
+        """Note what a session has spent by now, where that is new.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        if self._spent.get(session) != share:
+            with self._open() as file:
+                if self._last_spent(file, session) != share:
+                    file.execute("INSERT INTO spending VALUES (?, ?, ?)", (session, _now(), share))
+            self._spent[session] = share
+
+    def _last_spent(self, file: sqlite3.Connection, session: str) -> float | None:
+        row = file.execute(
+            "SELECT share FROM spending WHERE session = ? ORDER BY rowid DESC LIMIT 1", (session,)
+        ).fetchone()
+        return None if row is None else float(row[0])
+
+    def spending(self, session: str) -> list[tuple[datetime, float]]:
+        """Return when a session was seen to have spent which part of its cap, in order."""
+        with self._open() as file:
+            rows = file.execute(
+                "SELECT time, share FROM spending WHERE session = ? ORDER BY rowid", (session,)
+            )
+            return [(datetime.fromisoformat(time), share) for time, share in rows]
+
+    def count(self, session: str, user: str | None, find: str = "") -> int:
+        """Return how many questions ``questions`` tells of."""
+        where, values = _where(session, user, find)
+        statement = f"SELECT count(*) FROM questions {where}"  # noqa: S608 - our own words
+        with self._open() as file:
+            return int(file.execute(statement, values).fetchone()[0])
+
+    def questions(
+        self, session: str, user: str | None, find: str = "", *, first: int = 0, most: int = _MOST_KEPT
+    ) -> list[AskedText]:
+        """Return questions, the newest first.
+
+        Args:
+            session: at which they were asked.
+            user: who asked; None for everybody.
+            find: a text that stands in them; an empty one stands in all.
+            first: how many newer ones are left out.
+            most: how many at most.
+        """
+        where, values = _where(session, user, find)
+        columns, newest = "time, user, question", "ORDER BY number DESC LIMIT ? OFFSET ?"
+        statement = f"SELECT {columns} FROM questions {where} {newest}"  # noqa: S608 - our own words
+        with self._open() as file:
+            return [AskedText(*row) for row in file.execute(statement, (*values, most, first))]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Hold the file open for one transaction of one thread.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        try:
+            with self._lock:
+                if self._connection is None:
+                    self._connection = _connected(self._path)
+                with self._connection:
+                    yield self._connection
+        except (sqlite3.Error, OSError):
+            raise StoreError(f"{self._path}: the history of questions cannot be read or written") from None
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    made = sqlite3.connect(path, check_same_thread=False)
+    # What a power cut takes of it is lost to its user's convenience alone.
+    try:
+        made.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLES}")
+    except sqlite3.Error:
+        made.close()
+        raise
+    return made
+
+
+def _where(session: str, user: str | None, find: str) -> tuple[str, tuple[str, ...]]:
+    parts, values = ["session = ?"], [session]
+    if user is not None:
+        parts.append("user = ?")
+        values.append(user)
+    if find:
+        parts.append("instr(lower(question), lower(?)) > 0")
+        values.append(find)
+    return f"WHERE {' AND '.join(parts)}", tuple(values)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")

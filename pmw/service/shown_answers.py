@@ -1,0 +1,255 @@
+"""Answers as the page shows them: sentences, charts and a table; and as files.
+
+What is said is what the commands say.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pmw.display.texts import number
+from pmw.public.answer import Answer, Source, marks
+from pmw.public.tables import AnswerTable
+from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
+from pmw.service.limits import LargeRequests, cells_of, require_few_cells
+from pmw.session.dialogue import Analyst
+from queries.frozen import dataclass
+from queries.linear import LinearQuery
+from queries.parsing import read_line
+from queries.statements import BAR_COLUMNS, Statement
+
+_MOST_ROWS = 200  # of a table on a page; files hold all
+_SETTLED = (Source.SYNTHETIC, Source.MEASURED)
+_STATEMENT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_NONE = "\N{EN DASH}"  # where a table has no number
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A question that was read.
+
+    Args:
+        text: as it was asked.
+        query: a condition's question, or a statement.
+    """
+
+    text: str
+    query: LinearQuery | Statement
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether it is a statement, and no condition."""
+        return isinstance(self.query, Statement)
+
+    @property
+    def cells(self) -> int:
+        """How many numbers it asks for."""
+        return cells_of(self.query) if isinstance(self.query, Statement) else 1
+
+    def is_settled_by(self, answer: Answer | AnswerTable) -> bool:
+        """Whether a stored answer is given again to whoever asks, without a test."""
+        if isinstance(answer, Answer):
+            return answer.source in _SETTLED
+        counts_alone = isinstance(self.query, Statement) and self.query.counts_alone
+        return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer, ready for a page.
+
+    Args:
+        asked: the question in words.
+        sentences: what the numbers say.
+        header: of the table.
+        rows: texts of the table.
+        charts: of its numbers; none where there is nothing to draw.
+        notes: what has to be known of it.
+        version: of the newest model that answered.
+    """
+
+    asked: str
+    sentences: tuple[str, ...]
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    charts: tuple[Chart, ...]
+    notes: tuple[str, ...]
+    version: int
+
+
+def is_statement(text: str) -> bool:
+    """Tell whether a text is a statement, and no condition."""
+    return _STATEMENT.match(text) is not None
+
+
+def read(analyst: Analyst, text: str) -> Read:
+    """Return a question as it was typed in.
+
+    Raises:
+        QueryError: it is refused, or asks for too many cells.
+    """
+    if is_statement(text):
+        statement = analyst.reader.statement(text)
+        require_few_cells(cells_of(statement))
+        return Read(text, statement)
+    condition = read_line(text) if text.lstrip().startswith("{") else text
+    return Read(text, analyst.reader.where(condition))
+
+
+def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Answer | AnswerTable | None:
+    """Return the stored answer to a question; None where it was never asked. Nothing is asked or recorded."""
+    with large.place(question.cells):
+        return analyst.stored(question.query)
+
+
+def new_answer(
+    analyst: Analyst, large: LargeRequests, question: Read, within: float | None = None
+) -> Answer | AnswerTable:
+    """Ask a question, and return the answer.
+
+    Args:
+        analyst: who asks.
+        large: where questions of much work wait for each other.
+        question: what is asked.
+        within: half-width of the bar that is paid for, in records; None asks as usual.
+
+    Raises:
+        BudgetExhaustedError: its price is not left.
+        QueryError: it is refused.
+    """
+    with large.place(question.cells):
+        if isinstance(question.query, Statement):
+            return analyst.tabulate(question.query)
+        return analyst.ask(question.query) if within is None else analyst.ask_within(question.query, within)
+
+
+def shown(question: Read, answer: Answer | AnswerTable) -> Shown:
+    """Return an answer as a page shows it."""
+    if isinstance(answer, AnswerTable):
+        return _of_table(question.text, answer, charts_of_table(answer))
+    return _of_count(_words(question), answer)
+
+
+def _words(question: Read) -> str:
+    return question.query.describe() if isinstance(question.query, LinearQuery) else question.text
+
+
+def _of_count(asked: str, answer: Answer) -> Shown:
+    count = "refused" if answer.is_refused else number(answer.count)
+    more = () if answer.typical is None else ("typically from", "to")
+    typical = () if answer.typical is None else _ends(answer.typical)
+    return Shown(
+        f"How many records: {asked}",
+        (_sentence(answer.sentence()), answer.origin(), *_meaning(answer)),
+        ("question", "records", "from", "to", *more, "source"),
+        ((asked, count, *_ends(answer.interval), *typical, answer.source.value),),
+        tuple(chart_of_count(asked, answer.count, count, answer.interval)),
+        tuple(marks(None, seeded=answer.seeded)),  # which records are counted stands in the sentence
+        answer.version,
+    )
+
+
+def _of_table(asked: str, table: AnswerTable, charts: Sequence[Chart]) -> Shown:
+    cells = table.cells(_MOST_ROWS, _NONE)
+    cut = f"the first {len(cells):,} of {len(table):,} rows; the files hold all"
+    notes = [*([cut] if len(cells) < len(table) else []), *table.notes]
+    return Shown(
+        asked,
+        _promised(table),
+        tuple(table.header),
+        tuple(tuple(row) for row in cells),
+        tuple(charts),
+        (*map(_sentence, notes), *marks(table.kept, seeded=table.seeded)),
+        table.version,
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _meaning(answer: Answer) -> tuple[str, ...]:
+    """Return what the two intervals promise, a sentence each."""
+    sure = f"{answer.confidence:.0%}"
+    found = []
+    if answer.interval is not None:
+        found.append(f"The interval holds the true count with at least {sure} confidence, for any question.")
+    if answer.typical is not None:
+        found.append(
+            f"Of questions like this one, {sure} had their true count in an interval as wide as the typical."
+        )
+    if answer.interval is None:
+        found.append("Nothing is promised of a number without an interval: it was never tested.")
+    return tuple(found)
+
+
+def _promised(table: AnswerTable) -> tuple[str, ...]:
+    sure = f"Each interval holds the true value with at least {table.confidence:.0%} confidence."
+    none = "Nothing is promised of a number without an interval."
+    return (sure,) if table.is_promised else (sure, none)
+
+
+def _ends(interval: tuple[float, float] | None) -> tuple[str, str]:
+    return (_NONE, _NONE) if interval is None else (number(interval[0]), number(interval[1]))
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def as_json(answer: Answer | AnswerTable) -> str:
+    """Return an answer as the object that ``pmw ask --json`` prints."""
+    return json.dumps(answer.to_dict(), ensure_ascii=False, indent=1)
+
+
+def as_csv(question: Read, answer: Answer | AnswerTable) -> str:
+    """Return an answer as CSV: keys of groups apart, and of each number its value, ends and source."""
+    return csv_text(
+        _table_lines(answer) if isinstance(answer, AnswerTable) else _count_lines(question, answer)
+    )
+
+
+def _count_lines(question: Read, answer: Answer) -> Iterable[Sequence[Any]]:
+    yield "question", "count", *BAR_COLUMNS
+    count = "" if answer.is_refused else f"{answer.count:.3f}"
+    yield _words(question), count, *_plain_ends(answer.interval), answer.source.value
+
+
+def _table_lines(table: AnswerTable) -> Iterable[Sequence[Any]]:
+    more = ("", *(f"_{name}" for name in BAR_COLUMNS))
+    yield [*table.keys, *(f"{title}{name}" for title in table.titles for name in more)]
+    for row, (_, found) in enumerate(table.rows):
+        line = [*table.labels(row)]
+        for title, one in zip(table.titles, found, strict=True):
+            digits = table.digits(title)
+            value = "" if one.value is None else f"{one.value:.{digits}f}"
+            line += [value, *_plain_ends(one.interval, digits), one.source.value]
+        yield line
+
+
+def _plain_ends(interval: tuple[float, float] | None, digits: int = 3) -> tuple[str, str]:
+    return ("", "") if interval is None else (f"{interval[0]:.{digits}f}", f"{interval[1]:.{digits}f}")
+
+
+def csv_text(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines as CSV; no text in it is run by a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for line in lines:
+        writer.writerow([_safe(cell) for cell in line])
+    return text.getvalue()
+
+
+def _safe(cell: str) -> str:
+    """Return a cell that a spreadsheet takes for a text, unless it is a number."""
+    if cell[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

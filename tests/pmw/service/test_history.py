@@ -1,0 +1,139 @@
+"""What users asked is kept as they asked it: whose, when, the newest first, and not for ever."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pmw.errors import StoreError
+from pmw.service import history as module
+from pmw.service.history import History
+from pmw.service.users import Role
+
+pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
+
+from fastapi.testclient import TestClient
+
+from pmw.service.hosting import Service
+
+AddUser = Callable[..., Any]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "asked")
+    yield made
+    made.close()
+
+
+def told(kept: History, *chosen: Any, **more: Any) -> list[str]:
+    return [one.text for one in kept.questions(*chosen, **more)]
+
+
+def test_questions_are_kept_by_session_and_user_the_newest_first(kept: History, tmp_path: Path) -> None:
+    kept.add("study", "ann", ["age >= 30", "sex = 'Male'"])
+    kept.add("study", "bob", ["age >= 30"])
+    kept.add("other", "ann", ["age < 3"])
+    kept.add("study", "ann", ["age >= 30"])  # asked again: the last time counts
+    assert told(kept, "study", "ann") == ["age >= 30", "sex = 'Male'"]
+    assert told(kept, "study", None) == ["age >= 30", "age >= 30", "sex = 'Male'"]
+    assert told(kept, "study", "eve") == []
+    assert told(kept, "study", "ann", "MALE") == ["sex = 'Male'"]
+    assert told(kept, "study", "ann", "%") == []  # a text, and no pattern
+    assert told(kept, "study", "ann", first=1, most=1) == ["sex = 'Male'"]
+    assert (kept.count("study", "ann"), kept.count("study", None), kept.count("study", None, "30")) == (
+        2,
+        3,
+        2,
+    )
+    assert datetime.fromisoformat(kept.questions("study", "ann")[0].time).year >= 2026
+    assert stat.S_IMODE(os.stat(tmp_path / "asked").st_mode) == 0o600
+
+
+def test_it_is_kept_beyond_the_process(kept: History, tmp_path: Path) -> None:
+    kept.add("study", "ann", ["age >= 30"])
+    kept.close()
+    again = History(tmp_path / "asked")
+    assert told(again, "study", "ann") == ["age >= 30"]
+    again.close()
+
+
+def test_the_oldest_questions_of_a_user_go(kept: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 3)
+    kept.add("study", "bob", ["b"])
+    for number in range(5):
+        kept.add("study", "ann", [str(number)])
+    assert told(kept, "study", "ann", most=9) == ["4", "3", "2"]
+    assert told(kept, "study", "bob") == ["b"]
+
+
+def test_half_a_surrogate_pair_is_kept_as_a_question_mark(kept: History) -> None:
+    kept.add("study", "ann", ["x = '\ud800'"])
+    assert told(kept, "study", "ann") == ["x = '?'"]
+
+
+def test_spending_is_noted_where_it_changed(kept: History, tmp_path: Path) -> None:
+    for share in (0.1, 0.1, 0.3):
+        kept.note_spending("study", share)
+    kept.note_spending("other", 0.3)
+    kept.close()
+    again = History(tmp_path / "asked")
+    again.note_spending("study", 0.3)  # as it was before the process began
+    assert [share for _, share in again.spending("study")] == [0.1, 0.3]
+    again.close()
+
+
+def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "asked").write_bytes(b"no history" * 100)
+    with pytest.raises(StoreError, match="history of questions cannot be read or written"):
+        History(tmp_path / "asked").questions("study", "ann")
+
+
+def test_answers_are_given_where_nothing_can_be_kept(
+    client: TestClient, service: Service, add: AddUser, log: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(module, "_connected", failing)
+    service.history.close()
+    headers = add("ann")
+    told = client.post("/sessions/study/ask", json={"where": "age >= 40"}, headers=headers)
+    assert told.status_code == 200
+    page = client.post("/page/study/ask", data={"q": "age >= 40"}, headers=headers)
+    assert page.status_code == 200
+    assert "holds the true count" in page.text
+    assert "They cannot be read now" in page.text
+    assert client.get("/page/study/history", headers=headers).status_code == 503
+    assert client.get("/page/study/custodian", headers=add("carol", 1, Role.CUSTODIAN)).status_code == 200
+    assert '"error": "StoreError"' in log.getvalue()
+    assert "age >= 40" not in log.getvalue()
+
+
+def test_what_the_interface_is_asked_is_kept_but_for_what_is_refused(
+    client: TestClient, service: Service, add: AddUser
+) -> None:
+    headers = add("ann", 1)
+    batch = [
+        {"id": 1, "where": "age >= 30"},
+        {"id": 2, "where": "age >>"},
+        {"id": 3, "where": {"age": {"ge": 40}}},
+    ]
+    client.post("/sessions/study/ask", json={"queries": batch}, headers=headers)
+    client.post("/sessions/study/ask", json={"where": "age >="}, headers=headers)
+    client.post(
+        "/sessions/study/ask", json={"where": "age >= 50", "within": 300, "dry_run": True}, headers=headers
+    )
+    client.post("/sessions/study/ask", json={"where": "age >= 51", "within": 300}, headers=headers)
+    found = told(service.history, "study", "ann")
+    assert found == ["age >= 51", '{"age": {"ge": 40}}', "age >= 30"]
+    page = client.get("/page/study", params={"q": found[1]}, headers=headers).text
+    assert "How many records: age 40 to 59" in page  # a structured condition has an address, too
