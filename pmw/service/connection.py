@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from pmw.errors import BudgetExhaustedError, ServiceError
+from pmw.errors import BudgetError, BudgetExhaustedError, ReleaseError, ServiceError, SessionError
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.contract import RecordsKept
 from queries.errors import QueryError
@@ -26,6 +26,12 @@ _SECONDS = 60.0  # for one response
 _TRIES = 10
 _LONGEST_PAUSE = 5.0  # seconds, where the service names none
 _LONGEST_TOLD = 30.0  # seconds that a service may have a client wait
+_KINDS: dict[str, type[Exception]] = {  # errors that a session here would raise, by their codes
+    "budget_exhausted": BudgetExhaustedError,
+    "export_not_possible": ReleaseError,
+    "not_possible": SessionError,
+    "width_not_possible": BudgetError,
+}
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -263,8 +269,9 @@ def _refusal(status: int, content: bytes) -> Exception:
             {},
             "the service does not answer" if status == 0 else "the service refuses the request",
         )
-    if error.get("code") == "budget_exhausted":
-        return BudgetExhaustedError(message)
+    kind = _KINDS.get(error.get("code", ""))
+    if kind is not None:
+        return kind(message)
     if status in (400, 409) and "code" in error:
         return _question_error(error)
     return ServiceError(message, status=status or None)

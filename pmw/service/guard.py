@@ -79,8 +79,8 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (SessionCorruptError, 503, "session_unavailable", _SESSION),
     (SessionLockedError, 503, "session_unavailable", _SESSION),
     (ServiceError, 503, None, _SERVICE),
-    (BudgetError, 400, "not_possible", None),
-    (ReleaseError, 400, "not_possible", None),
+    (BudgetError, 400, "width_not_possible", None),
+    (ReleaseError, 400, "export_not_possible", None),
     (SessionError, 400, "not_possible", None),
 )
 _HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it

@@ -1,0 +1,491 @@
+"""One suite over four kinds of session: opened, resumed, asked of a service, and a model handed out.
+
+All have the same methods and give the same results; what a model cannot do it refuses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.errors import ReleaseError, ServiceError, SessionError
+from pmw.public.tables import AnswerTable
+from pmw.service.users import Role, User, UsersFile
+from pmw.session.exact import TYPES, exact_text, read_exact
+from queries import QueryError
+from queries.parsing import parse_sql
+from queries.workload_text import parse_workload
+from tests.pmw.service.studies import opened_study
+
+pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
+
+import uvicorn
+
+from pmw.service.app import create_app
+from pmw.service.guard import Log
+from pmw.service.hosting import hosting
+
+Any_: TypeAlias = Any  # of a kind, whose methods are alike
+KINDS = ("opened", "resumed", "served", "model")
+SPENDING = ("opened", "resumed", "served")
+GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"
+METHODS = (
+    "answer_arrays", "ask", "ask_all", "ask_within", "asked", "close", "explain", "export", "forecast",
+    "group_by", "history", "ledger", "mean", "measure", "measure_heads", "measure_sum", "population_interval",
+    "population_intervals", "quantile", "quote", "quote_aggregate", "sql", "sql_within", "status", "sum",
+    "synthetic_records", "tabulate",
+)  # fmt: skip
+
+
+@contextmanager
+def served(path: Path, users: UsersFile) -> Iterator[str]:
+    """Serve a session in this process, and yield the address."""
+    with hosting([path], users) as service:
+        config = uvicorn.Config(create_app(service, Log(StringIO())), port=0, log_level="critical")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+class Kinds:
+    """The four, made before any test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.held = folder, ExitStack()
+        self.users = UsersFile(folder / "users.json")
+        self.token = self.users.add(User("ann", Role.CUSTODIAN, Fraction(1)))
+        self._made: dict[str, Any_] = {}
+        for kind, made in (
+            ("resumed", self._resumed),
+            ("opened", self._opened),
+            ("served", self._served),
+            ("model", self._model),
+        ):
+            self._made[kind] = self.held.enter_context(made())
+
+    def of(self, kind: str) -> Any_:
+        """Return the session of a kind."""
+        return self._made[kind]
+
+    def study(self, kind: str) -> Path:
+        folder = self.folder / kind
+        folder.mkdir()
+        return opened_study(folder)
+
+    def _opened(self) -> pmw.Session:
+        domain, options = self.of("resumed").domain, pmw.Options(opening=pmw.Opening.ONE_WAY)
+        table = pd.read_csv(self.folder / "resumed" / "people.csv")
+        return pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=options)
+
+    def _resumed(self) -> pmw.Session:
+        return pmw.resume_session(self.study("resumed"))
+
+    def _served(self) -> pmw.RemoteSession:
+        url = self.held.enter_context(served(self.study("served"), self.users))
+        return pmw.connect(url, token=self.token)
+
+    def _model(self) -> pmw.PublicModel:
+        path = self.study("model")
+        with pmw.resume_session(path) as session:
+            session.ask_all(["age >= 30", "sex = 'Male'"])
+            session.export(path.with_suffix(".model"))
+        return pmw.load_model(path.with_suffix(".model"))
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
+    made = Kinds(tmp_path_factory.mktemp("alike"))
+    with made.held:
+        yield made
+
+
+@pytest.fixture(params=KINDS)
+def session(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
+    return kinds.of(request.param)
+
+
+@pytest.fixture(params=SPENDING)
+def spending(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
+    return kinds.of(request.param)
+
+
+# --- methods ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_have_one_signature(name: str) -> None:
+    own = [getattr(kind, name) for kind in (pmw.Session, pmw.RemoteSession, pmw.PublicModel)]
+    parameters = [
+        [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
+        for method in own
+    ]
+    assert parameters[0] == parameters[1] == parameters[2]
+
+
+def test_nothing_is_missing_from_the_list() -> None:
+    """What a session has besides is for its custodian alone."""
+    alone = {"analyst", "bookings", "csv_parts", "finalize", "finish", "plot", "read_table", "report"}
+    alone |= {"require_keys", "stored", "turn", "verify"}
+    public = {name for name in dir(pmw.Session) if not name.startswith("_")}
+    found = {name for name in public if inspect.isfunction(getattr(pmw.Session, name))}
+    assert found - alone == set(METHODS)
+
+
+# --- questions --------------------------------------------------------------------------------------------
+
+
+def test_the_domain_is_the_declared_one(session: Any_, kinds: Kinds) -> None:
+    assert session.domain == kinds.of("resumed").domain
+    assert session.domain["sex"].size == 4
+
+
+@pytest.mark.parametrize(
+    "question", ["age >= 30", {"sex": {"eq": "Male"}}, "", "age BETWEEN 30 AND 39 AND member = TRUE"]
+)
+def test_one_question_has_one_answer(session: Any_, question: Any) -> None:
+    answer = session.ask(question)
+    assert isinstance(answer, pmw.Answer)
+    assert answer == session.ask_all([question])[0]
+    assert answer == session.ask(session.reader.where(question))
+    assert answer.count >= 0
+    assert "records" in answer.sentence()
+
+
+def test_many_questions_are_answered_in_order(session: Any_, tmp_path: Path) -> None:
+    listed = ["age >= 30", {"sex": {"eq": "Male"}}, "age >= 30"]
+    delivered = list[pmw.Answer]()
+    answers = session.ask_all(listed, deliver=delivered.extend)
+    assert isinstance(answers, pmw.Answers)
+    assert tuple(delivered) == tuple(answers)
+    assert answers[0] == answers[2]
+    assert answers.labels()[1] == "sex Male"
+    assert list(answers.to_pandas()["question"]) == list(answers.labels())
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"where": "age >= 30"}\n{"where": {"sex": {"eq": "Male"}}}\n')
+    assert session.ask_all(path) == answers[:2]
+    assert session.ask_all(pd.DataFrame({"where": ["age >= 30"]})) == answers[:1]
+    assert len(session.ask_all([])) == 0
+
+
+def test_workloads_and_arrays(session: Any_) -> None:
+    found = session.ask_all(parse_workload("marginals:sex,member", session.domain))
+    assert len(found) == 16
+    arrays = session.answer_arrays("age", [0, 3], [5, 9])
+    assert arrays.count.shape == (2,)
+    assert arrays == session.answer_arrays(["age"], np.array([[0], [3]]), np.array([[5], [9]]))
+    assert len(session.answer_arrays("age", np.zeros(0, int), np.zeros(0, int))) == 0
+
+
+def test_statements_have_tables(session: Any_) -> None:
+    table = session.sql(GROUPS)
+    assert isinstance(table, AnswerTable)
+    assert (table.keys, table.titles, len(table)) == (("sex",), ("n", "mean"), 4)
+    again = session.tabulate(parse_sql(GROUPS, session.domain))
+    assert again.to_dict() == table.to_dict()
+    assert again.to_text() == table.to_text()
+    assert "<svg" in table._repr_html_() or "<table" in table._repr_html_()
+    assert list(table.to_pandas().columns[:2]) == ["sex", "n"]
+    total = session.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY ROLLUP(sex)")
+    assert [table.labels(0)[0], total.labels(4)[0]] == ["Female", "(all)"]
+
+
+def test_groups_and_aggregates(session: Any_) -> None:
+    counts = session.group_by("sex", "age >= 30")
+    assert [one.value for one in counts.column(counts.titles[0])] == [
+        one.value
+        for one in session.sql("SELECT sex, COUNT(*) FROM people WHERE age >= 30 GROUP BY sex").column(
+            "count"
+        )
+    ]
+    assert len(session.group_by(["sex", "member"])) == 16
+    (mean,) = session.mean("age", {"sex": {"eq": "Male"}}).column("mean")
+    assert 18 < mean.value < 90
+    (total,) = session.sum("age").column("sum")
+    assert total.value > 1000
+    medians = session.quantile("age", 0.5, by="sex")
+    assert (medians.keys, len(medians)) == (("sex",), 4)
+    with pytest.raises(QueryError, match="numbers"):
+        session.mean("sex")
+
+
+@pytest.mark.parametrize("question", ["height > 3", {"height": {"gt": 3}}, "age >=", "age = 'x'"])
+def test_what_is_refused_names_why_and_costs_nothing(session: Any_, question: Any) -> None:
+    before = session.status().budget_share
+    with pytest.raises(QueryError) as refused:
+        session.ask(question)
+    assert refused.value.code
+    with pytest.raises(QueryError):
+        session.ask_all(["age >= 30", question])
+    with pytest.raises(QueryError):
+        session.sql("SELECT height FROM people")
+    assert session.status().budget_share == before
+
+
+def test_population_intervals_are_wider(session: Any_) -> None:
+    answer, interval = session.ask("age >= 30"), session.population_interval("age >= 30")
+    total = session.status().total
+    assert interval.low * total <= answer.interval[0] + 1
+    assert answer.interval[1] - 1 <= interval.high * total
+    assert session.population_intervals(["age >= 30"]) == (interval,)
+
+
+def test_what_is_shown_in_a_notebook_is_escaped_html(session: Any_) -> None:
+    for shown in (session, session.status(), session.ask("age >= 30")):
+        text = shown._repr_html_()
+        assert "<" in text
+        assert "http" not in text.replace("http://127.0.0.1", "").replace("http://www.w3.org", "")
+
+
+# --- prices -----------------------------------------------------------------------------------------------
+
+
+def test_a_forecast_and_an_explanation_are_free(session: Any_) -> None:
+    before = session.status()
+    one = session.forecast("age >= 41 AND region = 'north'")
+    assert one.questions == 1
+    assert 0 <= one.least <= one.most <= 1
+    assert session.forecast(parse_sql(GROUPS, session.domain)).questions >= 2
+    told = session.explain(GROUPS)
+    assert told.forecast.questions >= 2
+    assert "Nothing was asked or spent" in told.to_text()
+    assert told.to_dict() == session.explain(parse_sql(GROUPS, session.domain)).to_dict()
+    assert session.status() == before
+
+
+def test_a_price_is_told_before_it_is_paid(session: Any_) -> None:
+    before = session.status()
+    quote = session.measure(["region", "sex"], dry_run=True)
+    assert (quote.scope, quote.cells, quote.affordable) == (("sex", "region"), 24, True)
+    assert 0 < quote.share < 1
+    assert quote == session.measure(("sex", "region"), dry_run=True)
+    sums = session.measure_sum("age", "sex", share=0.02, dry_run=True)
+    assert sums.share == pytest.approx(0.02, rel=1e-6)
+    with pytest.raises(pmw.PMWError, match="persons"):
+        session.measure_heads(dry_run=True)
+    wide = session.quote("age >= 30", 5000)
+    assert not wide.needed
+    assert session.quote({"sex": {"eq": "Male"}, "member": {"eq": True}}, 40).share >= 0
+    with pytest.raises(QueryError):
+        session.quote("sex = 'Male' AND region = 'north'", 1e-9)
+    average = "SELECT AVG(age) FROM people"
+    assert not session.quote_aggregate(average, 1e6).needed
+    assert len(session.sql_within(average, 1e6)) == 1
+    assert session.ask_within("age >= 30", 5000).interval is not None
+    assert session.status().budget_share == before.budget_share
+
+
+def test_measuring_is_paid_once_for_a_key(spending: Any_) -> None:
+    before = spending.status().budget_share
+    quote = spending.measure(["member", "sex"], request_id="bought")
+    paid = spending.status().budget_share
+    assert paid == pytest.approx(before + quote.share, rel=1e-6)
+    assert spending.measure(["member", "sex"], request_id="bought") == quote
+    assert spending.status().budget_share == paid
+    with pytest.raises(QueryError, match="was used for another"):
+        spending.measure(["region", "sex"], request_id="bought")
+    sums = spending.measure_sum("age", "member", share=0.01)
+    assert sums.needed
+    assert spending.status().budget_share == pytest.approx(paid + sums.share, rel=1e-5)
+    narrow = spending.ask_within("sex = 'Male' AND member = TRUE", 60)
+    assert narrow.interval[1] - narrow.interval[0] <= 120.001
+
+
+def test_an_idempotency_key_has_one_answer(spending: Any_) -> None:
+    answer = spending.ask("age >= 52", request_id="asked")
+    assert spending.ask("age >= 52", request_id="asked") == answer
+    with pytest.raises(QueryError, match="was used for another question"):
+        spending.ask("age >= 53", request_id="asked")
+    assert spending.ask("age >= 52", fresh=True).count >= 0
+
+
+def test_a_model_pays_nothing(kinds: Kinds) -> None:
+    model = kinds.of("model")
+    refused: list[Callable[[], object]] = [
+        lambda: model.measure(["sex", "member"]),
+        lambda: model.measure_sum("age"),
+        lambda: model.ask_within("sex = 'Male' AND member = TRUE", 20),
+        lambda: model.sql_within("SELECT AVG(age) FROM people", 0.8),
+    ]
+    for one in refused:
+        with pytest.raises(SessionError, match="a model file answers from what was released"):
+            one()
+    with pytest.raises(SessionError, match="sum of the charges alone"):
+        model.ledger()
+    assert (model.history(), model.asked()) == ((), ())
+    assert model.forecast("age >= 44").most == 0
+
+
+# --- where it stands --------------------------------------------------------------------------------------
+
+
+def test_status_ledger_and_history(spending: Any_) -> None:
+    status, ledger = spending.status(), spending.ledger()
+    assert isinstance(status, pmw.Status)
+    assert isinstance(ledger, pmw.Ledger)
+    assert status.table == "people"
+    assert ledger.share == pytest.approx(status.budget_share)
+    assert sum(line.price for line in ledger.lines) == ledger.spent
+    spending.ask("age >= 57")
+    newest = spending.history(1)[0]
+    assert newest.query == spending.reader.where("age >= 57").to_json()
+    assert newest.number > 0
+    assert len(spending.history(2)) == 2
+    assert newest.query in [one.to_json() for one in spending.asked()]
+    assert spending.domain == spending.asked()[0].domain
+
+
+def test_a_model_tells_where_the_session_stood(kinds: Kinds) -> None:
+    status = kinds.of("model").status()
+    assert isinstance(status, pmw.Status)
+    assert 0 < status.budget_share < 1
+
+
+# --- what may be published --------------------------------------------------------------------------------
+
+
+def test_synthetic_records_and_exports(session: Any_, tmp_path: Path) -> None:
+    rows = session.synthetic_records(200, seed=1)
+    assert list(rows.columns) == ["age", "sex", "region", "member"]
+    assert len(rows) == 200
+    assert rows.equals(session.synthetic_records(200, seed=1))
+    form = session.export(tmp_path / "rows.csv", pmw.RowPlan(50, independent=True, seed=2))
+    assert form["format"] == "csv"
+    assert len(pd.read_csv(tmp_path / "rows.csv")) == 50
+    with pytest.raises(ReleaseError, match="exists"):
+        session.export(tmp_path / "rows.csv", pmw.RowPlan(50))
+    session.export(tmp_path / "rows.csv", pmw.RowPlan(60), force=True)
+    session.export(tmp_path / "a.model")
+    again = pmw.load_model(tmp_path / "a.model")
+    assert again.ask("age >= 30").interval is not None
+    with pytest.raises(ReleaseError, match="a model is written as it is"):
+        session.export(tmp_path / "b.model", pmw.RowPlan(5))
+
+
+def test_closing(kinds: Kinds, tmp_path: Path) -> None:
+    """A closed session tells so; what holds no file asks on."""
+    path = opened_study(tmp_path)
+    with pmw.resume_session(path) as session:
+        session.export(tmp_path / "a.model")
+    with pytest.raises(SessionError, match="closed"):
+        session.ask("age >= 30")
+    with pmw.load_model(tmp_path / "a.model") as model:
+        pass
+    assert model.ask("age >= 30").count > 0
+    with served(path, kinds.users) as url:
+        with pmw.connect(url, token=kinds.token) as remote:
+            pass
+        assert remote.ask("age >= 30").count > 0
+        assert "study" in repr(remote)
+        remote.close()
+    with pytest.raises(ServiceError):
+        pmw.connect(url, token=kinds.token)
+
+
+# --- the same, to the last digit ----------------------------------------------------------------------------
+
+
+def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None:
+    """All that a session holds is asked of it, then of a service over the same file."""
+    path = opened_study(tmp_path)
+    users = UsersFile(tmp_path / "users.json")
+    token = users.add(User("cat", Role.CUSTODIAN, Fraction(1)))
+    asked = ["age >= 30", "region = 'north' AND member = FALSE", "sex = 'Male' AND age < 50"]
+    results: list[Callable[[Any_], Any]] = [
+        lambda one: tuple(one.ask_all(asked)),
+        lambda one: one.sql(GROUPS).rows,
+        lambda one: one.sql(GROUPS).to_text(),
+        lambda one: one.quantile("age", 0.9, by="sex").rows,
+        lambda one: one.measure(["region", "member"], dry_run=True),
+        lambda one: one.measure_sum("age", "sex", dry_run=True),
+        lambda one: one.quote("region = 'north' AND member = FALSE", 50),
+        lambda one: one.explain(GROUPS).to_text(),
+        lambda one: one.forecast("age >= 47 AND member = TRUE"),
+        lambda one: one.ledger(),
+        lambda one: [(line.query, line.count, line.interval) for line in one.history(5)],
+        lambda one: [query.to_json() for query in one.asked()],
+        lambda one: one.status().to_dict() | {"queries_answered": 0},
+        lambda one: one.population_intervals(asked),
+    ]
+    with pmw.resume_session(path) as session:
+        for result in results[:4]:
+            result(session)
+        here = [result(session) for result in results]
+    with served(path, users) as url, pmw.connect(url, token=token) as remote:
+        for number, (result, expected) in enumerate(zip(results, here, strict=True)):
+            assert result(remote) == expected, number
+
+
+def test_exact_forms_come_back_and_a_changed_one_is_refused(kinds: Kinds) -> None:
+    session = kinds.of("resumed")
+    values: Sequence[Any] = (
+        session.ask_all(["age >= 30"]),
+        session.sql(GROUPS),
+        session.status(),
+        session.ledger(),
+        session.explain(GROUPS),
+        session.measure("sex", dry_run=True),
+        session.measure_sum("age", dry_run=True),
+        session.analyst("bob").budget(),
+    )
+    assert {type(one) for one in values} - {AnswerTable} <= set(TYPES)
+    for value in values:
+        text = exact_text(value)
+        again = read_exact(type(value), text)
+        assert exact_text(again) == text
+        form = json.loads(text)
+        for key in form:
+            others: list[Any] = [None, "x", [], {}, 2.5, [["x"]]]
+            for other in others:
+                changed = {**form, key: other}
+                try:
+                    read_exact(type(value), json.dumps(changed))
+                except pmw.PMWError as error:  # a value that cannot be
+                    pytest.fail(f"{key}: {error}")
+                except ValueError:
+                    continue
+        with pytest.raises(ValueError, match="a key that is not known"):
+            read_exact(type(value), json.dumps({**form, "more": 1}))
+
+
+def test_a_service_of_another_version_is_told_apart(kinds: Kinds, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = kinds.of("served")
+    for broken in (b"{}", b"", b"[1]", b"\xff"):
+        monkeypatch.setattr(
+            remote._connection,
+            "sent",
+            lambda *_, content=broken, **__: type("R", (), {"kind": KIND, "content": content}),
+        )
+        with pytest.raises(ServiceError, match="another version"):
+            remote.status()
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        remote._connection,
+        "sent",
+        lambda *_, **__: type("R", (), {"kind": "application/json", "content": b"{}"}),
+    )
+    with pytest.raises(ServiceError, match="another version"):
+        remote.ledger()
+
+
+KIND = "application/vnd.online-pmw.exact+json"
