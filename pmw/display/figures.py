@@ -84,11 +84,20 @@ def new_figure(width: float, height: float) -> Figure:
     Raises:
         ReleaseError: matplotlib is not installed.
     """
+    return _shown(require_matplotlib())(figsize=(width, height), layout="constrained")
+
+
+def require_matplotlib() -> type[Figure]:
+    """Return the figures of matplotlib; called before work that ends in a picture.
+
+    Raises:
+        ReleaseError: it is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ReleaseError(f"pictures need matplotlib: {installed_by('plots')}") from None
-    return _shown(Figure)(figsize=(width, height), layout="constrained")
+    return Figure
 
 
 @cache
@@ -278,11 +287,12 @@ def check_target(path: Path, *, force: bool) -> None:
     """Refuse a file that a picture cannot be written to, before anything is drawn.
 
     Raises:
-        ReleaseError: the suffix names no kind of picture, the path is a folder, or the file exists and
-            ``force`` is not given.
+        ReleaseError: the suffix names no kind of picture, the path is a folder, the file exists and
+            ``force`` is not given, or matplotlib is not installed.
     """
     check_kind(path)
     require_file(path, force=force)
+    require_matplotlib()
 
 
 def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
