@@ -84,20 +84,22 @@ def new_figure(width: float, height: float) -> Figure:
     Raises:
         ReleaseError: matplotlib is not installed.
     """
-    return _shown(require_matplotlib())(figsize=(width, height), layout="constrained")
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return _shown(Figure)(figsize=(width, height), layout="constrained")
 
 
-def require_matplotlib() -> type[Figure]:
-    """Return the figures of matplotlib; called before work that ends in a picture.
+def require_matplotlib() -> None:
+    """Refuse to draw where nothing can; called before work that ends in a picture.
 
     Raises:
-        ReleaseError: it is not installed.
+        ReleaseError: matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401 - it is asked for whole, for a part may be missing
     except ImportError:
         raise ReleaseError(f"pictures need matplotlib: {installed_by('plots')}") from None
-    return Figure
 
 
 @cache

@@ -17,7 +17,7 @@ BUDGET = ("--schema", "people.toml", "--epsilon", "1", "--delta", "1e-9")
 FRAMES = {"to_arrow": "pyarrow", "to_polars": "polars", "__arrow_c_stream__": "pyarrow"}
 
 # Per extra: the packages that are hidden, and the commands that need them.
-NEEDED = {
+NEEDED: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
     "plots": (
         ("matplotlib", "matplotlib.figure"),
         [
