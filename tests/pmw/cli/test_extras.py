@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -78,8 +79,9 @@ def test_a_result_names_the_extra(
         assert result.to_dict()["rows"]  # what needs no extra goes on
 
 
-def test_every_extra_of_users_is_tried() -> None:
+def test_every_extra_that_the_code_names_is_tried() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    elsewhere = {"frames", "shell"}  # above, and on a terminal in tests/pmw/cli/shell
-    of_developers = {"test", "docs"}
-    assert set(extras) - of_developers == set(NEEDED) | elsewhere
+    code = "".join(path.read_text() for path in (ROOT / "pmw").rglob("*.py"))
+    named = set(re.findall(r"installed_by\(['\"](\w+)['\"]\)", code))
+    assert named == {*NEEDED, "frames", "shell"}  # the last on a terminal, in tests/pmw/cli/shell
+    assert named <= set(extras)
