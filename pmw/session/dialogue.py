@@ -117,7 +117,7 @@ class Dialogue(LocalAsking):
             most: how many at most.
         """
         with self._turn:
-            return load_activity(self._open_store(), self._account.name or None, most)
+            return load_activity(self._open_store(), self.domain, self._account.name or None, most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that were answered, in the order of their first answers; free.
