@@ -32,16 +32,17 @@ from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.exact import AskedQuestions, Described, Foreseen, HeadsPrice, SumPrice, read_exact
 from pmw.session.explaining import Explanation
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.requests import Answering, Deliver, Requests
-from queries.domain import Domain
+from pmw.session.requests import Answering, Deliver, Request, Requests
 from queries.errors import QueryError
 from queries.linear import LinearQuery
+from queries.memory import Memory
 from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BATCH = 500  # questions of one request; the service takes 1,000
+_MOST_CONDITIONS = 2**12  # as they were asked, that are remembered
 _MOST_BYTES = 2**19  # of their texts; it takes twice that
 _MOST_WEIGHTS = 2**22  # cells that they weigh; it takes four times that
 _Found = TypeVar("_Found")
@@ -81,8 +82,11 @@ class RemoteSession(Asking):
         ServiceError: the service does not answer, refuses the token, or is of another version.
     """
 
+    answers_whole_statements = True
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._conditions: Memory[str | Mapping[str, Any]] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._described: Described = self._exact(Described, "GET", "/schema")
 
     @property
@@ -91,14 +95,14 @@ class RemoteSession(Asking):
         return self._connection.name
 
     @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self._described.contract.domain
+    def contract(self) -> Contract:
+        """What was fixed at opening; a seed is told as 0."""
+        return self._described.contract
 
     @property
     def guarantee(self) -> str:
         """What the session promises, in words."""
-        return guarantee(self._described.contract)
+        return guarantee(self.contract)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -130,8 +134,20 @@ class RemoteSession(Asking):
         if start < len(requests):
             yield start, len(requests)
 
+    def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
+        request = super()._request(question, fresh=fresh, request_id=request_id)
+        if isinstance(question, str | Mapping):  # sent as it was asked: the user's history shows it
+            self._conditions.keep(request.text, question, len(request.text) + len(str(question)))
+        return request
+
+    def _form(self, text: str) -> dict[str, Any]:
+        condition = self._conditions.get(text)
+        if condition is None:
+            return {"query": text}
+        return {"where": condition if isinstance(condition, str) else dict(condition)}
+
     def _batch(self, requests: Requests) -> Answers:
-        body = {"queries": [{"query": text} for text in requests.texts()], "fresh": bool(requests.fresh[0])}
+        body = {"queries": list(map(self._form, requests.texts())), "fresh": bool(requests.fresh[0])}
         key = requests.request_ids[0] if requests.request_ids else None
         found = self._ask(Answers, body, key)
         if len(found) != len(requests):
@@ -185,7 +201,7 @@ class RemoteSession(Asking):
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        body = {"query": self._request(question).text, "within": within, "dry_run": True}
+        body = {**self._form(self._request(question).text), "within": within, "dry_run": True}
         return self._ask(Quote, body)
 
     def ask_within(self, question: Asked, within: float) -> Answer:
@@ -198,7 +214,7 @@ class RemoteSession(Asking):
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(Answers, {"query": self._request(question).text, "within": within})[0]
+        return self._ask(Answers, {**self._form(self._request(question).text), "within": within})[0]
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
@@ -207,7 +223,7 @@ class RemoteSession(Asking):
             QueryError: it is no such statement, or no price gives such bars.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _form(within), "dry_run": True})
+        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
 
     def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
@@ -217,7 +233,7 @@ class RemoteSession(Asking):
             QueryError: it is no such statement, or no price gives such bars.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _form(within)})
+        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _width(within)})
 
     def forecast(self, question: Asked | Statement) -> Foreseen:
         """Return what answering a question could charge at most, as things stand; free.
@@ -293,7 +309,7 @@ class RemoteSession(Asking):
         """
         given: dict[str, Any] = {"sum": name, "scope": _listed(by), "dry_run": dry_run, "squares": squares}
         given |= {} if share is None else {"share": float(share)}
-        given |= {} if within is None else {"within": _form(within)}
+        given |= {} if within is None else {"within": _width(within)}
         return self._measured(SumPrice, given, request_id)
 
     def _measured(self, kind: type[_Found], body: Mapping[str, Any], key: str | None) -> _Found:
@@ -413,7 +429,7 @@ class RemoteSession(Asking):
         return f"RemoteSession({self.name!r} at {self._connection.place})"
 
     def _repr_html_(self) -> str:
-        contract = self._described.contract
+        contract = self.contract
         rows = [
             ("table", contract.domain.name),
             ("attributes", ", ".join(contract.domain.names)),
@@ -472,10 +488,10 @@ class RemoteSession(Asking):
             raise ServiceError(_OTHER) from None
         return result
 
-    def _stated(self, question: Asked | Statement) -> dict[str, str]:
+    def _stated(self, question: Asked | Statement) -> dict[str, Any]:
         if isinstance(question, Statement):
             return {"sql": _text_of(question)}
-        return {"query": self._request(question).text}
+        return self._form(self._request(question).text)
 
 
 _OTHER = (
@@ -503,7 +519,7 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _form(within: Within | float | str) -> float | str:
+def _width(within: Within | float | str) -> float | str:
     return within.form if isinstance(within, Within) else within
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pmw.display.progress import Progress
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
+from pmw.public.contract import Contract
 from pmw.public.state import PublicState
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
@@ -52,10 +53,17 @@ class Asking(ABC):
     _reader: QuestionReader | None = None
     _alike: Domain | None = None  # what questions were last found to be made for
 
+    answers_whole_statements = False  # one by one, for what they come to is not known here
+
     @property
     @abstractmethod
+    def contract(self) -> Contract:
+        """What was fixed at opening."""
+
+    @property
     def domain(self) -> Domain:
         """The declared attributes."""
+        return self.contract.domain
 
     @abstractmethod
     def _asking(self) -> AbstractContextManager[Answering]:
@@ -344,9 +352,9 @@ class LocalAsking(Asking):
         """Everything that may be published."""
 
     @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self.state.domain
+    def contract(self) -> Contract:
+        """What was fixed at opening."""
+        return self.state.contract
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         """Return intervals for the population that the table is a sample of; see ``Asking``."""
