@@ -71,6 +71,7 @@ class Connection:
             raise ServiceError(
                 "expected the URL of a service, such as http://127.0.0.1:8000, got another text"
             )
+        token = token.strip()  # as a file of it ends
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ServiceError("expected a token as pmw user add printed it, got another text")
         if parts.scheme == "http" and parts.hostname not in _HERE:

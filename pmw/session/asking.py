@@ -256,14 +256,8 @@ class Asking(ABC):
         fresh: bool = False,
     ) -> AnswerTable:
         """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
-        from queries.statements import Statement, statement_of
-
         query = parse_where(where, self.domain)
-        counted = kind == "count"
-        statement = (
-            Statement.count_by(query, by) if counted else statement_of(kind, name, query, by, part=part)
-        )
-        return self.tabulate(statement, fresh=fresh)
+        return self.tabulate(aggregate_statement(kind, name, query, by, part), fresh=fresh)
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
@@ -299,6 +293,10 @@ class Asking(ABC):
                 line.add(len(answers))
 
             yield told if line.is_watched else deliver
+
+    def _read(self, question: Asked | Statement) -> Asked | Statement:
+        """Return a question whose text is read, where it is a statement."""
+        return parse_sql(str(question), self.domain) if is_statement(question) else question
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -337,6 +335,26 @@ class Asking(ABC):
             if domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
+
+
+def aggregate_statement(
+    kind: str, name: str, where: LinearQuery, by: Sequence[str], part: float
+) -> Statement:
+    """Return the statement of one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``.
+
+    Raises:
+        QueryError: it cannot be asked.
+    """
+    from queries.statements import Statement, statement_of
+
+    return (
+        Statement.count_by(where, by) if kind == "count" else statement_of(kind, name, where, by, part=part)
+    )
+
+
+def is_statement(question: object) -> bool:
+    """Tell whether a question is the text of a statement, and no condition."""
+    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:

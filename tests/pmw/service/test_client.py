@@ -185,14 +185,14 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
-    with pytest.raises(ServiceError, match="a token that is good") as refused:
+    with pytest.raises(ServiceError, match="ask the custodian for a new one") as refused:
         pmw.connect(running.url, token=WRONG)
     assert refused.value.status == 401
     for url in ("ftp://x", "study.pmw", "http://", "http://localhost:99999999"):
         with pytest.raises(ServiceError, match="expected the URL"):
             pmw.connect(url, token=WRONG)
     with pytest.raises(ServiceError, match="expected a token"):
-        pmw.connect(running.url, token=f"{WRONG}\n")
+        pmw.connect(running.url, token=f"{WRONG} {WRONG}")
     with pytest.warns(UserWarning, match="unencrypted"):
         Connection("http://nowhere.invalid", token=WRONG, session="study")
     with pytest.raises(ServiceError, match="none of your sessions"):
