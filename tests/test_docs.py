@@ -16,7 +16,10 @@ from pmw.cli.main import main
 from pmw.planning.opening import LARGEST_OPENING_SHARE, MARGINAL_OPENING_SHARE, OPENING_SHARE, TREE_SHARE
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    *(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "proofs"),
+]
 PROOFS = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "tour.md").read_text()
@@ -84,7 +87,7 @@ def test_the_tour_shows_the_quickstart_word_for_word() -> None:
 def test_the_readme_is_short_and_its_program_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(README.splitlines()) <= 140
+    assert len(README.splitlines()) < 130
     (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / "people.py"), run_name="__main__")

@@ -26,7 +26,9 @@ from click.testing import CliRunner
 from pmw.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 # Run by the continuous integration and the newcomer, not from within the tests.
@@ -53,6 +55,11 @@ def sessions(path: Path) -> list[tuple[str, str]]:
 
 
 WITH_COMMANDS = [path for path in DOCUMENTS if sessions(path)]
+
+
+def named(path: Path) -> str:
+    """Return a name that no other document has: the noise of a test follows from the test's name."""
+    return f"{path.parent.name}/{path.name}" if path in TUTORIALS else path.name
 
 
 # Where an answer comes from is a matter of chance where an error is near the threshold.
@@ -144,7 +151,7 @@ def run_pmw_here(command: str) -> str:
     return result.stderr if written else result.output
 
 
-@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=named)
 def test_commands_print_what_the_documents_show(
     path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,8 +169,20 @@ def test_commands_print_what_the_documents_show(
         assert agree(normal(shown), normal(printed)), f"$ {command}\n{printed}"
 
 
+@pytest.mark.parametrize("path", TUTORIALS, ids=named)
+def test_programs_of_the_tutorials_run(
+    path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    _run_python(["examples/people.py"], capsys, monkeypatch)
+    for program in PROGRAM.findall(path.read_text()):
+        Path("program.py").write_text(program)
+        assert _run_python(["program.py"], capsys, monkeypatch)
+
+
 def test_the_guides_show_commands() -> None:
     assert {"README.md", "tour.md", "custodian.md", "analyst.md"} <= {path.name for path in WITH_COMMANDS}
+    assert set(TUTORIALS) <= set(WITH_COMMANDS)
 
 
 def test_commands_without_output_are_those_that_install() -> None:

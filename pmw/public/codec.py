@@ -54,6 +54,7 @@ from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
 from pmw.sparse_vector import NoisyComparison, NumericSparse, Sech2Test, Sparse, ThresholdTest
 from queries.domain import Domain
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.schema import LARGEST_SCHEMA, format_schema, parse_schema
 
@@ -61,6 +62,7 @@ MOST_CELLS = 2**24  # that the questions of one form have weights for: 128 MB
 _LARGEST = 2**62  # of a whole number, so that sums of two fit in 64 bits
 _HIGHEST = 64  # levels of a hierarchical histogram
 _FRACTION = re.compile("[0-9]{1,1000}(/[1-9][0-9]{0,999})?")  # no exponent: 1e999999999 has as many digits
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 _PLAIN = frozenset([str, int, float, bool])
 _HALF_LETTER = re.compile("[\ud800-\udfff]")  # cannot be written as UTF-8
 
@@ -360,6 +362,7 @@ class _Reader:
         domain, inner = self._domain, loads(form) if _is_text(form) else None
         if domain is None or not isinstance(inner, dict):
             raise FormError("no question")
+        _require(_compact(inner) == form and _is_canonical(domain, inner), "not a question's canonical text")
         self._cells -= _weights(domain, inner)
         _require(self._cells >= 0, "its questions have too many cells")
         query = LinearQuery.from_dict(domain, inner)
@@ -396,6 +399,32 @@ def _weights(domain: Domain, form: Mapping[str, Any]) -> int:
     return sum(domain.scope_size(scope) for scope, _ in form["factors"]) + sum(
         _weights(domain, one) for one in inner
     )
+
+
+def _is_canonical(domain: Domain, form: Mapping[str, Any]) -> bool:
+    """Tell whether a question's form may be canonical, as far as it alone tells: nothing is made of it."""
+    if not form.keys() <= {"factors", "constant", "aligned", "least", "most"} or "factors" not in form:
+        return False
+    names = [name for scope, runs in form["factors"] if _are_runs(runs) for name in scope]
+    places = [domain.index(name) for name in names]
+    inner = (form[name] for name in ("least", "most") if name in form)
+    return (
+        all(_are_runs(runs) for _, runs in form["factors"])
+        and len(set(places)) == len(places)
+        and all(isinstance(one, dict) and _is_canonical(domain, one) for one in inner)
+    )
+
+
+def _are_runs(runs: Any) -> bool:
+    """Tell whether runs of cells ascend, do not touch with the same weight, and weigh a record at most."""
+    end, weight = 0, 0
+    for start, stop, own in runs:
+        if not all(map(_is_whole, (start, stop, own))) or not (0 <= start < stop and 0 < own <= UNITS):
+            return False
+        if start < end or (start == end and own == weight):
+            return False
+        end, weight = stop, own
+    return True
 
 
 @functools.cache
@@ -460,7 +489,10 @@ def _array(reader: _Reader, kind: Any, form: Any) -> NDArray[Any]:
     _require(len(shape) <= 64 and len(text) == -(-size // 3) * 4, "an array that is not of its declared size")
     raw = binascii.a2b_base64(text, strict_mode=True)
     _require(len(raw) == size, "an array that is not of its declared size")
-    return np.frombuffer(raw, dtype=dtype).astype(number).reshape(shape)
+    given = np.frombuffer(raw, dtype=dtype)
+    found = given.astype(number)
+    _require(dtype == "<f8" or np.array_equal(found, given), "a number that its type does not hold")
+    return found.reshape(shape)
 
 
 _READ: dict[Any, Callable[[_Reader, Any, Any], Any]] = {

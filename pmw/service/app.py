@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
@@ -52,6 +52,9 @@ _MEDIA = {
     "parquet": "application/vnd.apache.parquet",
     "model": "application/octet-stream",
 }
+_MOST_ASKED = 1000  # questions of one list
+_MOST_BYTES = 2**22  # of their texts
+_Value = TypeVar("_Value")
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _THREADS = 40  # for what waits for no session
 router = APIRouter()
@@ -62,16 +65,6 @@ class _Body(BaseModel):
 
 
 _Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
-
-
-class Aggregate(_Body):
-    """One aggregate by groups: counts, or of an attribute's numbers the mean, the sum or a quantile."""
-
-    kind: Literal["count", "mean", "sum", "quantile"]
-    name: str = ""
-    where: str | dict[str, Any] = ""
-    by: Annotated[list[str], Field(max_length=100)] = []
-    part: Annotated[float, Field(ge=0, le=1)] = 0.5
 
 
 class Asked(_Body):
@@ -86,7 +79,7 @@ class Asked(_Body):
     where: str | dict[str, Any] | None = None
     sql: str | None = None
     query: str | None = None
-    aggregate: Aggregate | None = None
+    aggregate: asking.Aggregate | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
     within: _Width | None = None
     dry_run: bool = False
@@ -314,12 +307,28 @@ def schema(request: Request, user: CurrentUser, name: str) -> Response:
         return told(request, Described.of(hosted.session.state))
 
 
-@router.get("/sessions/{name}/asked", dependencies=[InQueue])
-def asked_before(request: Request, user: CurrentUser, name: str) -> Response:
-    """List the distinct questions that the user was answered, or everybody to a custodian, oldest first."""
+@router.get("/sessions/{name}/asked", response_model=dict[str, Any], dependencies=[InQueue])
+def asked_before(
+    request: Request, user: CurrentUser, name: str, after: Annotated[int, Query(ge=0)] = 0
+) -> Response:
+    """List the distinct questions that the user was answered, or a custodian all, the oldest first.
+
+    Some are told at a time, as canonical texts: `after` is how many were told before.
+    """
     with used(request, user, name) as hosted:
         asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
-        return told(request, AskedQuestions(tuple(query.to_json() for query in asker.asked())))
+        texts = asker.asked_texts()[after : after + _MOST_ASKED]
+    return told(request, AskedQuestions(tuple(_few(texts, len))))
+
+
+def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_Value]:
+    """Yield the first values, as many as take so many bytes together; one at least."""
+    sizes = 0
+    for value in values:
+        sizes += size(value)
+        if sizes > _MOST_BYTES and sizes > size(value):
+            return
+        yield value
 
 
 @router.post("/sessions/{name}/ask", response_model=dict[str, Any], dependencies=[InQueue])
@@ -342,13 +351,17 @@ def ask(
         request.state.questions = len(forms)
         analyst = hosted.asking(user, request.state.gone)
         if asked.within is not None and asked.dry_run:
-            price = asking.priced(analyst, forms[0], asked.within, aligned=aligned)
+            price = asking.priced(analyst, hosted.large, forms[0], asked.within, aligned=aligned)
             return told(request, price, needed=price.needed)
         if asked.dry_run or asked.explain:
-            return told(request, asking.cost(analyst, forms[0], why=asked.explain, aligned=aligned))
+            return told(
+                request, asking.cost(analyst, hosted.large, forms[0], why=asked.explain, aligned=aligned)
+            )
         if asked.within is not None:
             pays = user.role is not Role.READER
-            found = asking.answered_within(analyst, forms[0], asked.within, pays=pays, aligned=aligned)
+            found = asking.answered_within(
+                analyst, hosted.large, forms[0], asked.within, pays=pays, aligned=aligned
+            )
             note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             return _answer_told(request, analyst, found)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
@@ -478,9 +491,13 @@ def history(
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
     if user.role is Role.CUSTODIAN:
-        return hosted.session.history(most)
+        return tuple(_few(hosted.session.history(most), _size))
     own = hosted.session.analyst(user.name).history(most)
-    return tuple(replace(one, name=user.name) for one in own)  # who asked it first is not told
+    return tuple(replace(one, name=user.name) for one in _few(own, _size))  # who asked it first is not told
+
+
+def _size(one: Activity) -> int:
+    return len(one.query)
 
 
 @router.get("/activity")

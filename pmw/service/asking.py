@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pmw.errors import PMWError
 from pmw.public.answer import Answer
@@ -16,7 +19,8 @@ from pmw.public.codec import read as read_form
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.hosting import ForbiddenError
-from pmw.service.limits import cells_of, require_few_cells
+from pmw.service.limits import LargeRequests, cells_of, require_few_cells
+from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost, Price
 from pmw.session.requests import Request
@@ -24,13 +28,27 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, part_key, require_aligned
-from queries.statements import Statement, statement_of
+from queries.statements import Statement
 
 Result: TypeAlias = Answer | AnswerTable
 
-MOST_WEIGHTS = 2**22  # cells that one question in canonical form may weigh: 32 MB
+MOST_WEIGHTS = 2**20  # cells that one question in canonical form may weigh: 8 MB
 _TEXTS = ("where", "sql", "query")  # that state a question
+_LONGEST = 2**16  # characters of a question in canonical form
+_BYTES = 2**12  # of a question that count as one more
 _READING = (4, 32)  # what a condition and a statement take to be read, in questions
+
+
+class Aggregate(BaseModel):
+    """One aggregate by groups: counts, or of an attribute's numbers the mean, the sum or a quantile."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Literal["count", "mean", "sum", "quantile"]
+    name: str = ""
+    where: str | dict[str, Any] = ""
+    by: Annotated[list[str], Field(max_length=100)] = []
+    part: Annotated[float, Field(ge=0, le=1)] = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +101,14 @@ def read(
             except QueryError as error:
                 refused[place] = error
                 heads[-1]["error"] = error.to_dict()
+                pause(_READING["sql" in form] + _length(form) // _BYTES)
                 continue
             # No key that a request is given holds a line's end, and no part of a question is called so.
             own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
             questions[place], places[place] = replace(question, request_id=own), first
             cells += cells_of(question.query)
             require_few_cells(cells, f" in the first {place + 1:,} questions" if len(forms) > 1 else "")
-            pause(_READING["sql" in form] if first == place else 1)
+            pause(_READING["sql" in form] + question.query.size_in_bytes // _BYTES if first == place else 1)
     return Reading(heads, refused, questions, places, cells, key is not None)
 
 
@@ -156,37 +175,50 @@ def together(session: Dialogue, reading: Reading, results: Sequence[Result | Non
     return Answers.of(session.state, answers)
 
 
-def cost(analyst: Dialogue, form: Mapping[str, Any], *, why: bool, aligned: bool) -> Cost:
+def cost(
+    analyst: Dialogue, large: LargeRequests, form: Mapping[str, Any], *, why: bool, aligned: bool
+) -> Cost:
     """Return what asking a question could charge at most; free.
 
     Args:
         analyst: whose share would pay.
+        large: where requests of much work wait for each other.
         form: the question, as a line of a stream.
         why: tell which counts it becomes, and what is held of them, too.
         aligned: refuse a question that cuts cells.
 
     Raises:
-        QueryError: it is refused.
+        QueryError: it is refused, or asks for too many cells.
     """
     asked = _read(analyst, form, aligned=aligned).query
-    return analyst.explain(asked) if why else analyst.forecast(asked)
+    with _placed(large, asked):
+        return analyst.explain(asked) if why else analyst.forecast(asked)
 
 
-def priced(analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, aligned: bool) -> Price:
+def priced(
+    analyst: Dialogue, large: LargeRequests, form: Mapping[str, Any], within: float | str, *, aligned: bool
+) -> Price:
     """Return what a bar of so many records costs a question; free. See ``answered_within``.
 
     Raises:
-        QueryError: it is refused.
+        QueryError: it is refused, or asks for too many cells.
     """
     asked, query, width = _within(analyst, form, within, aligned=aligned)
-    if query is not None:
-        return analyst.quote(query, width.amount)
-    analyst.tabulate(asked)  # its counts are asked for as those of any statement
-    return analyst.quote_aggregate(asked, width)
+    with _placed(large, asked):
+        if query is not None:
+            return analyst.quote(query, width.amount)
+        analyst.tabulate(asked)  # its counts are asked for as those of any statement
+        return analyst.quote_aggregate(asked, width)
 
 
 def answered_within(
-    analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, pays: bool, aligned: bool
+    analyst: Dialogue,
+    large: LargeRequests,
+    form: Mapping[str, Any],
+    within: float | str,
+    *,
+    pays: bool,
+    aligned: bool,
 ) -> Result:
     """Return the answer to a question with a bar of so many records at most.
 
@@ -194,6 +226,7 @@ def answered_within(
 
     Args:
         analyst: who answers, and whose share pays.
+        large: where requests of much work wait for each other.
         form: the question, as a line of a stream.
         within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
         pays: may pay; else what is not free is refused.
@@ -202,18 +235,30 @@ def answered_within(
     Raises:
         BudgetExhaustedError: the price is not left; nothing is spent.
         ForbiddenError: it is not free, and nothing may be paid.
-        QueryError: it is refused; nothing is spent.
+        QueryError: it is refused, or asks for too many cells; nothing is spent.
     """
     asked, query, width = _within(analyst, form, within, aligned=aligned)
-    if query is None:
-        analyst.tabulate(asked)  # its counts are asked for as those of any statement
-        _require_paying(needed=analyst.quote_aggregate(asked, width).needed, pays=pays)
-        return analyst.sql_within(asked, width)
-    _require_paying(needed=analyst.quote(query, width.amount).needed, pays=pays)
-    answer = analyst.ask_within(query, width.amount)
-    if isinstance(asked, Statement):
-        return Tabulation(analyst.state, asked).table(analyst.state, [answer])
-    return answer
+    with _placed(large, asked):
+        if query is None:
+            analyst.tabulate(asked)  # its counts are asked for as those of any statement
+            _require_paying(needed=analyst.quote_aggregate(asked, width).needed, pays=pays)
+            return analyst.sql_within(asked, width)
+        _require_paying(needed=analyst.quote(query, width.amount).needed, pays=pays)
+        answer = analyst.ask_within(query, width.amount)
+        if isinstance(asked, Statement):
+            return Tabulation(analyst.state, asked).table(analyst.state, [answer])
+        return answer
+
+
+def _placed(large: LargeRequests, asked: LinearQuery | Statement) -> AbstractContextManager[None]:
+    """Return the place of a question among those of much work.
+
+    Raises:
+        QueryError: it asks for too many cells.
+    """
+    cells = cells_of(asked)
+    require_few_cells(cells)
+    return large.place(cells)
 
 
 def _within(
@@ -271,6 +316,12 @@ def _canonical(session: Dialogue, text: object) -> LinearQuery:
     Raises:
         QueryError: it is none, or weighs too many cells.
     """
+    if isinstance(text, str) and len(text) > _LONGEST:
+        raise QueryError(
+            f"expected a canonical text of at most {_LONGEST:,} characters; ask it as a condition",
+            code="too_long",
+            position="query",
+        )
     try:
         query: LinearQuery = read_form(LinearQuery, text, domain=session.domain, most_cells=MOST_WEIGHTS)
     except (FormError, PMWError, ValueError, KeyError, TypeError, ArithmeticError) as error:
@@ -281,16 +332,26 @@ def _canonical(session: Dialogue, text: object) -> LinearQuery:
     return query
 
 
-def _aggregate(session: Dialogue, form: Mapping[str, Any]) -> Statement:
+def _aggregate(session: Dialogue, form: object) -> Statement:
     """Return the statement of one aggregate, or of counts, by groups.
 
     Raises:
         QueryError: it is refused.
     """
-    where = session.reader.where(form["where"])
-    if form["kind"] == "count":
-        return Statement.count_by(where, form["by"])
-    return statement_of(form["kind"], form["name"], where, form["by"], part=form["part"])
+    try:
+        one = Aggregate.model_validate(form)
+    except ValidationError:
+        raise QueryError(
+            "expected an aggregate: kind, name, where, by and part; GET /openapi.json describes it",
+            code="bad_request",
+            position="aggregate",
+        ) from None
+    where = session.reader.where(one.where)
+    return aggregate_statement(one.kind, one.name, where, one.by, one.part)
+
+
+def _length(form: Mapping[str, Any]) -> int:
+    return sum(len(text) for text in form.values() if isinstance(text, str))
 
 
 def _text_of(form: Mapping[str, Any], place: int) -> object:

@@ -17,7 +17,7 @@ from pmw.display.elements import table
 from pmw.errors import ReleaseError, ServiceError
 from pmw.public.answer import Answer
 from pmw.public.answers import COLUMNS, Answers, concatenated
-from pmw.public.codec import FormError
+from pmw.public.codec import MOST_CELLS
 from pmw.public.codec import read as read_form
 from pmw.public.contract import Contract, guarantee
 from pmw.public.export import ExportFormat, RowPlan
@@ -26,7 +26,7 @@ from pmw.public.population import PopulationInterval
 from pmw.public.quotes import Quote, Within
 from pmw.public.status import Status
 from pmw.public.tables import AnswerTable
-from pmw.service.connection import EXACT, Connection
+from pmw.service.connection import EXACT, UNREADABLE, Connection
 from pmw.session.accounts import Activity, Booked
 from pmw.session.asking import Asked, Asking, Questions, aggregate_statement, is_statement
 from pmw.session.exact import (
@@ -360,8 +360,14 @@ class RemoteSession(Asking):
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
-        texts = self._exact(AskedQuestions, "GET", "/asked").queries
-        return tuple(read_form(LinearQuery, text, domain=self.domain) for text in texts)
+        texts = list[str]()
+        while found := self._exact(AskedQuestions, "GET", f"/asked?after={len(texts)}").queries:
+            texts += found
+        try:
+            read = [read_form(LinearQuery, one, domain=self.domain, most_cells=MOST_CELLS) for one in texts]
+        except UNREADABLE:
+            raise ServiceError(_OTHER) from None
+        return tuple(read)
 
     # --- what may be published ------------------------------------------------------------------------------
 
@@ -391,7 +397,11 @@ class RemoteSession(Asking):
         import pandas as pd
 
         _require_plain(refine)
-        return pd.read_csv(BytesIO(self._export(RowPlan(rows, independent, seed), "csv")))
+        content = self._export(RowPlan(rows, independent, seed), "csv")
+        try:
+            return pd.read_csv(BytesIO(content))
+        except ValueError:
+            raise ServiceError(_OTHER) from None
 
     def export(
         self,
@@ -503,7 +513,7 @@ class RemoteSession(Asking):
             raise ServiceError(_OTHER)
         try:
             result: _Found = read_exact(kind, found.content.decode())
-        except (FormError, UnicodeDecodeError):
+        except UNREADABLE:
             raise ServiceError(_OTHER) from None
         return result
 

@@ -19,6 +19,10 @@ from pmw.errors import BudgetError, BudgetExhaustedError, ReleaseError, ServiceE
 from queries.errors import QueryError
 
 EXACT = "application/vnd.online-pmw.exact+json"  # what ``pmw.session.exact`` writes
+# What may go wrong where something else is read than was expected.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_LARGEST = 2**28  # bytes of a response
+_LONGEST_MESSAGE = 2000  # characters
 _SECONDS = 60.0  # for one response
 _TRIES = 10
 _LONGEST_PAUSE = 5.0  # seconds, where the service names none
@@ -108,7 +112,7 @@ class Connection:
         content = self.sent(method, address, body, key=key, again=again).content
         try:
             form = json.loads(content)
-        except ValueError:
+        except UNREADABLE:
             form = None
         if not isinstance(form, dict):
             raise ServiceError("expected a JSON object of the service, got something else; look at the URL")
@@ -154,11 +158,14 @@ class Connection:
         self.close()
 
     def _only_session(self) -> str:
-        found = json.loads(self._sent("GET", f"{self._base}/sessions").content)["sessions"]
-        names = [one["name"] for one in found]
+        content = self._sent("GET", f"{self._base}/sessions").content
+        try:
+            names = [str(one["name"]) for one in json.loads(content)["sessions"]]
+        except UNREADABLE:
+            raise ServiceError("expected a list of sessions, got something else; look at the URL") from None
         if len(names) != 1:
-            raise ServiceError(f"give session=, one of {', '.join(names) or 'none'}")
-        return str(names[0])
+            raise ServiceError(f"give session=, one of {_told(', '.join(names)) or 'none'}")
+        return names[0]
 
     def _sent(
         self,
@@ -191,7 +198,11 @@ class Connection:
                 response = self._http.getresponse()
                 told = response.getheader("Retry-After", "")
                 kind = response.headers.get_content_type()
-                return Response(response.status, response.read(), kind, told)
+                content = response.read(_LARGEST + 1)
+                if len(content) > _LARGEST:
+                    self._http.close()
+                    return Response(0, b"")
+                return Response(response.status, content, kind, told)
             except (OSError, http.client.HTTPException):
                 self._http.close()
                 return Response(0, b"")
@@ -236,19 +247,18 @@ def _refusal(status: int, content: bytes) -> Exception:
     """Return the error of a response that is not good."""
     try:
         error = json.loads(content)["error"]
-        message = str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        error, message = (
-            {},
-            "the service does not answer" if status == 0 else "the service refuses the request",
-        )
-    kind = _KINDS.get(error.get("code", ""))
-    if kind is not None:
-        return kind(message)
-    if status in (400, 409) and "code" in error:
-        return _question_error(error)
+        code, message = str(error["code"]), _told(str(error["message"]))
+    except UNREADABLE:
+        told = "the service does not answer" if status == 0 else "the service refuses the request"
+        return ServiceError(told, status=status or None)
+    if code in _KINDS:
+        return _KINDS[code](message)
+    if status in (400, 409):
+        position = error.get("position")
+        return QueryError(message, code=code, position=position if isinstance(position, int | str) else None)
     return ServiceError(message, status=status or None)
 
 
-def _question_error(error: Mapping[str, Any]) -> QueryError:
-    return QueryError(str(error["message"]), code=str(error["code"]), position=error.get("position"))
+def _told(text: str) -> str:
+    """Return what a service says, fit for a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_MESSAGE])

@@ -21,8 +21,8 @@ from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
 from pmw.session.asking import Asked, LocalAsking, Questions
 from pmw.session.engine import Engine
-from pmw.session.loading import load_questions
-from pmw.session.requests import Answering, Deliver, Requests, key_of
+from pmw.session.loading import load_texts, read_question
+from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.linear import LinearQuery
@@ -117,7 +117,7 @@ class Dialogue(LocalAsking):
             most: how many at most.
         """
         with self._turn:
-            return load_activity(self._open_store(), self._account.name or None, most)
+            return load_activity(self._open_store(), self.domain, self._account.name or None, most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that were answered, in the order of their first answers; free.
@@ -125,7 +125,13 @@ class Dialogue(LocalAsking):
         They are an analyst's own, or a session's all.
         """
         with self._turn:
-            return load_questions(self._open_store(), self.domain, self._account.name)
+            texts, domain = load_texts(self._open_store(), self._account.name), self.domain
+            return tuple(read_question(text, domain) for text in texts)
+
+    def asked_texts(self) -> tuple[str, ...]:
+        """Return the canonical texts of the questions of ``asked``; free."""
+        with self._turn:
+            return load_texts(self._open_store(), self._account.name)
 
     def measure(
         self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
@@ -396,9 +402,12 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             queries: list[Asked] = [] if isinstance(read, Statement) else [read]
             if isinstance(read, Statement):
-                queries += [query for query, _ in Tabulation(self.state, read).questions()]
-            requests = Requests.of([self._request(query) for query in queries])
-            return engine.forecast(requests, self._account)
+                queries += [query for query, _ in Tabulation(self.state, read, self._pause).questions()]
+            requests = list[Request]()
+            for query in queries:
+                requests.append(self._request(query))
+                self._pause(1)
+            return engine.forecast(Requests.of(requests), self._account)
 
     def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
@@ -418,8 +427,9 @@ class Dialogue(LocalAsking):
         read = self._read(question)
         statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
         with self._engaged() as engine:
-            work = Tabulation(self.state, statement)
+            work = Tabulation(self.state, statement, self._pause)
             asked = [query for query, _ in work.questions()]
+            self._pause(len(asked))
             return explained(engine.limited(self._account), asked, work.left_out, self.forecast(statement))
 
 

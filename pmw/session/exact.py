@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,7 +47,7 @@ Cost: TypeAlias = Forecast | Explanation
 
 _Plain: TypeAlias = str | int | float | bool | None
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
-_UNREADABLE = (FormError, ValueError, KeyError, TypeError, ArithmeticError, IndexError)
+_UNREADABLE = (FormError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,9 +206,9 @@ def _checked(answers: Answers) -> Answers:
     fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1
     fits = fits and answers.interval.shape == answers.typical.shape == (size, 2)
     known = fits and bool((answers.source < len(SOURCES)).all() and (answers.kind < len(answers.kinds)).all())
-    if not known:
+    if not known or not 0 < answers.confidence < 1 or answers.total <= 0:
         raise FormError("its columns do not fit each other")
-    return replace(answers, source=answers.source.astype(np.uint8), kind=answers.kind.astype(np.uint8))
+    return answers
 
 
 def _columns(table: AnswerTable) -> TableColumns:
@@ -245,6 +244,9 @@ def _table(columns: TableColumns) -> AnswerTable:
     rows, titles = len(columns.values), len(columns.titles)
     known = columns.numbers.shape == (rows, titles, _ENDS)
     known = known and columns.sources.shape == columns.flags.shape == (rows, titles)
+    known = known and bool(((columns.sources >= 0) & (columns.sources < len(SOURCES))).all())
+    known = known and all(0 <= place < len(columns.keys) for row in columns.totals for place in row)
+    known = known and len(columns.totals) in (0, rows) and 0 < columns.confidence < 1
     if not known or any(len(keys) != len(columns.keys) for keys in columns.values):
         raise FormError("its columns do not fit each other")
     cells = zip(

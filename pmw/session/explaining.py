@@ -122,11 +122,12 @@ def explained(
 
     Privacy: a function of public state and the questions; free.
     """
-    queries = [*asked, *left_out]
+    by_scope: dict[tuple[str, ...], tuple[list[LinearQuery], list[LinearQuery]]] = {}
+    for which, queries in enumerate((asked, left_out)):
+        for query in queries:
+            by_scope.setdefault(query.scope, ([], []))[which].append(query)
     scopes = []
-    for scope in dict.fromkeys(query.scope for query in queries):
-        own = [query for query in asked if query.scope == scope]
-        others = [query for query in left_out if query.scope == scope]
+    for scope, (own, others) in by_scope.items():
         examples = tuple(query.describe() for query in (*own, *others)[:_SHOWN])
         quote = _quoted(state, scope)
         scopes.append(ExplainedScope(scope, len(own), len(others), examples, holding_of(state, scope), quote))

@@ -136,23 +136,19 @@ def load_facts(store: SessionStore, state: PublicState) -> Facts:
     return Facts(state, status, load_history(store), load_ledger(store), asked)
 
 
-def load_questions(store: SessionStore, domain: Domain, name: str = "") -> tuple[LinearQuery, ...]:
-    """Return the distinct questions that were answered, in the order of their first answers.
+def load_texts(store: SessionStore, name: str = "") -> tuple[str, ...]:
+    """Return the canonical texts of the distinct questions that were answered, by their first answers.
 
     Args:
         store: the session file.
-        domain: the declared attributes.
         name: of the analyst who asked them; an empty one for everybody's.
-
-    Raises:
-        SessionCorruptError: one cannot be read.
     """
     if name:
         numbers = reversed(store.answers.newest_numbers(name, store.answers.count()))
         asked = (store.answers.answer(number).query for number in numbers)
     else:
         asked = (text for columns in store.answers.blocks() for text in columns.texts)
-    return tuple(read_question(text, domain) for text in dict.fromkeys(asked))
+    return tuple(dict.fromkeys(asked))
 
 
 def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[str, ...]]]:

@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent.parent
 MODULES = {path.stem: path.read_text() for path in (ROOT / "benchmarks").glob("*.py")}
 COMMANDS = {name: text for name, text in MODULES.items() if 'if __name__ == "__main__"' in text}
 PAGE = (ROOT / "benchmarks" / "README.md").read_text()
-DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+}
 
 
 def called(text: str, start: str) -> list[tuple[str, list[str]]]:

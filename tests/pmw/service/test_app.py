@@ -540,3 +540,70 @@ def test_without_its_table_a_session_is_served_and_the_first_test_says_so(
             session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")
         (study.parent / "moved.csv").rename(study.parent / "people.csv")
         session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")
+
+
+MANY = "SELECT age, sex, region, member, " + ", ".join(
+    f"COUNT(*) FILTER (WHERE age > {age}) AS n{age}" for age in range(20, 36)
+)
+MANY += " FROM people GROUP BY age, sex, region, member"
+
+
+def test_what_is_too_large_to_ask_is_too_large_to_price(client: TestClient, add: Any) -> None:
+    ann = add("ann", "1/2")
+    for more in ({}, {"dry_run": True}, {"explain": True}):
+        refused = client.post(ASK, json={"sql": MANY, **more}, headers=ann)
+        assert refused.status_code == 400, more
+        assert refused.json()["error"]["code"] == "too_large"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"aggregate": {}}, {"aggregate": 5}, {"aggregate": None}, {"aggregate": {"kind": ["count"]}},
+        {"aggregate": {"kind": "count", "by": 5}}, {"aggregate": {"kind": "count", "by": [["sex"]]}},
+        {"aggregate": {"kind": "mean", "name": "sex"}}, {"query": 5}, {"query": ""}, {"query": "{}"},
+        {"query": '{"factors": []}'}, {"query": '{"factors":[],"x":1}'}, {"query": '{"factors":[[["sex"]]]}'},
+        {"query": '{"factors":[[["sex"],[[0,1,5],[0,1,7]]]]}'},
+        {"query": '{"factors":[[["sex"],[[0,1,2000000]]]]}'},
+        {"query": '{"factors":[[["sex"],[[0,1,9]]],[["sex"],[[0,1,9]]]]}'}, {"query": "[" * 5000},
+        {"query": '{"factors":[[["height"],[[0,1,9]]]]}'}, {"query": "x" * 70_000},
+    ],
+    ids=lambda form: str(form)[:60],
+)  # fmt: skip
+def test_a_bad_form_among_several_questions_is_refused_alone(
+    client: TestClient, add: Any, form: dict[str, Any]
+) -> None:
+    ann = add("ann", "1/2")
+    asked = client.post(ASK, json={"queries": [{"where": "age >= 30"}, form]}, headers=ann)
+    assert asked.status_code == 200, asked.text
+    good, bad = asked.json()["answers"]
+    assert good["count"] > 0
+    assert bad["error"]["code"]
+    assert "count" not in bad
+
+
+def test_questions_are_listed_some_at_a_time(
+    client: TestClient, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = add("ann", "1/2")
+    for age in range(30, 34):
+        client.post(ASK, json={"where": f"age >= {age}"}, headers=ann)
+    monkeypatch.setattr("pmw.service.app._MOST_BYTES", 60)
+    found: list[str] = []
+    while more := client.get(f"/sessions/study/asked?after={len(found)}", headers=ann).json()["queries"]:
+        assert len(more) == 1
+        found += more
+    assert len(found) == 4
+    assert len(client.get("/sessions/study/history", headers=ann).json()["history"]) == 1
+    bob = add("bob", "1/2")
+    assert client.get("/sessions/study/asked", headers=bob).json() == {"queries": []}
+
+
+def test_a_schema_tells_what_can_be_asked(client: TestClient, add: Any) -> None:
+    told = client.get("/sessions/study/schema", headers=add("ann", "1/2")).json()
+    assert [one["name"] for one in told["attributes"]] == ["age", "sex", "region", "member"]
+    assert told["attributes"][1]["values"] == ["Female", "Male"]
+    assert told["attributes"][1]["cells"] == 4
+    assert ["age"] in told["held"]
+    assert told["records"] > 1000
+    assert "epsilon" in told["guarantee"]
