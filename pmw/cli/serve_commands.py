@@ -68,7 +68,7 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
     from pmw.display.texts import installed_by
 
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise click.ClickException(f"pmw serve needs the extra 'service': {installed_by('service')}")
+        raise click.ClickException(f"pmw serve needs fastapi and uvicorn: {installed_by('service')}")
     from pmw.service import server
     from pmw.service.limits import Rate
     from pmw.service.users import UsersFile

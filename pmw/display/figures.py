@@ -84,11 +84,22 @@ def new_figure(width: float, height: float) -> Figure:
     Raises:
         ReleaseError: matplotlib is not installed.
     """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return _shown(Figure)(figsize=(width, height), layout="constrained")
+
+
+def require_matplotlib() -> None:
+    """Refuse to draw where nothing can; called before work that ends in a picture.
+
+    Raises:
+        ReleaseError: matplotlib is not installed.
+    """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401 - it is asked for whole, for a part may be missing
     except ImportError:
         raise ReleaseError(f"pictures need matplotlib: {installed_by('plots')}") from None
-    return _shown(Figure)(figsize=(width, height), layout="constrained")
 
 
 @cache
@@ -278,11 +289,12 @@ def check_target(path: Path, *, force: bool) -> None:
     """Refuse a file that a picture cannot be written to, before anything is drawn.
 
     Raises:
-        ReleaseError: the suffix names no kind of picture, the path is a folder, or the file exists and
-            ``force`` is not given.
+        ReleaseError: the suffix names no kind of picture, the path is a folder, the file exists and
+            ``force`` is not given, or matplotlib is not installed.
     """
     check_kind(path)
     require_file(path, force=force)
+    require_matplotlib()
 
 
 def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:

@@ -26,8 +26,8 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def installed_by(extra: str) -> str:
-    """Return the command that installs what an extra of the package needs; it runs in a checkout."""
-    return f"in a checkout, pip install '.[{extra}]'"
+    """Return what to do where a package of an extra is missing: its name, and the command in a checkout."""
+    return f"install the extra {extra!r} (in a checkout: pip install '.[{extra}]')"
 
 
 def isolated(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pmw.display.texts import installed_by
 from pmw.session.maintenance import is_closed
 from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
@@ -73,7 +74,7 @@ def test_without_matplotlib_the_status_names_the_extra(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     refused = run.refused("status", "study.pmw", "--plot", "study.png")
-    assert refused == "Error: pictures need matplotlib: in a checkout, pip install '.[plots]'\n"
+    assert refused == f"Error: pictures need matplotlib: {installed_by('plots')}\n"
     assert not (study.parent / "study.png").exists()
     run.told("status", "study.pmw")
 

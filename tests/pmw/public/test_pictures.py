@@ -17,6 +17,7 @@ import pytest
 
 import pmw
 from pmw.display.figures import MissingLettersWarning, draw_bars, new_figure, write_figure
+from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
 from pmw.model import ResidualMeasurement, half_width
 from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
@@ -243,7 +244,7 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ReleaseError) as caught:
         session.plot(tmp_path / "a.png")
-    assert str(caught.value) == "pictures need matplotlib: in a checkout, pip install '.[plots]'"
+    assert str(caught.value) == f"pictures need matplotlib: {installed_by('plots')}"
     assert list(tmp_path.iterdir()) == []
 
 

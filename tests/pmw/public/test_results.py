@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
 from pmw.public.answer import Source, Spent
 from pmw.public.results import Result
@@ -106,7 +107,7 @@ def test_without_a_library_its_extra_is_named(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ReleaseError) as caught:
         getattr(hostile(), name)()
-    assert str(caught.value) == f"{message}: in a checkout, pip install '.[frames]'"
+    assert str(caught.value) == f"{message}: {installed_by('frames')}"
 
 
 def test_numbers_without_a_promise_are_empty(session: pmw.Session) -> None:

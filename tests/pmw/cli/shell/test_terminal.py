@@ -141,7 +141,7 @@ def test_a_dialogue_with_editing_completion_and_a_history(study: Path) -> None:
 
 def test_a_plain_terminal_that_may_be_narrow_and_is_told_to_end(study: Path, run: Run) -> None:
     with shell(study, plain=True) as terminal:
-        assert "in a checkout, pip install '.[shell]'" in terminal.wait("pmw>")
+        assert "install the extra 'shell' (in" in terminal.wait("pmw>")
         terminal.ask("SELECT COUNT(*)\r", "...>")
         terminal.ask("\x03", "pmw>")
         for columns in (40, 20):

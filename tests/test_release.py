@@ -1,0 +1,162 @@
+"""What is released: one version everywhere, texts that stand alone, and a script that refuses the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+CITATION = (ROOT / "CITATION.cff").read_text()
+ELSEWHERE = re.compile(r"\]\((?!https://)")  # a link to a file
+
+
+def published_texts() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("published_texts", ROOT / "scripts" / "published_texts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TEXTS = published_texts()
+
+
+def cited(key: str) -> str:
+    """Return what CITATION.cff says of the software itself, in one line."""
+    (value,) = re.findall(rf"^{key}: (.*)$", CITATION, re.MULTILINE)
+    return str(value)
+
+
+def test_the_citation_and_the_changelog_name_the_version_of_the_project() -> None:
+    newest = re.search(r"^## (\S+), (\S+)$", CHANGELOG, re.MULTILINE)
+    assert newest is not None
+    assert (newest[1], cited("version")) == (PROJECT["version"], PROJECT["version"])
+    assert newest[2] in ("unreleased", cited("date-released"))
+    assert cited("license") == PROJECT["license"]
+    assert [{"name": name} for name in re.findall(r"^  - name: (.*)$", CITATION, re.MULTILINE)] == PROJECT[
+        "authors"
+    ]
+
+
+def test_each_python_that_is_named_is_one_that_the_continuous_integration_runs() -> None:
+    named = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["classifiers"]))
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert re.findall(r"^ +(3\.\d+)$", workflow, re.MULTILINE) == named
+    assert f">={named[0]}" == PROJECT["requires-python"]
+    assert "- run: .ci/run" in workflow
+
+
+def test_the_long_description_leads_to_no_file_beside_it() -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown = TEXTS.long_description(readme)
+    assert ELSEWHERE.search(readme)
+    assert not ELSEWHERE.search(shown)
+    assert re.findall(r"^#.*$", shown, re.MULTILINE) == re.findall(r"^#.*$", readme, re.MULTILINE)
+    assert re.findall(r"```.*?```", shown, re.DOTALL) == re.findall(r"```.*?```", readme, re.DOTALL)
+    assert re.findall(r"https://[^)\s]+", shown) == re.findall(r"https://[^)\s]+", readme)
+
+
+def test_a_picture_goes_with_the_line_below_it_and_a_link_becomes_its_words() -> None:
+    text = "one\n\n![a](docs/a.png)\n\n*what it\nshows*\n\nsee [the\npage](docs/b.md#c), [q](https://q.example)\n"
+    assert TEXTS.standing_alone(text) == "one\n\nsee the\npage, [q](https://q.example)\n"
+    kept = "![a](https://a.example/a.png)\n\n*what*\n"
+    assert TEXTS.standing_alone(kept) == kept
+
+
+def test_notes_are_those_of_one_version_with_a_date() -> None:
+    log = "# Changelog\n\n## 1.1, 2030-01-02\n\n### Added\n\n- [x](y.md)\n\n## 1.0, 2029-01-01\n\n- old\n"
+    assert TEXTS.release_notes(log, "1.1") == "### Added\n\n- x\n"
+    assert TEXTS.release_notes(log, "1.0") == "- old\n"
+    for version in ("1", "1x1", "2.0"):
+        with pytest.raises(ValueError, match="expected a heading"):
+            TEXTS.release_notes(log, version)
+    with pytest.raises(ValueError, match=re.escape("'## 1.1, YYYY-MM-DD'")):
+        TEXTS.release_notes(log.replace("2030-01-02", "unreleased"), "1.1")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with what the script reads before it builds."""
+    (tmp_path / "scripts").mkdir()
+    for name in (
+        "scripts/release",
+        "scripts/published_texts.py",
+        "pyproject.toml",
+        "CITATION.cff",
+        "CHANGELOG.md",
+    ):
+        shutil.copy(ROOT / name, tmp_path / name)
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@a.invalid", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "all")
+
+
+def refusal(folder: Path) -> str:
+    """Return what the script says that ends before it builds."""
+    done = subprocess.run(
+        ["bash", "scripts/release", sys.executable],
+        cwd=folder,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "== the tree and its version\n"
+    assert not (folder / "dist").exists()
+    return done.stderr
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_a_release_is_refused_that_is_not_committed_or_names_another_version(checkout: Path) -> None:
+    (checkout / "new.py").write_text("")
+    assert "what is released is what is committed" in (told := refusal(checkout))
+    assert "new.py" in told
+    (checkout / "new.py").unlink()
+
+    citation = (checkout / "CITATION.cff").read_text()
+    (checkout / "CITATION.cff").write_text(
+        citation.replace(f"\nversion: {PROJECT['version']}", "\nversion: 9")
+    )
+    commit(checkout)
+    assert "CITATION.cff names another version" in refusal(checkout)
+
+    (checkout / "CITATION.cff").write_text(citation)
+    (checkout / "CHANGELOG.md").write_text("# Changelog\n\n## 9.0, unreleased\n")
+    (checkout / ".gitignore").write_text("build/\n")
+    commit(checkout)
+    assert "CHANGELOG.md: expected a heading" in refusal(checkout)
+
+    (checkout / "CHANGELOG.md").write_text(CHANGELOG)
+    git(checkout, "tag", f"v{PROJECT['version']}")  # of the commit before this one
+    commit(checkout)
+    assert "is another commit; raise the version" in refusal(checkout)
+
+
+def test_the_hook_before_a_commit_and_the_forge_run_what_is_there() -> None:
+    hook = (ROOT / ".pre-commit-config.yaml").read_text()
+    (entry,) = re.findall(r"^ +entry: (\S+)$", hook, re.MULTILINE)
+    assert os.access(ROOT / entry, os.X_OK)
+    assert re.findall(r"repo: (\S+)", hook) == ["local"]  # nothing is fetched
