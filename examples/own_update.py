@@ -13,7 +13,7 @@ def falling_steps(correction: Correction) -> NDArray[np.float64]:
     return exponents
 
 
-counts = np.random.default_rng(1).integers(0, 500, (6, 4))
+counts = np.random.default_rng(1).integers(0, 500, (6, 4)) * [1, 6, 3, 0]
 options = Options(seed=2)  # repeatable noise, so that this script always prints the same: no privacy
 loop = PrivateMultiplicativeWeights(counts, 1, 1e-9, update=falling_steps, threshold=150, options=options)
 for row in range(6):
