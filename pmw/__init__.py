@@ -1,7 +1,8 @@
 """Private answers over a sensitive table: online private multiplicative weights.
 
 ``open_session`` opens a session over a table with a fixed privacy budget; it answers counting queries
-without end, each with an error bar, and exports a synthetic table at any time.
+without end, each with an error bar, and exports a synthetic table at any time. ``resume_session``,
+``connect`` and ``load_model`` return things with the same methods.
 """
 
 from __future__ import annotations
@@ -10,36 +11,43 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pmw.data import CsvDialect, DatabaseTable, MemoryLimit, TableFile
-    from pmw.errors import (
-        BudgetError,
-        BudgetExhaustedError,
-        DataError,
-        ModelFileError,
-        NoiseError,
-        PMWError,
-        ReleaseError,
-        ServiceError,
-        SessionCorruptError,
-        SessionError,
-        SessionExistsError,
-        SessionLockedError,
-        StoreError,
-    )
+    from pmw.data import CsvDialect, DatabaseTable, TableFile
+    from pmw.data import MemoryLimit as MemoryLimit
+    from pmw.errors import BudgetError as BudgetError
+    from pmw.errors import BudgetExhaustedError, DataError, PMWError, ServiceError, SessionError
+    from pmw.errors import ModelFileError as ModelFileError
+    from pmw.errors import NoiseError as NoiseError
+    from pmw.errors import ReleaseError as ReleaseError
+    from pmw.errors import SessionCorruptError as SessionCorruptError
+    from pmw.errors import SessionExistsError as SessionExistsError
+    from pmw.errors import SessionLockedError as SessionLockedError
+    from pmw.errors import StoreError as StoreError
     from pmw.planning.plans import plan_session
-    from pmw.planning.session_plan import SessionPlan
-    from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-    from pmw.public.answer import Answer, Source, Spent
+    from pmw.planning.session_plan import SessionPlan as SessionPlan
+    from pmw.privacy.budget import Budget as Budget
+    from pmw.privacy.budget import Composition as Composition
+    from pmw.privacy.budget import NeighboringRelation as NeighboringRelation
+    from pmw.public.answer import Answer
+    from pmw.public.answer import Source as Source
+    from pmw.public.answer import Spent as Spent
     from pmw.public.answers import Answers
     from pmw.public.export import RowPlan
-    from pmw.public.ledger import Ledger, LedgerLine
-    from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
-    from pmw.public.prior import Prior
-    from pmw.public.quotes import Quote
+    from pmw.public.ledger import Ledger as Ledger
+    from pmw.public.ledger import LedgerLine as LedgerLine
+    from pmw.public.options import ModelKind as ModelKind
+    from pmw.public.options import Opening as Opening
+    from pmw.public.options import Options
+    from pmw.public.options import TestKind as TestKind
+    from pmw.public.options import UpdateRule as UpdateRule
+    from pmw.public.prior import Prior as Prior
+    from pmw.public.quotes import Quote as Quote
     from pmw.public.status import Status
-    from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.research.offline import OfflineOptions as OfflineOptions
+    from pmw.research.offline import OfflineRelease as OfflineRelease
+    from pmw.research.offline import fit_workload
     from pmw.service.client import RemoteSession, connect
-    from pmw.session.accounts import Activity, Booked
+    from pmw.session.accounts import Activity as Activity
+    from pmw.session.accounts import Booked as Booked
     from pmw.session.dialogue import Analyst
     from pmw.session.maintenance import backup_session, finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
@@ -47,24 +55,22 @@ if TYPE_CHECKING:
     from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
     from pmw.session.table import move_session
-    from pmw.session.verification import Check, Verification
-    from pmw.sparse_vector import Sides, SparseVectorKind
+    from pmw.session.verification import Check as Check
+    from pmw.session.verification import Verification as Verification
+    from pmw.sparse_vector import Sides as Sides
+    from pmw.sparse_vector import SparseVectorKind as SparseVectorKind
     from queries.domain import Domain
-    from queries.linear import LinearQuery
+    from queries.linear import LinearQuery as LinearQuery
     from queries.schema import load_schema
 
+# What a first session needs, on one screen of a completion. The other names of ``_HOMES`` are types of
+# options and results, and rarer errors: they are there, and not listed.
 __all__ = [
-    "Activity",
     "Analyst",
     "Answer",
     "Answers",
     "backup_session",
-    "Booked",
-    "Budget",
-    "BudgetError",
     "BudgetExhaustedError",
-    "Check",
-    "Composition",
     "connect",
     "CsvDialect",
     "DatabaseTable",
@@ -72,49 +78,23 @@ __all__ = [
     "Domain",
     "finalize_session",
     "fit_workload",
-    "Ledger",
-    "LedgerLine",
-    "LinearQuery",
     "load_model",
     "load_schema",
-    "MemoryLimit",
-    "ModelFileError",
-    "ModelKind",
     "move_session",
-    "NeighboringRelation",
-    "NoiseError",
-    "OfflineOptions",
-    "OfflineRelease",
     "open_session",
-    "Opening",
     "Options",
     "plan_session",
     "PMWError",
-    "Prior",
     "public_prior",
     "PublicModel",
-    "Quote",
-    "ReleaseError",
     "RemoteSession",
     "resume_session",
     "RowPlan",
     "ServiceError",
     "Session",
-    "SessionCorruptError",
     "SessionError",
-    "SessionExistsError",
-    "SessionLockedError",
-    "SessionPlan",
-    "Sides",
-    "Source",
-    "SparseVectorKind",
-    "Spent",
     "Status",
-    "StoreError",
     "TableFile",
-    "TestKind",
-    "UpdateRule",
-    "Verification",
     "verify_session",
 ]
 

@@ -90,7 +90,7 @@ class QuestionReader:
             if found is not None and found.constant:  # a condition on nobody has a note
                 from queries.statements import Statement  # conditions need none of it
 
-                statement = Statement.count_by(found)
+                statement = Statement.count_by(found, text=text)
                 self._statements.keep(text, statement, found.size_in_bytes + len(text))
                 return statement
         return parse_sql(text, self.domain)

@@ -212,12 +212,13 @@ class Statement:
             union_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
 
     @classmethod
-    def count_by(cls, where: LinearQuery, names: Sequence[str] = ()) -> Statement:
+    def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
         """Return the statement that counts records, for each combination of declared values of attributes.
 
         Args:
             where: which records.
             names: the attributes; none for one group that holds everybody.
+            text: that was read, if any.
 
         Raises:
             QueryError: an attribute stands twice or is not declared, or there are too many groups.
@@ -228,7 +229,7 @@ class Statement:
         groupings = tuple(attribute_grouping(name, None, where.domain) for name in names)
         keys = [OutputColumn(name, KeyColumn(place)) for place, name in enumerate(names)]
         title = "count" if "count" not in names else "records"
-        return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)))
+        return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)), text=text)
 
     @property
     def size_in_bytes(self) -> int:

@@ -17,13 +17,16 @@ from pmw import online
 from pmw.session import opening
 
 PMW = """
-Activity Analyst Answer Answers backup_session Booked Budget BudgetError BudgetExhaustedError Check
-Composition connect CsvDialect DatabaseTable DataError Domain finalize_session fit_workload Ledger
-LedgerLine LinearQuery load_model load_schema MemoryLimit ModelFileError ModelKind move_session
-NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
-PMWError Prior public_prior PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError
-Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
-SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
+Analyst Answer Answers backup_session BudgetExhaustedError connect CsvDialect DatabaseTable DataError
+Domain finalize_session fit_workload load_model load_schema move_session open_session Options
+plan_session PMWError public_prior PublicModel RemoteSession resume_session RowPlan ServiceError Session
+SessionError Status TableFile verify_session
+"""
+UNLISTED = """
+Activity Booked Budget BudgetError Check Composition Ledger LedgerLine LinearQuery MemoryLimit
+ModelFileError ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease Opening Prior Quote
+ReleaseError SessionCorruptError SessionExistsError SessionLockedError SessionPlan Sides Source
+SparseVectorKind Spent StoreError TestKind UpdateRule Verification
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute
@@ -55,6 +58,15 @@ def test_the_surface_is_pinned(package: ModuleType, names: str) -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     assert set(package.__all__) <= set(dir(package))
+
+
+def test_what_a_user_needs_is_on_one_screen() -> None:
+    """The other names are there for whoever knows them, and for annotations."""
+    assert len(pmw.__all__) <= 30
+    assert dir(pmw) == sorted(pmw.__all__)
+    for name in UNLISTED.split():
+        assert getattr(pmw, name) is not None
+    assert set(pmw._HOME_OF) == {*PMW.split(), *UNLISTED.split()}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -18,9 +18,7 @@ from pmw.display.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.public.quotes import price_of_bar
-from pmw.session.asking import LocalAsking
-from pmw.session.dialogue import Dialogue
+from pmw.session.asking import Asking, LocalAsking
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -31,6 +29,7 @@ from queries.parsing import Question, identifier_of, parse_where, read_line, req
 if TYPE_CHECKING:
     from pmw.cli.answer_formats import AnswerWriter
     from pmw.public.population import PopulationInterval, PopulationIntervals
+    from pmw.public.state import PublicState
     from pmw.public.tables import AnswerTable, Tabulation
     from queries.boxes import Boxes
     from queries.statements import Statement
@@ -48,7 +47,8 @@ _SHORT_LINE = 2**12  # bytes of the longest that is
 Asked: TypeAlias = Union[LinearQuery, "Statement"]
 Result: TypeAlias = Union[Answers, "AnswerTable"]  # of one condition, or of a statement
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
-_Step: TypeAlias = tuple[int, int, int]  # how many, their strictest exit code, how many were refused
+# How many, their strictest exit code, how many were refused, and the part of the budget that is spent.
+_Step: TypeAlias = tuple[int, int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def condition_of(where: str) -> str | dict[str, Any]:
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
-def answered(session: LocalAsking, asked: Asked, options: StreamOptions) -> Result:
+def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
     """Return the answer to one question.
 
     Raises:
@@ -112,24 +112,16 @@ def text_of(result: Result) -> str:
 
 
 def told(
-    session: LocalAsking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
+    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
 ) -> str:
     """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
     population, form = None, answer.to_dict()
     if options.population:
         from pmw.cli.answer_formats import population_form
-        from pmw.public.population import PopulationIntervals  # few want it
 
-        population = population_of(PopulationIntervals(session.state), query, answer)
+        population = None if answer.is_refused else session.population_interval(query)
         form |= population_form(population)
     return json_line(form) if as_json else answer_text(answer, population)
-
-
-def population_of(
-    intervals: PopulationIntervals, query: LinearQuery, answer: Answer
-) -> PopulationInterval | None:
-    """Return the interval of the population beside an answer; None where that is refused."""
-    return None if answer.is_refused else intervals.of(query)
 
 
 def csv_of(result: Result) -> str:
@@ -158,6 +150,8 @@ def is_agreed(quote: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
         quote: what it costs, in the form that is written as JSON.
         given: the options of ``pmw ask``.
     """
+    from pmw.public.quotes import price_of_bar  # few pay
+
     price = price_of_bar(quote, given["within"])
     if quote["affordable"] and (given["yes"] or agrees(price)):
         return True
@@ -188,7 +182,7 @@ def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
 # --- streams and workloads --------------------------------------------------------------------------------
 
 
-def answer_stream(session: LocalAsking, source: BinaryIO, options: StreamOptions) -> int:
+def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
     """Answer lines of questions until the source ends; return the exit code.
 
     Args:
@@ -201,10 +195,10 @@ def answer_stream(session: LocalAsking, source: BinaryIO, options: StreamOptions
     return _answer_batches(session, batches, options)
 
 
-def answer_workload(session: LocalAsking, workload: Workload, options: StreamOptions) -> int:
+def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
-    one_by_one = options.population or session.state.contract.options.bar_limit is not None
-    if workload.boxes is not None and isinstance(session, Dialogue) and not one_by_one:
+    one_by_one = options.population or session.contract.options.bar_limit is not None
+    if workload.boxes is not None and not one_by_one:
         from pmw.cli.answer_formats import writer_of
 
         writer = writer_of(options.format)
@@ -220,7 +214,7 @@ def answer_workload(session: LocalAsking, workload: Workload, options: StreamOpt
 
 
 def _answer_batches(
-    session: LocalAsking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
+    session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
     from pmw.cli.answer_formats import writer_of
 
@@ -230,7 +224,7 @@ def _answer_batches(
 
 
 def _answered_boxes(
-    session: Dialogue, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
+    session: Asking, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
 ) -> Iterator[_Step]:
     """Write the answers to questions about ranges, many at a time."""
     numbers = itertools.count(1)
@@ -241,11 +235,11 @@ def _answered_boxes(
             writer.answer({"id": next(numbers), "question": words}, answer)
             code = max(code, source_code(answer.source, strict=True))
         writer.flush()
-        yield len(boxes), code, 0
+        yield len(boxes), code, 0, float(found.share[-1])
 
 
 def _answer_steps(
-    session: LocalAsking,
+    session: Asking,
     steps: Iterator[_Step],
     options: StreamOptions,
     writer: AnswerWriter,
@@ -263,9 +257,9 @@ def _answer_steps(
     code = asked = refused = 0
     try:
         with Progress("answered", total) as progress:
-            for size, strictest, failed in steps:
+            for size, strictest, failed, share in steps:
                 code, asked, refused = max(code, strictest), asked + size, refused + failed
-                progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
+                progress.add(size, f"{share:.1%} of the budget spent")
     except KeyboardInterrupt:
         writer.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
@@ -274,22 +268,23 @@ def _answer_steps(
     if refused:
         was = "was" if refused == 1 else "were"
         # Under an accuracy contract a refusal may come after tests, which are charged.
-        cost = ", at no cost" if session.state.contract.options.bar_limit is None else ""
+        cost = ", at no cost" if session.contract.options.bar_limit is None else ""
         click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
     return code if options.strict or refused == asked else 0
 
 
 def _answer_batch(
-    session: LocalAsking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
-) -> tuple[int, int]:
+    session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
+) -> tuple[int, int, float]:
     """Write what comes of each question, in order.
 
     Returns:
-        The strictest exit code, and how many were refused.
+        The strictest exit code, how many were refused, and the part of the budget that is spent.
     """
     printer = _Printer(session, parsed, writer)
-    for questions in _chunks(printer.questions):
-        if not questions[0].is_counting:
+    whole = session.answers_whole_statements
+    for questions in _chunks(printer.questions, whole=whole):
+        if not questions[0].is_counting or (whole and not isinstance(questions[0].query, LinearQuery)):
             _answer_statement(session, questions[0], printer, options)
             continue
         parts = [part for question in questions for part in question.parts()]
@@ -303,12 +298,10 @@ def _answer_batch(
                 except QueryError as error:
                     printer.refuse(error)
     printer.finish()
-    return printer.code, printer.refused
+    return printer.code, printer.refused, printer.share
 
 
-def _answer_statement(
-    session: LocalAsking, question: Question, printer: _Printer, options: StreamOptions
-) -> None:
+def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
     """Print the table of one statement, or why it is refused."""
     if isinstance(question.query, LinearQuery):
         return
@@ -320,15 +313,19 @@ def _answer_statement(
         printer.deliver_table(table)
 
 
-def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
+def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question]]:
     """Yield questions together until their counts, and the bytes of large ones, are a batch or more.
 
     A statement with other aggregates stands alone: what it comes to depends on what is known just then.
+
+    Args:
+        questions: in order.
+        whole: every statement stands alone, for it is answered whole elsewhere.
     """
     chunk: list[Question] = []
     size = 0
     for question in questions:
-        alone = not question.is_counting
+        alone = not question.is_counting or (whole and not isinstance(question.query, LinearQuery))
         if alone and chunk:
             yield chunk
             chunk, size = [], 0
@@ -351,12 +348,13 @@ class _Printer:
         writer: writes it.
     """
 
-    def __init__(self, session: LocalAsking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+    def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
         self._session = session
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
         self.refused = 0
+        self.share = 0.0  # of the budget, as the newest answer tells it
         self._waiting = deque(parsed)
         self._table: Tabulation | None = None  # of the statement at the front
         self._answers: list[Answer] = []  # of it, so far
@@ -375,12 +373,14 @@ class _Printer:
         self._writer.flush()
 
     def _write(self, table: AnswerTable) -> None:
+        self.share = table.spent.share
         self.code = max(self.code, exit_code_of(table, strict=True))
         self._writer.table(self._waiting[0][0], table)
         self._next()
 
     def _take(self, answer: Answer) -> None:
         self._refuse_next()
+        self.share = answer.spent.share
         head, question = self._waiting[0]
         if isinstance(question, QueryError):
             return
@@ -393,10 +393,10 @@ class _Printer:
         if self._table is None:
             from pmw.public.tables import Tabulation
 
-            self._table = Tabulation(self._session.state, question.query)
+            self._table = Tabulation(self._state, question.query)
         self._answers.append(answer)
         if len(self._answers) == len(self._table):
-            self._write(self._table.table(self._session.state, self._answers))
+            self._write(self._table.table(self._state, self._answers))
 
     def _population(self, query: LinearQuery, answer: Answer) -> PopulationInterval | None:
         """Return the interval of the population beside an answer, where the writer tells it."""
@@ -404,9 +404,16 @@ class _Printer:
             return None
         from pmw.public.population import PopulationIntervals
 
-        state = self._session.state
+        state = self._state
         self._intervals = (self._intervals or PopulationIntervals(state)).now(state)
-        return population_of(self._intervals, query, answer)
+        return None if answer.is_refused else self._intervals.of(query)
+
+    @property
+    def _state(self) -> PublicState:
+        """The state that answers; one far away answers statements itself."""
+        if not isinstance(self._session, LocalAsking):
+            raise TypeError("expected a session that answers here")
+        return self._session.state
 
     def refuse(self, error: QueryError) -> None:
         """Print the lines that were refused before the next question, then that it is refused too."""
@@ -438,7 +445,7 @@ class _Printer:
 
 
 def _parsed(
-    number: int, line: bytes, session: LocalAsking, options: StreamOptions, known: Memory[_Parsed]
+    number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
 ) -> _Parsed:
     """Return what a line begins with, and its question or why it is refused.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.public.quotes import Quote, Within
-    from pmw.session.asking import LocalAsking
+    from pmw.session.asking import Asking
     from pmw.session.session import Session
 
 
@@ -141,20 +141,12 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     _check(sum(asked), where, given)
-    is_address = session.startswith(("http://", "https://"))
-    if given["token_file"] is not None and not is_address:
+    if given["token_file"] is not None and not _is_address(session):
         raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
     from queries.errors import QueryError
 
     try:
-        if is_address and given["explain"]:
-            raise click.UsageError("--explain looks into a session's file, and SESSION is an address")
-        if is_address:
-            from pmw.cli.remote import ask_remote
-
-            code = ask_remote(session, where, given)
-        else:
-            code = _ask(Path(session), where, wait, given)
+        code = _ask(session, where, wait, given)
     except QueryError as error:
         if not given["as_json"]:
             raise
@@ -165,11 +157,15 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     sys.exit(code)
 
 
-def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked of a session or a model in a file; return the exit code.
+def _is_address(session: str) -> bool:
+    return session.startswith(("http://", "https://"))
+
+
+def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
+    """Print the answers to what was asked of a session or a model; return the exit code.
 
     Raises:
-        UsageError: what was asked of a model measures something.
+        UsageError: what was asked of a model measures something, or of a service looks into a model.
     """
     from pmw.cli.answering import StreamOptions
     from pmw.session.store import is_model_file
@@ -182,13 +178,21 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
         given["population"],
     )
     with ExitStack() as held:
-        if not is_model_file(session):
-            return _answer(held.enter_context(resumed(session, wait)), where, options, given)
+        if _is_address(session):
+            from pmw.cli.remote import connected
+
+            if given["population"]:
+                raise click.UsageError(
+                    "--population is for a session or a model in a file; leave it out, or ask a model"
+                )
+            return _answer(held.enter_context(connected(session, given["token_file"])), where, options, given)
+        if not is_model_file(Path(session)):
+            return _answer(held.enter_context(resumed(Path(session), wait)), where, options, given)
         if given["within"] is not None:
             raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
         if given["explain"]:
             raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
-        return _answer(opened_model(session, as_json=given["as_json"]), where, options, given)
+        return _answer(opened_model(Path(session), as_json=given["as_json"]), where, options, given)
 
 
 def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
@@ -238,7 +242,7 @@ def _check_explained(given: dict[str, Any]) -> None:
             raise click.UsageError(f"--explain answers nothing; leave --{name} out")
 
 
-def _answer(session: LocalAsking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.answering import answer_stream, answer_workload
 
@@ -258,18 +262,18 @@ def _answer(session: LocalAsking, where: str | None, options: StreamOptions, giv
     return _ask_condition(session, where or "", options, as_json=given["as_json"])
 
 
-def _ask_condition(session: LocalAsking, where: str, options: StreamOptions, *, as_json: bool) -> int:
+def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_json: bool) -> int:
     """Print the answer to one condition; return the exit code."""
-    from pmw.cli.answering import read_condition, require_accepted, source_code, told
+    from pmw.cli.answering import condition_of, read_condition, require_accepted, source_code, told
 
     query = read_condition(where, session.domain)
     require_accepted(query, options)
-    answer = session.ask_all([query], fresh=options.fresh)[0]
+    answer = session.ask_all([condition_of(where)], fresh=options.fresh)[0]
     click.echo(told(session, query, answer, options, as_json=as_json))
     return source_code(answer.source, strict=options.strict)
 
 
-def _ask_statement(session: LocalAsking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
+def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
     """Print the answer to one statement; return the exit code."""
     from pmw.cli.answering import answered, exit_code_of, form_of, text_of
     from pmw.cli.texts import json_line
@@ -481,7 +485,7 @@ def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: b
     from pmw.planning.heads import HeadsQuote
     from pmw.public.quotes import Quote
 
-    confidence = session.state.contract.options.confidence
+    confidence = session.contract.options.confidence
     if isinstance(quote, Quote):
         return quote_text(quote, confidence, measured=measured)
     if isinstance(quote, HeadsQuote):

@@ -53,6 +53,8 @@ Examples:
 def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
     """Write a synthetic table drawn from the model of SESSION, and a manifest beside it.
 
+    SESSION may be a model in a file, too.
+
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
@@ -74,18 +76,22 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
+    from pmw.session.model_file import copy_model, read_model
+    from pmw.session.store import is_model_file
 
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
-        if given["force"]:
+        if given["force"] and not is_model_file(session):  # a model names no table
             refuse_table(target, session, "the export")
     with wrong_values():
         chosen = ExportFormat.chosen(file_format, output)
     plan, refine = _row_plan(chosen, given), given["refine"]
+    is_model = is_model_file(session)
     if chosen is ExportFormat.MODEL:
-        _say_model(save_model(session, output, force=given["force"]), output, as_json=as_json)
+        save = copy_model if is_model else save_model
+        _say_model(save(session, output, force=given["force"]), output, as_json=as_json)
         return
-    state, _ = read_session(session)
+    state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
     if refine:
         with Progress("steps at most", MOST_STEPS) as progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -151,6 +151,8 @@ def add(
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
     last: date | None = None if expires is None else expires.date()
+    if last is not None and last < datetime.now(UTC).date():
+        click.echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
     user = User(name, chosen, _share_of(chosen, share), listed, last)
     token = UsersFile(users).add(user)
     if (script := script_of(user.name)) not in ("", "LATIN"):
@@ -199,7 +201,7 @@ def _row(user: User) -> tuple[str, ...]:
         user.role.value,
         f"{float(user.share):.4g}",
         sessions,
-        "revoked" if user.revoked else expires,
+        "revoked" if user.revoked else "expired" if user.is_expired else expires,
     )
 
 

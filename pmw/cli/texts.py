@@ -221,6 +221,8 @@ def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
         f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
         f"min = {ends.low:.16g}",
         f"max = {ends.high:.16g}",
+        f"# Of numbers in cells they are the first and the last edge: edges = [{ends.low:.16g}, …, "
+        f"{ends.high:.16g}]",
     )
     return "\n".join(told)
 

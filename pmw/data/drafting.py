@@ -78,6 +78,11 @@ _HEAD = """\
 #   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
 #   missing = true          one more cell, for empty values; without it their record is dropped
 #   other = true            one more cell, for undeclared values; without it their record is dropped
+#
+# Where a person may have several records, name the column of ids here, and delete its attribute:
+# [person]
+# column = "id"
+# records = 4             at most so many of each are kept
 """
 _INTEGER = """\
 kind = "integer"

@@ -199,6 +199,7 @@ class Answer:
     def __repr__(self) -> str:
         ends = "None" if self.interval is None else f"({self.interval[0]:.1f}, {self.interval[1]:.1f})"
         seeded = ", seeded=True" if self.seeded else ""
+        seeded += "" if self.aligned else ", aligned=False"
         return (
             f"Answer(count={self.count:.1f}, interval={ends}, confidence={self.confidence:g}, "
             f"source={self.source.value!r}, version={self.version}{seeded})"

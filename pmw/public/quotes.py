@@ -79,6 +79,18 @@ class Within(NamedTuple):
         """
         return given if isinstance(given, Within) else cls.parse(str(given))
 
+    @staticmethod
+    def records(given: float) -> float:
+        """Return a half-width in records.
+
+        Raises:
+            BudgetError: it is no finite number above 0.
+        """
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 < given < math.inf:
+            raise BudgetError(f"expected a half-width above 0 records, got {given!r}")
+        return float(given)
+
     @property
     def form(self) -> float | str:
         """The number, or a text that ``parse`` reads, for JSON."""
@@ -186,8 +198,7 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         SessionError: the session measures nothing on request.
         QueryError: no measurement gives the question such a bar.
     """
-    if not 0 < within < math.inf:
-        raise BudgetError(f"expected a half-width above 0 records, got {within!r}")
+    within = Within.records(within)
     scope, present = query.scope, _present(state, query)
     if present is not None and present <= within:
         cells = state.grid(scope).scope_size(scope) if scope else 1

@@ -12,7 +12,7 @@ from pmw.display.elements import table
 from pmw.display.notebooks import meter
 from pmw.display.texts import counted
 from pmw.public.answer import SEEDED_WARNING
-from pmw.public.contract import contract_words, guarantee
+from pmw.public.contract import RecordsKept, contract_words, guarantee
 from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.state import PublicState
@@ -48,6 +48,7 @@ class Status:
         drafts: epsilon and delta of the drafts of the schema, beside the budget; None where there are none.
         prior: SHA-256 of the public prior that the contract names; None where it names none.
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
+        kept: which records are counted; None where no column of ids bounds a person's.
     """
 
     table: str
@@ -68,10 +69,14 @@ class Status:
     drafts: dict[str, float] | None = None
     prior: str | None = None
     prior_used: bool | None = None
+    kept: RecordsKept | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
         form = asdict(self)
+        del form["kept"]
+        if self.kept is not None:
+            form["records_kept"] = self.kept.to_dict()
         if not self.seeded:
             del form["seeded"]
         if self.certified_marginals is None:
@@ -86,7 +91,7 @@ class Status:
     def _repr_html_(self) -> str:
         rows = [
             ("table", self.table),
-            ("records", f"about {self.total:,.0f}"),
+            ("records", _records(self)),
             ("guarantee", self.guarantee),
             *_standing(self, "at the stated confidence, questions"),
         ]
@@ -145,6 +150,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         drafts=_drafts(state),
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
+        kept=state.contract.records_kept,
     )
 
 
@@ -157,15 +163,19 @@ def _drafts(state: PublicState) -> dict[str, float] | None:
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what each line is about, and what it says."""
     promise = contract_words(state.contract.options)
-    kept = state.contract.records_kept
     size = f"{counted(len(state.domain), 'attribute')}, {counted(cell_count(state.domain.size), 'cell')}"
     return [
         ("table", f"{status.table} ({size})"),
-        ("records", f"about {status.total:,.0f}" + ("" if kept is None else f" ({kept.describe()})")),
+        ("records", _records(status)),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
         *_standing(status, f"{state.contract.options.confidence:.0%} of the questions", state.domain.size),
     ]
+
+
+def _records(status: Status) -> str:
+    kept = "" if status.kept is None else f" ({status.kept.describe()})"
+    return f"about {status.total:,.0f}{kept}"
 
 
 def _standing(status: Status, questions: str, domain_cells: int | None = None) -> list[tuple[str, str]]:

@@ -89,7 +89,9 @@ def current_user(
     """
     user = user_of(request)
     if user is None:
-        raise HTTPException(401, "expected a token that is good: Authorization: Bearer TOKEN")
+        raise HTTPException(
+            401, "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
+        )
     if "authorization" not in request.headers and request.method not in ("GET", "HEAD"):
         require_own_page(request)
     _count(request, user)

@@ -301,12 +301,32 @@ def _text_of(form: Mapping[str, Any], place: int) -> object:
 
 def texts_of(forms: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the questions of a request that a user could type in: texts, and the JSON of conditions."""
-    found = (form.get("sql", form.get("where")) for form in forms)
+    found = (form.get("sql", form.get("where", _aggregate_text(form.get("aggregate")))) for form in forms)
     return [
         one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
         for one in found
         if one is not None
     ]
+
+
+def _aggregate_text(form: Mapping[str, Any] | None) -> str | None:
+    """Return the statement of an aggregate by groups; None for none, or where its condition is an object."""
+    if form is None or not isinstance(form["where"], str):
+        return None
+    name, by = _quoted(form["name"]), [_quoted(one) for one in form["by"]]
+    aggregates = {
+        "count": "COUNT(*)",
+        "mean": f"AVG({name})",
+        "sum": f"SUM({name})",
+        "quantile": f"QUANTILE_CONT({name}, {form['part']:g})",
+    }
+    where = f" WHERE {form['where']}" if form["where"].strip() else ""
+    groups = f" GROUP BY {', '.join(by)}" if by else ""
+    return f"SELECT {', '.join([*by, aggregates[form['kind']]])} FROM data{where}{groups}"  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _counts(questions: Iterable[Question]) -> list[Question]:

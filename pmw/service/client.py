@@ -28,20 +28,32 @@ from pmw.public.status import Status
 from pmw.public.tables import AnswerTable
 from pmw.service.connection import EXACT, Connection
 from pmw.session.accounts import Activity, Booked
-from pmw.session.asking import Asked, Asking, Questions
-from pmw.session.exact import AskedQuestions, Described, Foreseen, HeadsPrice, SumPrice, read_exact
+from pmw.session.asking import Asked, Asking, Questions, aggregate_statement, is_statement
+from pmw.session.exact import (
+    AskedQuestions,
+    Described,
+    Foreseen,
+    HeadsPrice,
+    Share,
+    SumPrice,
+    read_exact,
+    sent_share,
+)
 from pmw.session.explaining import Explanation
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.requests import Answering, Deliver, Requests
-from queries.domain import Domain
+from pmw.session.requests import Answering, Deliver, Request, Requests
 from queries.errors import QueryError
 from queries.linear import LinearQuery
+from queries.memory import Memory
+from queries.parsing import parse_where, require_key
 from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BATCH = 500  # questions of one request; the service takes 1,000
+_MOST_LISTED = 1000  # questions of a history
+_MOST_CONDITIONS = 2**12  # as they were asked, that are remembered
 _MOST_BYTES = 2**19  # of their texts; it takes twice that
 _MOST_WEIGHTS = 2**22  # cells that they weigh; it takes four times that
 _Found = TypeVar("_Found")
@@ -81,8 +93,11 @@ class RemoteSession(Asking):
         ServiceError: the service does not answer, refuses the token, or is of another version.
     """
 
+    answers_whole_statements = True
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._conditions: Memory[str | Mapping[str, Any]] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._described: Described = self._exact(Described, "GET", "/schema")
 
     @property
@@ -91,14 +106,14 @@ class RemoteSession(Asking):
         return self._connection.name
 
     @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self._described.contract.domain
+    def contract(self) -> Contract:
+        """What was fixed at opening; a seed is told as 0."""
+        return self._described.contract
 
     @property
     def guarantee(self) -> str:
         """What the session promises, in words."""
-        return guarantee(self._described.contract)
+        return guarantee(self.contract)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -130,8 +145,20 @@ class RemoteSession(Asking):
         if start < len(requests):
             yield start, len(requests)
 
+    def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
+        request = super()._request(question, fresh=fresh, request_id=request_id)
+        if isinstance(question, str | Mapping):  # sent as it was asked: the user's history shows it
+            self._conditions.keep(request.text, question, len(request.text) + len(str(question)))
+        return request
+
+    def _form(self, text: str) -> dict[str, Any]:
+        condition = self._conditions.get(text)
+        if condition is None:
+            return {"query": text}
+        return {"where": condition if isinstance(condition, str) else dict(condition)}
+
     def _batch(self, requests: Requests) -> Answers:
-        body = {"queries": [{"query": text} for text in requests.texts()], "fresh": bool(requests.fresh[0])}
+        body = {"queries": list(map(self._form, requests.texts())), "fresh": bool(requests.fresh[0])}
         key = requests.request_ids[0] if requests.request_ids else None
         found = self._ask(Answers, body, key)
         if len(found) != len(requests):
@@ -168,6 +195,8 @@ class RemoteSession(Asking):
         part: float = 0.5,
         fresh: bool = False,
     ) -> AnswerTable:
+        query = parse_where(where, self.domain)
+        aggregate_statement(kind, name, query, by, part)  # what is no question is refused as a session does
         given = where if isinstance(where, str) else dict(where)
         form = {"kind": kind, "name": name, "where": given, "by": list(by), "part": part}
         return self._ask(AnswerTable, {"aggregate": form, "fresh": fresh})
@@ -185,7 +214,7 @@ class RemoteSession(Asking):
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        body = {"query": self._request(question).text, "within": within, "dry_run": True}
+        body = {**self._form(self._request(question).text), "within": Within.records(within), "dry_run": True}
         return self._ask(Quote, body)
 
     def ask_within(self, question: Asked, within: float) -> Answer:
@@ -198,7 +227,9 @@ class RemoteSession(Asking):
             QueryError: no measurement gives the question such a bar.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(Answers, {"query": self._request(question).text, "within": within})[0]
+        return self._ask(
+            Answers, {**self._form(self._request(question).text), "within": Within.records(within)}
+        )[0]
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
@@ -207,7 +238,7 @@ class RemoteSession(Asking):
             QueryError: it is no such statement, or no price gives such bars.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _form(within), "dry_run": True})
+        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
 
     def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
@@ -217,7 +248,7 @@ class RemoteSession(Asking):
             QueryError: it is no such statement, or no price gives such bars.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _form(within)})
+        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _width(within)})
 
     def forecast(self, question: Asked | Statement) -> Foreseen:
         """Return what answering a question could charge at most, as things stand; free.
@@ -228,15 +259,14 @@ class RemoteSession(Asking):
         """
         return self._ask(Foreseen, {**self._stated(question), "dry_run": True})
 
-    def explain(self, question: str | LinearQuery | Statement) -> Explanation:
+    def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
 
         Raises:
             QueryError: the statement is refused.
             ServiceError: the service refuses the request, or does not answer.
         """
-        stated = {"sql": question} if isinstance(question, str) else self._stated(question)
-        return self._ask(Explanation, {**stated, "explain": True})
+        return self._ask(Explanation, {**self._stated(question), "explain": True})
 
     def measure(
         self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
@@ -261,7 +291,7 @@ class RemoteSession(Asking):
         self,
         by: str | Sequence[str] = (),
         *,
-        share: float | None = None,
+        share: Share | None = None,
         dry_run: bool = False,
         request_id: str | None = None,
     ) -> HeadsPrice:
@@ -270,7 +300,8 @@ class RemoteSession(Asking):
         Raises:
             ServiceError: as ``measure`` raises it.
         """
-        given = {"scope": _listed(by), "heads": True, "share": share, "dry_run": dry_run}
+        part = None if share is None else sent_share(share)
+        given = {"scope": _listed(by), "heads": True, "share": part, "dry_run": dry_run}
         return self._measured(HeadsPrice, given, request_id)
 
     def measure_sum(  # noqa: PLR0913 - each is a choice of its own
@@ -278,7 +309,7 @@ class RemoteSession(Asking):
         name: str,
         by: str | Sequence[str] = (),
         *,
-        share: float | None = None,
+        share: Share | None = None,
         within: Within | float | str | None = None,
         squares: bool = False,
         dry_run: bool = False,
@@ -292,12 +323,14 @@ class RemoteSession(Asking):
             ServiceError: as ``measure`` raises it.
         """
         given: dict[str, Any] = {"sum": name, "scope": _listed(by), "dry_run": dry_run, "squares": squares}
-        given |= {} if share is None else {"share": float(share)}
-        given |= {} if within is None else {"within": _form(within)}
+        given |= {} if share is None else {"share": sent_share(share)}
+        given |= {} if within is None else {"within": _width(within)}
         return self._measured(SumPrice, given, request_id)
 
     def _measured(self, kind: type[_Found], body: Mapping[str, Any], key: str | None) -> _Found:
         """Return what the service answers to the body of a measure, which has a key where it may charge."""
+        if key is not None:
+            require_key(key)
         key = uuid4().hex if key is None else key
         return self._exact(kind, "POST", "/measure", body, key=None if body["dry_run"] else key)
 
@@ -321,7 +354,9 @@ class RemoteSession(Asking):
         Args:
             most: how many at most, up to 1,000.
         """
-        return self._exact(tuple[Activity, ...], "GET", f"/history?{urlencode({'most': most})}")
+        if most < 1:
+            return ()
+        return self._exact(tuple[Activity, ...], "GET", f"/history?most={min(most, _MOST_LISTED)}")
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
@@ -413,7 +448,7 @@ class RemoteSession(Asking):
         return f"RemoteSession({self.name!r} at {self._connection.place})"
 
     def _repr_html_(self) -> str:
-        contract = self._described.contract
+        contract = self.contract
         rows = [
             ("table", contract.domain.name),
             ("attributes", ", ".join(contract.domain.names)),
@@ -472,10 +507,12 @@ class RemoteSession(Asking):
             raise ServiceError(_OTHER) from None
         return result
 
-    def _stated(self, question: Asked | Statement) -> dict[str, str]:
+    def _stated(self, question: Asked | Statement) -> dict[str, Any]:
         if isinstance(question, Statement):
             return {"sql": _text_of(question)}
-        return {"query": self._request(question).text}
+        if is_statement(question):
+            return {"sql": question}
+        return self._form(self._request(question).text)
 
 
 _OTHER = (
@@ -503,8 +540,8 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _form(within: Within | float | str) -> float | str:
-    return within.form if isinstance(within, Within) else within
+def _width(within: Within | float | str) -> float | str:
+    return Within.of(within).form
 
 
 def _require_plain(refine: bool) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import ssl
 import threading
 import time
@@ -17,8 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from pmw.errors import BudgetError, BudgetExhaustedError, ReleaseError, ServiceError, SessionError
-from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import RecordsKept
 from queries.errors import QueryError
 
 EXACT = "application/vnd.online-pmw.exact+json"  # what ``pmw.session.exact`` writes
@@ -74,6 +71,7 @@ class Connection:
             raise ServiceError(
                 "expected the URL of a service, such as http://127.0.0.1:8000, got another text"
             )
+        token = token.strip()  # as a file of it ends
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ServiceError("expected a token as pmw user add printed it, got another text")
         if parts.scheme == "http" and parts.hostname not in _HERE:
@@ -232,31 +230,6 @@ def _base_and_name(path: str) -> tuple[str, str]:
         if part in ("sessions", "page"):
             return "".join(f"/{one}" for one in parts[:place]), parts[place + 1]
     return "".join(f"/{part}" for part in parts), ""
-
-
-def answer_of(form: Mapping[str, Any]) -> Answer:
-    """Return the answer of an answer object.
-
-    Raises:
-        QueryError: the object tells that the question is refused.
-    """
-    if "error" in form and form.get("source") != Source.REFUSED.value:
-        raise _question_error(form["error"])
-    interval, typical = (None if form[key] is None else tuple(form[key]) for key in ("interval", "typical"))
-    refused = form["count"] is None
-    return Answer(
-        math.nan if refused else form["count"],
-        math.nan if refused else form["fraction"],
-        interval,
-        form["confidence"],
-        Source(form["source"]),
-        form["aligned"],
-        form["version"],
-        Spent(**form["spent"]),
-        seeded=form.get("seeded", False),
-        typical=typical,
-        kept=RecordsKept(**form["records_kept"]) if "records_kept" in form else None,
-    )
 
 
 def _refusal(status: int, content: bytes) -> Exception:

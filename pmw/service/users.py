@@ -75,6 +75,11 @@ class User:
     expires: date | None = None
     revoked: bool = False
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether the last day of the token is over."""
+        return self.expires is not None and self.expires < datetime.now(UTC).date()
+
     def __post_init__(self) -> None:
         try:
             Account.of(self.name, self.share)
@@ -155,7 +160,7 @@ class UsersFile:
                 found = user
         if found is None or found.revoked:
             return None
-        return found if found.expires is None or datetime.now(UTC).date() <= found.expires else None
+        return None if found.is_expired else found
 
     def add(self, user: User) -> str:
         """Add a user, and return the token; it is stored nowhere.

@@ -22,8 +22,9 @@ from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
-from pmw.session.loading import read_entries
+from pmw.session.loading import read_entries, read_question
 from pmw.session.store import SessionStore
+from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name
 
@@ -172,6 +173,7 @@ class Activity:
         number: of the answer, from 1.
         name: who asked first; empty where nobody was named.
         query: the question's canonical text, JSON.
+        words: the question in words.
         source: what the answer rests on.
         count: the answer, in records.
         interval: its interval, in records; None where it is refused.
@@ -181,6 +183,7 @@ class Activity:
     number: int
     name: str
     query: str
+    words: str
     source: str
     count: float
     interval: tuple[float, float] | None
@@ -254,17 +257,31 @@ class Bookings:
         )
 
 
-def load_activity(store: SessionStore, name: str | None, most: int) -> tuple[Activity, ...]:
+def load_activity(store: SessionStore, domain: Domain, name: str | None, most: int) -> tuple[Activity, ...]:
     """Return the newest answered questions, the newest first.
 
     Args:
         store: the session file.
+        domain: the declared attributes.
         name: of the analyst who asked; None for everybody's.
         most: how many at most.
     """
     numbers = store.answers.newest_numbers(name, max(0, most))
     found = ((number, store.answers.answer(number)) for number in numbers)
     return tuple(
-        Activity(number, row.analyst, row.query, row.source, row.count, row.interval, row.share)
+        Activity(
+            number,
+            row.analyst,
+            row.query,
+            _words(row.query, domain),
+            row.source,
+            row.count,
+            row.interval,
+            row.share,
+        )
         for number, row in found
     )
+
+
+def _words(query: str, domain: Domain) -> str:
+    return read_question(query, domain).describe()

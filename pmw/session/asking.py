@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pmw.display.progress import Progress
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
+from pmw.public.contract import Contract
 from pmw.public.state import PublicState
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
@@ -52,10 +53,17 @@ class Asking(ABC):
     _reader: QuestionReader | None = None
     _alike: Domain | None = None  # what questions were last found to be made for
 
+    answers_whole_statements = False  # one by one, for what they come to is not known here
+
     @property
     @abstractmethod
+    def contract(self) -> Contract:
+        """What was fixed at opening."""
+
+    @property
     def domain(self) -> Domain:
         """The declared attributes."""
+        return self.contract.domain
 
     @abstractmethod
     def _asking(self) -> AbstractContextManager[Answering]:
@@ -248,14 +256,8 @@ class Asking(ABC):
         fresh: bool = False,
     ) -> AnswerTable:
         """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
-        from queries.statements import Statement, statement_of
-
         query = parse_where(where, self.domain)
-        counted = kind == "count"
-        statement = (
-            Statement.count_by(query, by) if counted else statement_of(kind, name, query, by, part=part)
-        )
-        return self.tabulate(statement, fresh=fresh)
+        return self.tabulate(aggregate_statement(kind, name, query, by, part), fresh=fresh)
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
@@ -291,6 +293,10 @@ class Asking(ABC):
                 line.add(len(answers))
 
             yield told if line.is_watched else deliver
+
+    def _read(self, question: Asked | Statement) -> Asked | Statement:
+        """Return a question whose text is read, where it is a statement."""
+        return parse_sql(str(question), self.domain) if is_statement(question) else question
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -331,6 +337,26 @@ class Asking(ABC):
             self._alike = domain
 
 
+def aggregate_statement(
+    kind: str, name: str, where: LinearQuery, by: Sequence[str], part: float
+) -> Statement:
+    """Return the statement of one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``.
+
+    Raises:
+        QueryError: it cannot be asked.
+    """
+    from queries.statements import Statement, statement_of
+
+    return (
+        Statement.count_by(where, by) if kind == "count" else statement_of(kind, name, where, by, part=part)
+    )
+
+
+def is_statement(question: object) -> bool:
+    """Tell whether a question is the text of a statement, and no condition."""
+    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
+
+
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
@@ -344,9 +370,9 @@ class LocalAsking(Asking):
         """Everything that may be published."""
 
     @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self.state.domain
+    def contract(self) -> Contract:
+        """What was fixed at opening."""
+        return self.state.contract
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         """Return intervals for the population that the table is a sample of; see ``Asking``."""

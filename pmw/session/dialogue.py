@@ -117,7 +117,7 @@ class Dialogue(LocalAsking):
             most: how many at most.
         """
         with self._turn:
-            return load_activity(self._open_store(), self._account.name or None, most)
+            return load_activity(self._open_store(), self.domain, self._account.name or None, most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that were answered, in the order of their first answers; free.
@@ -385,25 +385,26 @@ class Dialogue(LocalAsking):
         """Return what answering a question could charge at most, as things stand; free.
 
         Args:
-            question: a where-text, a structured condition, a query, or a statement that was read before.
+            question: a where-text, a structured condition, a query, or a statement as a text or read before.
 
         Privacy: a function of public state, stored answers and the question.
         """
         from pmw.public.tables import Tabulation
         from queries.statements import Statement
 
+        read = self._read(question)
         with self._engaged() as engine:
-            queries: list[Asked] = [question] if not isinstance(question, Statement) else []
-            if isinstance(question, Statement):
-                queries += [query for query, _ in Tabulation(self.state, question).questions()]
+            queries: list[Asked] = [] if isinstance(read, Statement) else [read]
+            if isinstance(read, Statement):
+                queries += [query for query, _ in Tabulation(self.state, read).questions()]
             requests = Requests.of([self._request(query) for query in queries])
             return engine.forecast(requests, self._account)
 
-    def explain(self, question: str | LinearQuery | Statement) -> Explanation:
+    def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
 
         Args:
-            question: a statement as a text, or what the parsers of ``queries`` read.
+            question: a statement or a condition, as a text or as the parsers of ``queries`` read it.
 
         Raises:
             QueryError: the statement is refused.
@@ -414,9 +415,8 @@ class Dialogue(LocalAsking):
         from pmw.session.explaining import explained
         from queries.statements import Statement
 
-        if isinstance(question, str):
-            question = parse_sql(question, self.domain)
-        statement = question if isinstance(question, Statement) else Statement.count_by(question)
+        read = self._read(question)
+        statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
         with self._engaged() as engine:
             work = Tabulation(self.state, statement)
             asked = [query for query, _ in work.questions()]

@@ -84,6 +84,11 @@ def export_model(released: Released, path: Path, *, force: bool) -> dict[str, An
     return _hand_out(raw, state, path)
 
 
+def copy_model(path: Path, target: Path, *, force: bool) -> dict[str, Any]:
+    """Write a model file again, and return what it is; see ``read_model`` and ``write_model``."""
+    return write_model(read_model(path)[1], target, force=force)
+
+
 def write_model(content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
     """Write the content of a model file again, and return what it is.
 

@@ -96,19 +96,20 @@ class PublicModel(LocalAsking):
         Raises:
             QueryError: the question is refused.
         """
-        if isinstance(question, Statement):
-            return Forecast(len(Tabulation(self._state, question)), 0, 0.0, 0.0)
-        self._request(question)
+        read = self._read(question)
+        if isinstance(read, Statement):
+            return Forecast(len(Tabulation(self._state, read)), 0, 0.0, 0.0)
+        self._request(read)
         return Forecast(1, 0, 0.0, 0.0)
 
-    def explain(self, question: str | LinearQuery | Statement) -> Explanation:
+    def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, and what is held of them; see ``Dialogue.explain``.
 
         Raises:
             QueryError: the statement is refused.
         """
-        read = parse_sql(question, self.domain) if isinstance(question, str) else question
-        statement = read if isinstance(read, Statement) else Statement.count_by(read)
+        read = self._read(question)
+        statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
         work = Tabulation(self._state, statement)
         asked = [query for query, _ in work.questions()]
         return explained(self._state, asked, work.left_out, self.forecast(statement))

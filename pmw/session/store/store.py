@@ -142,8 +142,8 @@ class SessionStore:
             raise SessionError(f"{path}: expected a session file, found none; make one with open")
         if is_model_file(path):
             raise SessionError(
-                f"{path}: expected a session file, found a model or other JSON; a model is read by ask and "
-                "status alone"
+                f"{path}: expected a session file, found a model or other JSON; a model is read by ask, "
+                "status and export alone"
             )
         store = cls(resolved(path), str(path))
         try:

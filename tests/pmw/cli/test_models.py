@@ -47,7 +47,7 @@ def test_a_model_is_asked_as_its_session_is(model: Path, run: Run) -> None:
     "command",
     [
         ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"), ("shell",),
-        ("move", "--data", "people.csv"), ("export", "--output", "rows.csv"), ("measure", "sex"),
+        ("move", "--data", "people.csv"), ("measure", "sex"),
         ("finish", "--yes"), ("report", "-o", "report.html"), ("open", *TABLE, "--epsilon", "1"),
     ],
     ids=lambda command: str(command[0]),
@@ -57,6 +57,15 @@ def test_a_command_that_needs_the_session_says_so(model: Path, run: Run, command
     refused = run.refused(command[0], "study.model", *command[1:])
     assert refused.count("\n") == 1
     assert "a model or other JSON" in refused
+
+
+def test_a_model_is_exported_as_a_session_is(model: Path, run: Run) -> None:
+    told = run.told("export", "study.model", "--output", "rows.csv", "--rows", "25", "--seed", "1")
+    assert told.startswith("Wrote 25 synthetic rows to rows.csv")
+    assert len((model.parent / "rows.csv").read_text().splitlines()) == 26
+    run.told("export", "study.model", "--output", "again.model")
+    assert (model.parent / "again.model").read_bytes() == model.read_bytes()
+    run.refused("export", "study.model", "--output", "again.model")
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"content":"online-pmw model"', b"{" * 100_000])

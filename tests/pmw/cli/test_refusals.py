@@ -207,8 +207,6 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "", "--wait", "nan"), "expected a finite number"),
     (("ask", "study.pmw", "", "--wait", "inf"), "expected a finite number"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
-    ((*SERVICE, "--stream", "--format", "csv", "--token-file", "t"), "--format is for a session in a"),
-    ((*SERVICE, "--workload", "marginals:1", "--token-file", "t"), "--workload is for a"),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
     (
         (*SERVICE, "age >= 30", "--population", "--token-file", "t"),
@@ -222,7 +220,6 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--population",), "--explain answers nothing; leave --population out"),
     ),
     (("ask", "study.pmw", "--stream", "--explain"), "--explain is for one condition or statement"),
-    ((*SERVICE, "age >= 30", "--explain", "--token-file", "x"), "SESSION is an address"),
     *each(
         (("ask", "study.pmw", "--workload"),),
         (("marginal:2",), "did you mean 'marginals'?", 4),

@@ -12,7 +12,6 @@ import pytest
 import pmw
 from pmw.cli.answer_formats import _answer_line
 from pmw.cli.texts import status_text, table_text
-from pmw.service.connection import answer_of
 from pmw.service.limits import LargeRequests
 from pmw.service.shown_answers import new_answer, read, shown
 from pmw.session.asking import Asking
@@ -58,7 +57,6 @@ def test_a_sentence_says_which_records_are_kept(asking: Asking) -> None:
     assert WORDS in answer._repr_html_()
     assert answer.to_dict()["records_kept"] == FORM
     assert json.loads(_answer_line(answer)) == answer.to_dict()
-    assert answer_of(answer.to_dict()).kept == answer.kept
 
 
 def test_a_stored_answer_says_it_too() -> None:

@@ -295,6 +295,35 @@ def test_a_price_is_told_before_it_is_paid(session: Any_) -> None:
     assert session.status().budget_share == before.budget_share
 
 
+def test_arguments_that_cannot_be_are_refused_alike(session: Any_) -> None:
+    before = session.status().budget_share
+    with pytest.raises(QueryError):
+        session.quantile("age", 90)
+    with pytest.raises(QueryError):
+        session.group_by("height")
+    for share in ("x", 2, -1):
+        with pytest.raises(pmw.PMWError, match="expected"):
+            session.measure_sum("age", share=share, dry_run=True)
+    assert session.measure_sum("age", share="0.01", dry_run=True).share == pytest.approx(0.01, rel=1e-6)
+    assert session.history(-1) == session.history(0) == ()
+    statement = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
+    assert session.forecast(statement).questions == session.explain(statement).forecast.questions == 4
+    assert session.explain("age >= 30").forecast.questions == 1
+    assert session.status().budget_share == before
+
+
+def test_no_key_and_no_width_are_refused_before_anything_is_paid(spending: Any_) -> None:
+    before = spending.status().budget_share
+    with pytest.raises(QueryError, match="request_id must be a text"):
+        spending.measure("sex", request_id=5)
+    for width in (None, "2%", -1, 0, "x"):
+        with pytest.raises(pmw.PMWError, match="expected a"):
+            spending.quote("sex = 'Male'", width)
+        with pytest.raises(pmw.PMWError, match="expected a"):
+            spending.ask_within("sex = 'Male'", width)
+    assert spending.status().budget_share == before
+
+
 def test_measuring_is_paid_once_for_a_key(spending: Any_) -> None:
     before = spending.status().budget_share
     quote = spending.measure(["member", "sex"], request_id="bought")

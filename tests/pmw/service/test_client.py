@@ -185,14 +185,14 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
-    with pytest.raises(ServiceError, match="a token that is good") as refused:
+    with pytest.raises(ServiceError, match="ask the custodian for a new one") as refused:
         pmw.connect(running.url, token=WRONG)
     assert refused.value.status == 401
     for url in ("ftp://x", "study.pmw", "http://", "http://localhost:99999999"):
         with pytest.raises(ServiceError, match="expected the URL"):
             pmw.connect(url, token=WRONG)
     with pytest.raises(ServiceError, match="expected a token"):
-        pmw.connect(running.url, token=f"{WRONG}\n")
+        pmw.connect(running.url, token=f"{WRONG} {WRONG}")
     with pytest.warns(UserWarning, match="unencrypted"):
         Connection("http://nowhere.invalid", token=WRONG, session="study")
     with pytest.raises(ServiceError, match="none of your sessions"):
@@ -240,7 +240,14 @@ def test_the_command_asks_a_service(run: Callable[..., Result]) -> None:
     answer = json.loads(run("age >= 30", "--json").stdout)
     assert answer["interval"]
     assert "records" in run("age >= 30").stdout
-    assert json.loads(run("--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex").stdout)["rows"]
+    sql = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
+    assert json.loads(run("--sql", sql, "--json").stdout)["rows"]
+    assert run("--sql", sql).stdout.split()[:5] == ["sex", "count", "low", "high", "source"]
+    assert "Nothing was asked or spent" in run("--sql", sql, "--explain").stdout
+    cells = run("--workload", "marginals:sex", "--format", "csv").stdout.splitlines()
+    assert [cells[0].split(",")[0], len(cells)] == ["id", 5]
+    tables = run("--stream", stdin=json.dumps({"id": "t", "sql": sql}))
+    assert json.loads(tables.stdout)["rows"][0]["sex"] == "Female"
     lines = '{"id": 1, "where": "age >= 30"}\n\n[\n{"id": 2, "where": "height > 3"}\n'
     streamed = run("--stream", stdin=lines)
     forms = [json.loads(line) for line in streamed.stdout.splitlines()]
