@@ -1140,6 +1140,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "vector.sensitivity < needed // 2", "pmw/research/online/test_loop"),
     ("loop-sensitivity-of-one-record", "pmw/research/online/loop", "needed = query_sensitivity(options)",
      "needed = UNITS", "pmw/research/online/test_loop"),
+    ("loop-one-record-of-a-person", "pmw/research/online/loop", "_, chosen = agreed(source.domain, chosen)",
+     "agreed(source.domain, chosen)", "pmw/research/online/test_loop"),
     ("loop-monotone-under-replace-one", "pmw/research/online/loop",
      "if vector.monotone and not options.signs_agree:", "if False:", "pmw/research/online/test_loop"),
     ("loop-errors-twice-as-large", "pmw/research/online/loop",

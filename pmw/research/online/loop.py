@@ -38,7 +38,7 @@ from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, Number
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.answer import Source
 from pmw.public.charges import charged, opening_entries, query_sensitivity
-from pmw.public.contract import Contract
+from pmw.public.contract import Contract, agreed
 from pmw.public.options import Opening, Options, TestKind
 from pmw.public.options import UpdateRule as StepOrRefit
 from pmw.public.state import PublicState
@@ -115,6 +115,7 @@ class PrivateMultiplicativeWeights:
     ) -> None:
         chosen = _chosen(options or Options(), sparse_vector is not None, update is not None, threshold)
         source = counted(histogram)
+        _, chosen = agreed(source.domain, chosen)  # so many records of a person as the table keeps
         if isinstance(histogram, CountSource):
             check_neighbors(source.domain, chosen)  # from an array no record was dropped
         bits = BitSource(None if chosen.seed is None else repeatable_seed(chosen.seed, 0))

@@ -48,6 +48,7 @@ from queries import (
     Histogram,
     IntegerAttribute,
     LinearQuery,
+    Person,
     QueryError,
     parse_where,
 )
@@ -485,6 +486,18 @@ def test_a_budget_is_checked_before_the_histogram_is_counted() -> None:
             PrivateMultiplicativeWeights([1, 2], epsilon, delta)
     with pytest.raises(BudgetError, match="positive learning rate"):
         MultiplicativeWeights(math.nan)
+
+
+def test_a_table_that_keeps_several_records_of_a_person_takes_noise_for_them() -> None:
+    age = IntegerAttribute("age", 0, 3)
+    domain = Domain((age,), person=Person("id", 3))
+    frame = pd.DataFrame({"age": [0, 1, 2, 3] * 9, "id": [f"p{place // 3}" for place in range(36)]})
+    vector = own(sensitivity=2 * UNITS)
+    with pytest.raises(BudgetError, match="sensitivity of at least 3,145,728 units"):
+        PrivateMultiplicativeWeights(source_of(frame, domain), 1, sparse_vector=vector, threshold=5)
+    options = replace(QUERIES, records_per_person=2)
+    with pytest.raises(BudgetError, match="3 records of each"):
+        PrivateMultiplicativeWeights(source_of(frame, domain), 1, options=options)
 
 
 def test_it_shows_no_secret_and_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
