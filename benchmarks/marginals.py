@@ -12,9 +12,9 @@ there are (``scopes_of``), and how many cells one may have (``most_cells``).
   each answer when it is given;
 * ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/methods.py``);
 * ``residuals-alike``, ``residuals-by-cells``: told the workload, with the same budget
-  (``benchmarks/residual_planner.py``). The first minimises the sum over marginals of the mean variance of a
-  cell, so that each marginal counts alike; the second the sum of the variances of all cells. Nothing is
-  clipped. ``planned_rmse_cell`` is what the closed form says of ``rmse_cell``.
+  (``pmw/research/baselines/residual_planner.py``). The first minimises the sum over marginals of the mean
+  variance of a cell, so that each marginal counts alike; the second the sum of the variances of all cells.
+  Nothing is clipped. ``planned_rmse_cell`` is what the closed form says of ``rmse_cell``.
 
 ``l1`` is the mean over scopes of the sum over cells of |fraction - true fraction|, not halved;
 ``worst_cell`` is the largest |fraction - true fraction| of all cells, ``rmse_cell`` the root of their mean
@@ -41,7 +41,12 @@ from numpy.typing import NDArray
 
 import pmw
 from benchmarks.methods import NotApplicableError, Settings, all_pairs
-from benchmarks.residual_planner import (
+from benchmarks.runner import alone, cell_fractions, exported_rows, parser, tell
+from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
+from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
+from pmw.planning.opening import filter_of_squares
+from pmw.public.state import PublicState
+from pmw.research.baselines import (
     Scope,
     cell_variance,
     centred,
@@ -49,11 +54,6 @@ from benchmarks.residual_planner import (
     residual_prices,
     residual_variances,
 )
-from benchmarks.runner import alone, cell_fractions, exported_rows, parser, tell
-from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
-from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
-from pmw.planning.opening import filter_of_squares
-from pmw.public.state import PublicState
 from queries import CodedRecords, Domain
 
 _ALL = {**TABLES, **MADE_UP}

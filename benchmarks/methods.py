@@ -6,7 +6,6 @@ only what its docstring says. All noise is drawn by the exact samplers, seeded s
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter
@@ -23,33 +22,20 @@ import pmw
 import pmw.planning.opening
 import pmw.planning.tiers
 from benchmarks.tables import Case, stream_scopes, true_counts
-from pmw.model import (
-    DEFAULT_MAX_CELLS,
-    FIRST_STEP_SIZE,
-    DenseDistribution,
-    DescentRule,
-    GraphicalDistribution,
-    MarginalMeasurement,
-    SyntheticDistribution,
-    descend,
-    target_of,
-)
-from pmw.model.factors import positions
-from pmw.model.junction_tree import fits_tree, junction_tree
+from pmw.model import SyntheticDistribution
 from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.planning.opening import MARGINAL_OPENING_SHARE
 from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule
-from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Source
 from pmw.public.state import PublicState
+from pmw.research.baselines import PairRules, all_pairs_max_entropy, mwem
 from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import UNITS, Domain, LinearQuery
 
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
-_TOTAL_SHARE = Fraction(1, 100)
 _ONE_WAYS = Fraction(6, 100)
 
 
@@ -159,27 +145,30 @@ def one_way_product(case: Case, settings: Settings) -> Outcome:
 
 def offline_scopes(case: Case, settings: Settings) -> Outcome:
     """The offline variant, told which scopes the stream will ask about."""
-    return _offline(case, settings, stream_scopes(case.queries), Targets.MARGINAL)
+    release = fit_workload(
+        case.source(),
+        case.domain,
+        stream_scopes(case.queries),
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        options=OfflineOptions(policy=pmw.Options(seed=settings.seed)),
+    )
+    return _released(case, release)
 
 
 def offline_questions(case: Case, settings: Settings) -> Outcome:
     """The offline variant measuring single questions (MWEM), told the whole stream."""
-    return _offline(case, settings, case.queries, Targets.QUERY)
-
-
-def _offline(
-    case: Case,
-    settings: Settings,
-    workload: list[tuple[str, ...]] | tuple[LinearQuery, ...],
-    targets: Targets,
-) -> Outcome:
-    options = OfflineOptions(targets, policy=pmw.Options(seed=settings.seed))
-    release = fit_workload(
-        case.source(), case.domain, workload, epsilon=settings.epsilon, delta=settings.delta, options=options
+    options = OfflineOptions(Targets.QUERY, policy=pmw.Options(seed=settings.seed))
+    release = mwem(
+        case.source(), case.queries, epsilon=settings.epsilon, delta=settings.delta, options=options
     )
-    facts = {"rounds": sum(line.event == "selection" for line in release.ledger.lines)}
+    return _released(case, release)
+
+
+def _released(case: Case, release: pmw.OfflineRelease) -> Outcome:
+    rounds = sum(line.event == "selection" for line in release.ledger.lines)
     return Outcome(
-        _answers(release.model, case.queries), release.model, facts=dict(facts), state=release.state
+        _answers(release.model, case.queries), release.model, facts={"rounds": rounds}, state=release.state
     )
 
 
@@ -267,52 +256,21 @@ def _all_pairs(
         steps: of the fit, at most.
         told: the number of records is public.
     """
-    domain, budget = case.domain, settings.budget
-    composition = pmw.Composition.ZCDP if budget.delta else pmw.Composition.PURE
-    cap = open_filter(budget, composition).cap
-    bits, source = BitSource.from_integer(settings.seed), case.source()
-    total = float(case.size)
-    if not told:
-        total_noise = marginal_noise(composition, floor_price(_TOTAL_SHARE * cap), pmw.Options())
-        total = max(1.0, (case.size * UNITS + total_noise.sample(bits)) / UNITS)
-        cap *= 1 - _TOTAL_SHARE
-    scopes = _pairs(domain)
-    prices = dict.fromkeys(scopes, cap / len(scopes))
-    if one_ways is not None:
-        pairs = [scope for scope in scopes if len(scope) == 2]
-        prices = {(name,): one_ways * cap / len(domain) for name in domain.names}
-        prices |= dict.fromkeys(pairs, (1 - one_ways) * cap / len(pairs))
-    aims = []
-    for scope, price in prices.items():
-        noise = marginal_noise(composition, floor_price(price), pmw.Options())
-        counts = source.counts(scope).counts
-        units = counts * UNITS + noise.sample_array(bits, counts.size).reshape(counts.shape)
-        aims.append(target_of(MarginalMeasurement(scope, units, noise), total))
-    kind = DenseDistribution if domain.size <= DEFAULT_MAX_CELLS else GraphicalDistribution
-    rule = DescentRule(steps=steps, tolerance=1e-6)
-    fitted = descend(kind.uniform(domain, total), aims, step_size=FIRST_STEP_SIZE, rule=rule)
+    fitted = all_pairs_max_entropy(
+        case.source(),
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        rules=PairRules(one_ways, steps, case.size if told else None),
+        bits=BitSource.from_integer(settings.seed),
+    )
     facts: dict[str, object] = {
         "model_cells": fitted.model.cells,
-        "pairs": sum(len(scope) == 2 for scope in scopes),
-        "pairs_of": math.comb(len(domain), 2),
+        "pairs": sum(len(scope) == 2 for scope in fitted.scopes),
+        "pairs_of": math.comb(len(case.domain), 2),
         "steps": fitted.steps,
         "loss": round(fitted.loss, 4),
     }
     return Outcome(_answers(fitted.model, case.queries), fitted.model, facts=facts)
-
-
-def _pairs(domain: Domain) -> list[tuple[str, ...]]:
-    """Return all pairs of attributes, or every attribute and the pairs that a tree can hold with them."""
-    pairs: list[tuple[str, ...]] = list(itertools.combinations(domain.names, 2))
-    if domain.size <= DEFAULT_MAX_CELLS:
-        return pairs
-    scopes: list[tuple[str, ...]] = [(name,) for name in domain.names]
-    for pair in sorted(pairs, key=domain.scope_size):
-        held = tuple([positions(domain, scope) for scope in scopes])
-        tree = junction_tree(domain.shape, held)
-        if fits_tree(tree, held, positions(domain, pair), DEFAULT_MAX_CELLS):
-            scopes.append(pair)
-    return scopes
 
 
 def _answers(model: SyntheticDistribution, queries: tuple[LinearQuery, ...]) -> NDArray[np.float64]:

@@ -157,6 +157,16 @@ def test_names_in_the_tables_of_the_literature_exist() -> None:
                 assert set(re.findall(r"[A-Za-z_]\w+", name)) <= words, name
 
 
+def test_names_of_the_literature_are_imported_from_where_it_says() -> None:
+    page = (ROOT / "docs" / "literature.md").read_text()
+    listed = page[page.index("Names are imported from:") :].partition("\n## ")[0]
+    found = re.findall(r"^- `([\w.]+)`: ([^-]+)", listed, re.MULTILINE)
+    assert len(found) >= 12
+    for module, names in found:
+        for name in re.findall(r"`(\w+)`", names):
+            assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
+
+
 def test_each_algorithm_of_the_sparse_vector_page_is_imported_from_where_it_says() -> None:
     page = (ROOT / "docs" / "sparse-vector.md").read_text()
     table = page[page.index("| algorithm |") :].partition("\n\n")[0].splitlines()

@@ -71,6 +71,22 @@ def test_the_clipping_example_reads_a_table_and_draws_both_pictures(tmp_path: Pa
         assert (tmp_path / "new" / "pictures" / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_example_of_accuracy_compares_three_methods_and_draws_them(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "privacy_accuracy.py"), "--plot", "errors.png"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    _, *methods = done.stdout.splitlines()
+    errors = [[float(word) for word in line[24:].split()] for line in methods]
+    assert len(errors) == 3
+    assert all(len(found) == 4 and found[0] > 5 * found[-1] for found in errors)
+    assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
+
+
 def chapter(*options: str) -> dict[str, list[str]]:
     """Return what the chapter's example prints: the words behind each thing it names."""
     done = subprocess.run(

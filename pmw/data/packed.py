@@ -64,6 +64,21 @@ class PackedRecords:
     persons: int = 0
     times: tuple[NDArray[np.int64], ...] | None = None
 
+    @classmethod
+    def of_counts(cls, domain: Domain, counts: NDArray[np.int64]) -> PackedRecords:
+        """Return so many records of each cell.
+
+        Args:
+            domain: the declared attributes.
+            counts: int64, shape (cells,), in declared order.
+        """
+        cells, blocks, times = np.flatnonzero(counts), [], []
+        for start in range(0, len(cells), _STORED_RECORDS):
+            some = cells[start : start + _STORED_RECORDS]
+            blocks.append(pack(domain, np.unravel_index(some, domain.shape)))
+            times.append(counts[some])
+        return cls(domain, tuple(blocks), times=tuple(times))
+
     def __len__(self) -> int:
         if self.times is not None:
             return sum(int(times.sum()) for times in self.times)
@@ -214,7 +229,8 @@ class BlockKeeper:
             DataError: the disk is full.
         """
         if self._counts is not None:
-            return self._counted(self._counts)
+            self._count()
+            return PackedRecords.of_counts(self._domain, self._counts)
         if self._file is not None:
             self._store()
         blocks: Sequence[Block] = self._held if self._file is None else self._stored
@@ -232,16 +248,6 @@ class BlockKeeper:
         for words in PackedRecords(self._domain, tuple(self._held)).sums(tables):
             add_up(self._counts, words.view(np.int64))
         self._held, self._bytes, self._records = [], 0, 0
-
-    def _counted(self, counts: NDArray[np.int64]) -> PackedRecords:
-        """Return all records, counted."""
-        self._count()
-        cells, blocks = np.flatnonzero(counts), []
-        for start in range(0, len(cells), _STORED_RECORDS):
-            some = np.unravel_index(cells[start : start + _STORED_RECORDS], self._domain.shape)
-            blocks.append(pack(self._domain, some))
-        times = np.split(counts[cells], range(_STORED_RECORDS, len(cells), _STORED_RECORDS))
-        return PackedRecords(self._domain, tuple(blocks), times=tuple(times))
 
     def _store(self) -> None:
         if self._file is None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
+from queries.plain_values import type_name
 
 SEED_BYTES = 32
 _BLOCK = 1 << 16  # bytes made per call of the extendable-output function
@@ -46,15 +47,20 @@ class BitSource:
     copied or pickled, and its ``repr`` shows nothing of the seed.
 
     Args:
-        seed: 32 bytes, kept secret while the draws matter.
+        seed: 32 bytes, kept secret while the draws matter; None for fresh ones from the operating system.
 
     Raises:
-        NoiseError: the seed has another length.
+        NoiseError: the seed is no bytes, or has another length.
     """
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: bytes | None = None) -> None:
+        if seed is None:
+            seed = fresh_seed()
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
-            raise NoiseError(f"expected a seed of {SEED_BYTES} bytes")
+            raise NoiseError(
+                f"expected a seed of {SEED_BYTES} bytes; BitSource() takes fresh ones, and "
+                "BitSource.from_integer(1) makes noise that anybody can repeat"
+            )
         self._seed = seed
         self._counter = 0
         self._buffer = b""
@@ -105,3 +111,16 @@ class BitSource:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise NoiseError("a source of noise cannot be copied or pickled")
+
+
+def require_bits(bits: object) -> None:
+    """Refuse a source of noise of another kind, such as a generator of numpy, whose draws are not exact.
+
+    Raises:
+        NoiseError: it is no ``BitSource``.
+    """
+    if not issubclass(type(bits), BitSource):
+        raise NoiseError(
+            f"expected a BitSource as the source of noise, got a {type_name(bits)}; BitSource() takes fresh "
+            "bits from the operating system, and BitSource.from_integer(1) ones that anybody can repeat"
+        )

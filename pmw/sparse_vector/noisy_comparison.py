@@ -23,9 +23,10 @@ from __future__ import annotations
 import abc
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,11 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Charge, gaussian_charge, pure_charge, round_up
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, SechSquared
-from pmw.privacy.random_bits import BitSource
+from pmw.privacy.random_bits import BitSource, require_bits
 from queries.frozen import dataclass
 from queries.plain_values import type_name
+
+Integers: TypeAlias = NDArray[np.int64] | Sequence[int]  # one number per test
 
 
 class NoiseKind(enum.Enum):
@@ -174,7 +177,12 @@ class NoisyComparison(abc.ABC):
         """Return how far above its threshold a value may lie that was found below, in units."""
 
     def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
-        """Draw the threshold noise of a round: one number, or two, drawn apart, with two thresholds."""
+        """Draw the threshold noise of a round: one number, or two, drawn apart, with two thresholds.
+
+        Raises:
+            NoiseError: the source of noise is no ``BitSource``.
+        """
+        require_bits(bits)
         upper = self.threshold_noise.sample(bits)
         if self.sides is not Sides.TWO_THRESHOLDS:
             return NoisyThreshold(upper)
@@ -200,7 +208,9 @@ class NoisyComparison(abc.ABC):
 
         Raises:
             BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
+            NoiseError: the source of noise is no ``BitSource``.
         """
+        require_bits(bits)
         if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
             raise BudgetError(f"the threshold noise was drawn for other sides than {self.sides.value}")
         limits = thresholds + noisy.upper
@@ -375,15 +385,20 @@ class Sech2Test(NoisyComparison):
         return float(self.threshold_scale) * tail
 
 
-def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the values as int64.
+def require_integers(values: Integers) -> NDArray[np.int64]:
+    """Return the values of an array, or of a list, as int64.
 
     Raises:
         BudgetError: a value is not an integer; floating-point statistics have no exact sensitivity.
     """
-    if not issubclass(type(values), np.ndarray):  # its type alone: nothing of what it holds is shown
-        raise BudgetError(f"expected a numpy array of integers, got a {type_name(values)}")
-    array = np.asarray(values)
+    if not issubclass(type(values), np.ndarray | list | tuple):  # its type alone: nothing of it is shown
+        raise BudgetError(f"expected a numpy array of integers, or a list, got a {type_name(values)}")
+    if not len(values):
+        return np.zeros(0, dtype=np.int64)
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        raise BudgetError("expected a list of integers, got one that is no array of numbers") from None
     if not np.issubdtype(array.dtype, np.integer):
         raise BudgetError(f"expected integer values on a grid, got dtype={array.dtype}")
     return array.astype(np.int64)

@@ -28,7 +28,7 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
+from pmw.sparse_vector.noisy_comparison import Integers, NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from queries.frozen import dataclass
 
@@ -173,6 +173,26 @@ class NumericSparse:
         return min(found)
 
     @property
+    def sensitivity(self) -> int:
+        """The most that one value changes between neighbours, in units of the values."""
+        return self.sparse.test.sensitivity
+
+    @property
+    def monotone(self) -> bool:
+        """Its price rests on values that all move the same way between neighbours."""
+        return self.sparse.test.monotone
+
+    @property
+    def update_limit(self) -> int:
+        """The number of positives after which it halts."""
+        return self.sparse.update_limit
+
+    @property
+    def redraw(self) -> bool:
+        """New threshold noise is drawn, and charged, after each positive."""
+        return self.sparse.redraw
+
+    @property
     def value_charge(self) -> Charge:
         """What one released value costs."""
         return value_charge(self.value_noise, self.sparse.test.sensitivity)
@@ -200,8 +220,8 @@ class NumericSparse:
     def scan(
         self,
         state: SparseState,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
+        values: Integers,
+        thresholds: Integers,
         bits: BitSource,
     ) -> tuple[SparseState, NDArray[np.int8], int | None]:
         """Test values in order, up to and including the first positive.
@@ -219,7 +239,7 @@ class NumericSparse:
         return state, outcomes, int(values[len(outcomes) - 1]) + self.value_noise.sample(bits)
 
     def run(
-        self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
+        self, values: Integers, thresholds: Integers, bits: BitSource
     ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
         """Test values that were all fixed beforehand, in a run of its own.
 

@@ -31,6 +31,7 @@ from pmw.privacy.budget import (
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.noisy_comparison import (
+    Integers,
     NoiseKind,
     NoisyComparison,
     NoisyThreshold,
@@ -140,8 +141,8 @@ class AboveThreshold:
     def scan(
         self,
         noisy: NoisyThreshold | None,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
+        values: Integers,
+        thresholds: Integers,
         bits: BitSource,
     ) -> tuple[NoisyThreshold | None, NDArray[np.int8]]:
         """Test values in order, up to and including the first positive.
@@ -162,8 +163,8 @@ class AboveThreshold:
 
     def find(
         self,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
+        values: Integers,
+        thresholds: Integers,
         bits: BitSource,
         *,
         random_index: bool = False,
@@ -341,8 +342,8 @@ class Sparse:
     def scan(
         self,
         state: SparseState,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
+        values: Integers,
+        thresholds: Integers,
         bits: BitSource,
     ) -> tuple[SparseState, NDArray[np.int8]]:
         """Test values in order, up to and including the first positive, after which the caller may react.
@@ -376,9 +377,7 @@ class Sparse:
         """Return the state that follows a positive of the round with this threshold noise."""
         return SparseState(None if self.redraw else noisy, state.positives + 1)
 
-    def run(
-        self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
-    ) -> NDArray[np.int8]:
+    def run(self, values: Integers, thresholds: Integers, bits: BitSource) -> NDArray[np.int8]:
         """Test values that were all fixed beforehand, in a run of its own.
 
         Returns:

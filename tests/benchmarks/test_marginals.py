@@ -13,10 +13,10 @@ import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, Workload, scope_class
 from benchmarks.methods import NotApplicableError, Settings
-from benchmarks.residual_planner import Scope
 from benchmarks.tables import Case
 from pmw.model import DenseDistribution
 from pmw.privacy.filter import open_filter
+from pmw.research.baselines import Scope
 from queries import CodedRecords, Domain, IntegerAttribute
 
 DOMAIN = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in (("a", 2), ("b", 3), ("c", 4))))

@@ -3,6 +3,7 @@
 ``exact`` enumerates output distributions from a mechanism's own tables, also for streams that react to their
 outputs; ``statistical`` certifies a lower bound on epsilon from many runs of the implementation.
 ``catalogue`` has every mechanism, sound and flawed, with its claim; ``report`` holds each against it.
+``audit_sparse_vector`` takes a sparse vector of one's own.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from pmw.research.audit.statistical import (
     replica_test,
     run_replicas,
 )
+from pmw.research.audit.vectors import VectorAudit, VectorFinding, audit_sparse_vector
 
 __all__ = [
+    "audit_sparse_vector",
     "certify",
     "clopper_pearson",
     "delta_curve",
@@ -57,6 +60,8 @@ __all__ = [
     "stream_distribution",
     "tables_of",
     "tree_distribution",
+    "VectorAudit",
+    "VectorFinding",
     "without_noise",
     "worst_log_ratio",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pmw.errors import NoiseError
-from pmw.privacy.random_bits import SEED_BYTES, BitSource, fresh_seed, repeatable_seed
+from pmw.privacy.random_bits import SEED_BYTES, BitSource, fresh_seed, repeatable_seed, require_bits
 
 
 def test_how_bytes_are_taken_does_not_change_them() -> None:
@@ -48,7 +48,20 @@ def test_a_source_cannot_be_copied_or_shown() -> None:
 def test_a_seed_has_32_bytes() -> None:
     with pytest.raises(NoiseError, match="expected a seed of 32 bytes"):
         BitSource(b"short")
+    with pytest.raises(NoiseError, match=r"BitSource\(\) takes fresh ones"):
+        BitSource(5)  # type: ignore[arg-type]  # what is refused
     assert len(fresh_seed()) == len(repeatable_seed(1, 2)) == SEED_BYTES
+
+
+def test_without_a_seed_bits_are_fresh() -> None:
+    assert BitSource().take(32) != BitSource().take(32)
+
+
+@pytest.mark.parametrize("given", [None, 5, np.random.default_rng(1), bytes(32)])
+def test_other_sources_of_noise_are_refused_by_name(given: object) -> None:
+    with pytest.raises(NoiseError, match=r"expected a BitSource .* BitSource\(\) takes fresh bits"):
+        require_bits(given)
+    require_bits(BitSource())
 
 
 def test_fresh_seeds_differ_and_repeatable_ones_do_not() -> None:

@@ -21,6 +21,7 @@ from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,
     NoisyThreshold,
+    NumericSparse,
     Outcome,
     Sech2Test,
     Sides,
@@ -209,6 +210,32 @@ def test_noise_of_another_kind_is_refused() -> None:
 def test_only_integers_are_compared() -> None:
     with pytest.raises(BudgetError, match="expected integer values on a grid, got dtype=float64"):
         require_integers(np.array([1.0]))
+    for given in ([1, 2.5], ["1"], [None], [2**70], [[1], [2, 3]]):
+        with pytest.raises(BudgetError):
+            require_integers(given)  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(BudgetError, match="or a list, got a set"):
+        require_integers({1})  # type: ignore[arg-type]  # what is refused
+
+
+def test_lists_are_taken_where_arrays_are() -> None:
+    assert require_integers([]).dtype == require_integers((3, -4)).dtype == np.int64
+    vector = NumericSparse.textbook(epsilon=2, update_limit=2, sensitivity=3)
+    values, thresholds = [1, 40, -3, 90, 2], (20, 20, 20, 20, 20)
+    lists = vector.run(values, thresholds, BitSource.from_integer(5))
+    arrays = vector.run(np.array(values), np.array(thresholds), BitSource.from_integer(5))
+    for one, other in zip(lists, arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+    state, outcomes, _ = vector.scan(vector.open(BitSource()), [-900, 900], [0, 0], BitSource())
+    assert (state.positives, outcomes.tolist()) == (1, [0, 1])
+
+
+def test_noise_comes_from_a_bit_source_alone() -> None:
+    vector = NumericSparse.textbook(epsilon=2, update_limit=2)
+    with pytest.raises(NoiseError, match="expected a BitSource"):
+        vector.open(np.random.default_rng(1))  # type: ignore[arg-type]  # what is refused
+    state = vector.open(BitSource())
+    with pytest.raises(NoiseError, match="expected a BitSource"):
+        vector.step(state, 1, 2, None)  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(

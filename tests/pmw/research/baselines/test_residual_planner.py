@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from benchmarks.residual_planner import (
+from pmw.research.baselines import (
     Scope,
     cell_variance,
     centred,

@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from queries import Domain
+from queries.domain import Domain
 
 Scope = tuple[str, ...]
 

@@ -1,0 +1,15 @@
+"""The loop as a library: online private multiplicative weights on a histogram, its parts open to others'."""
+
+from __future__ import annotations
+
+from pmw.research.online.loop import OnlineAnswer, PrivateMultiplicativeWeights
+from pmw.research.online.parts import Correction, MultiplicativeWeights, SparseVector, UpdateRule
+
+__all__ = [
+    "Correction",
+    "MultiplicativeWeights",
+    "OnlineAnswer",
+    "PrivateMultiplicativeWeights",
+    "SparseVector",
+    "UpdateRule",
+]
