@@ -116,7 +116,8 @@ class TableColumns:
         sources: int64, shape (rows, titles), places in ``SOURCES``.
         flags: int64, shape (rows, titles): 1 where cells decide the condition, and 2 where the interval holds
             if there are records.
-        notes, confidence, version, spent, seeded, kept, whole, totals: as ``AnswerTable`` has them.
+        notes, confidence, version, spent, seeded, kept, whole, totals, ordered, units, about: as
+            ``AnswerTable`` has them.
     """
 
     keys: tuple[str, ...]
@@ -133,6 +134,9 @@ class TableColumns:
     kept: RecordsKept | None
     whole: tuple[str, ...]
     totals: tuple[tuple[int, ...], ...]
+    ordered: dict[str, tuple[_Plain, ...]]
+    units: dict[str, str]
+    about: str
 
 
 # What a session gives that has no other form; these alone are told to clients.
@@ -232,6 +236,9 @@ def _columns(table: AnswerTable) -> TableColumns:
         table.kept,
         tuple(sorted(table.whole)),
         table.totals,
+        dict(table.ordered),
+        dict(table.units),
+        table.about,
     )
 
 
@@ -269,6 +276,9 @@ def _table(columns: TableColumns) -> AnswerTable:
         columns.kept,
         frozenset(columns.whole),
         columns.totals,
+        columns.ordered,
+        columns.units,
+        columns.about,
     )
 
 

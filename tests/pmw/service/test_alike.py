@@ -431,6 +431,11 @@ def test_closing(kinds: Kinds, tmp_path: Path) -> None:
         pmw.connect(url, token=kinds.token)
 
 
+def vars_of(table: AnswerTable) -> Any:
+    """Return what a picture of a table is made by."""
+    return dict(table.ordered), dict(table.units), table.about
+
+
 # --- the same, to the last digit ----------------------------------------------------------------------------
 
 
@@ -444,6 +449,7 @@ def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None
         lambda one: tuple(one.ask_all(asked)),
         lambda one: one.sql(GROUPS).rows,
         lambda one: one.sql(GROUPS).to_text(),
+        lambda one: vars_of(one.group_by("age", "sex = 'Male'")),
         lambda one: one.quantile("age", 0.9, by="sex").rows,
         lambda one: one.measure(["region", "member"], dry_run=True),
         lambda one: one.measure_sum("age", "sex", dry_run=True),
