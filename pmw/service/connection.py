@@ -247,7 +247,7 @@ def _refusal(status: int, content: bytes) -> Exception:
     """Return the error of a response that is not good."""
     try:
         error = json.loads(content)["error"]
-        code, message = str(error["code"]), _told(str(error["message"]))
+        code, message = str(error.get("code", "")), _told(str(error["message"]))
     except UNREADABLE:
         told = "the service does not answer" if status == 0 else "the service refuses the request"
         return ServiceError(told, status=status or None)
