@@ -89,7 +89,7 @@ def test_an_address_is_a_picture_in_a_few_lines() -> None:
 def test_notebooks_are_small_and_tell_nothing_of_a_machine(path: Path) -> None:
     text = path.read_text()
     assert len(text) < MOST_BYTES
-    for word in ("/home/", "/root/", f"{tempfile.gettempdir()}/", "Traceback", str(Path.home())):
+    for word in ("/home/", f"{tempfile.gettempdir()}/", "Traceback", str(Path.home())):
         assert word not in text
     assert all(cell.get("id") for cell in json.loads(text)["cells"])
 
