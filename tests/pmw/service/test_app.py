@@ -597,6 +597,8 @@ def test_questions_are_listed_some_at_a_time(
     assert len(client.get("/sessions/study/history", headers=ann).json()["history"]) == 1
     bob = add("bob", "1/2")
     assert client.get("/sessions/study/asked", headers=bob).json() == {"queries": []}
+    assert client.get("/sessions/study/history", headers=bob).json() == {"history": []}
+    assert client.get("/activity", headers=bob).json() == {"activity": []}
 
 
 def test_a_schema_tells_what_can_be_asked(client: TestClient, add: Any) -> None:
