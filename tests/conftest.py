@@ -53,7 +53,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let all processes of the tests share what they compile, where Python keeps none beside the sources.
 
-    It is kept in pytest's cache for the next run. Workers start with it, and so do processes that tests start.
+    It is kept in pytest's cache for the next run. Workers, and processes that tests start, begin with it.
     A run without a cache keeps nothing, and compiles in this process as it was told to.
     """
     if not sys.dont_write_bytecode:
