@@ -202,6 +202,7 @@ def clipped_units(
 def clipped_source(person: Person, *rows: tuple[str, float | None, str]) -> MemorySource:
     """Return what counts records; all sums of the same ones, clipped alike, are counted by one."""
     ((_, most),) = person.clips
+    assert person.records is not None
     domain = clipped_domain(person.records, most)
     table = pd.DataFrame(rows, columns=["group", "x", "id"]).astype(
         {"group": object, "x": float, "id": object}
