@@ -252,7 +252,7 @@ def test_a_batch_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Pat
 def test_an_outcome_that_cannot_be_written_is_finished_at_the_next_request(trips: Path) -> None:
     with pmw.resume_session(trips) as session:
         before = charges(session)
-        for table in ("requests", "meta"):
+        for table in ("requests", "ties"):
             key = f"in {table}"
             with unwritable(trips, table), pytest.raises(pmw.StoreError):
                 COUNTS(session, request_id=key)
@@ -275,22 +275,21 @@ def test_a_batch_that_is_given_up_leaves_its_key_free(trips: Path) -> None:
 
 # --- damage ------------------------------------------------------------------------------------------------
 
-FACT = "WHERE key LIKE 'measured %'"
 GONE = "what a key was used for is gone"
 NOT_THERE = "keys of its measurements are not there"
 FORGED = {
-    f"DELETE FROM meta {FACT}": GONE,
+    "DELETE FROM ties": GONE,
     "DELETE FROM requests WHERE answer < 0": NOT_THERE,
     "UPDATE requests SET request = 'l' WHERE answer < 0": NOT_THERE,
     "UPDATE requests SET answer = answer - 1 WHERE answer < 0": NOT_THERE,
-    f"UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE meta SET key = 'measured 1' {FACT}": (
+    "UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE ties SET intent = 1": (
         "the key of batch 1 names no measurement"
     ),
-    f"UPDATE meta SET value = replace(value, '[\\\"region', '[\\\"age') {FACT}": "scope of the key",
-    f"UPDATE meta SET value = replace(value, 'ma\\\":\\\"', 'ma\\\":\\\"1') {FACT}": "noise of the key",
-    f"UPDATE meta SET value = replace(value, '\"asked\"', '\"a\"') {FACT}": "Tie lacks asked",
+    "UPDATE ties SET tie = replace(tie, '[\\\"region', '[\\\"age')": "scope of the key",
+    "UPDATE ties SET tie = replace(tie, 'ma\\\":\\\"', 'ma\\\":\\\"1')": "noise of the key",
+    "UPDATE ties SET tie = replace(tie, '\"asked\"', '\"a\"')": "Tie lacks asked",
     "UPDATE requests SET request = 'bea' || char(31) || 'k' WHERE answer < 0;"
-    f"UPDATE meta SET value = replace(value, 'ann', 'bea') {FACT}": "the key of batch 2 is not its payer's",
+    "UPDATE ties SET tie = replace(tie, 'ann', 'bea')": "the key of batch 2 is not its payer's",
 }
 
 
@@ -302,6 +301,18 @@ def test_a_tie_that_names_no_measurement_is_damage(forged: str, trips: Path) -> 
     tamper(trips, forged)
     (told,) = failed(trips).values()
     assert FORGED[forged] in told
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_tie_that_is_gone_with_its_key_is_missed(kind: str, trips: Path) -> None:
+    one = REQUESTS[kind][0]
+    with pmw.resume_session(trips) as session:
+        one(session, request_id="k")
+    with closing(sqlite3.connect(trips)) as connection:
+        connection.executescript("DELETE FROM requests WHERE answer < 0; DELETE FROM ties")
+    assert any("keys or answers were altered or are gone" in told for told in failed(trips).values())
+    with pytest.raises(pmw.SessionCorruptError, match="keys or answers were altered or are gone"):
+        pmw.resume_session(trips)
 
 
 def test_a_key_that_waits_and_was_used_is_damage(trips: Path) -> None:
