@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pmw.session.asking import Asking
     from pmw.session.session import Session
 
+_UNPAID_KEY = "--request-id is for what pays unasked and may be run again; give --yes too"
+
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
     """Return a half-width that --within was given, for click.
@@ -100,6 +102,11 @@ Workloads:
     "that costs something, say the price and ask first.",
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
+@click.option(
+    "--request-id",
+    metavar="KEY",
+    help="With --within and --yes: idempotency key; run again with it, the command pays nothing more.",
+)
 @click.option(
     "--explain",
     is_flag=True,
@@ -211,6 +218,8 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         _check_within(where, given)
     elif given["yes"]:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
+    if given["request_id"] is not None and not given["yes"]:
+        raise click.UsageError(_UNPAID_KEY)
     if given["explain"]:
         _check_explained(given)
 
@@ -304,28 +313,39 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
 
     query, within = read_condition(where, session.domain), given["within"].amount
     require_accepted(query, options)
-    quote = session.quote(query, within)
-    if quote.needed and not is_agreed(quote.to_dict(), given):
-        return 4
-    answer = session.ask_within(query, within)
+    if given["request_id"] is None:  # else it may be paid already
+        quote = session.quote(query, within)
+        if quote.needed and not is_agreed(quote.to_dict(), given):
+            return 4
+    answer = session.ask_within(query, within, request_id=given["request_id"])
     click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
 def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to a statement with one AVG or SUM within a bar, once its price is agreed to."""
-    from pmw.cli.answering import agrees, answered, exit_code_of, form_of, say_unpaid, text_of
+    from pmw.cli.answering import (
+        agrees,
+        answered,
+        exit_code_of,
+        form_of,
+        require_accepted,
+        say_unpaid,
+        text_of,
+    )
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
     statement, within = parse_sql(given["sql"], session.domain), given["within"]
-    answered(session, statement, options)  # its counts are asked for as those of any statement
-    quote = session.quote_aggregate(statement, within)
-    price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
-    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-        say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
-        return 4
-    result = session.sql_within(statement, within)
+    require_accepted(statement, options)
+    if given["request_id"] is None:  # else it may be paid already
+        answered(session, statement, options)  # its counts are asked for as those of any statement
+        quote = session.quote_aggregate(statement, within)
+        price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
+        if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
+            say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
+            return 4
+    result = session.sql_within(statement, within, request_id=given["request_id"])
     click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
@@ -447,7 +467,7 @@ def _check_paid(given: dict[str, Any]) -> None:
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
     if given["request_id"] is not None and not given["yes"]:
-        raise click.UsageError("--request-id is for what pays unasked and may be run again; give --yes too")
+        raise click.UsageError(_UNPAID_KEY)
 
 
 def _measured(

@@ -120,6 +120,7 @@ def test_a_remote_session_answers_like_a_local_one(
         with pytest.raises(QueryError, match="not summed"):
             session.measure_sum("sex")
         mean = {"sql": "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'", "within": "30%"}
+        session.sql(mean["sql"])
         assert session.send({**mean, "dry_run": True})["affordable"]
         (row,) = session.send(mean)["rows"]
         assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
@@ -160,7 +161,7 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         key = sent[1].get("Idempotency-Key")
         if key is not None:
             keys.add(key)
-        if path.endswith("/measure") and key not in lost:
+        if path.endswith(("/measure", "/ask")) and key not in lost:
             lost.add(key)
             return Response(0, b"", "")
         return found
@@ -182,6 +183,41 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         with pytest.raises(QueryError, match="was used for another measurement"):
             session.measure("sex", request_id="mine")
         assert len(session.ledger().lines) == before + 3
+
+
+def test_a_bar_whose_response_is_lost_is_charged_once(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, keys = Connection._tried, list[str | None]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        """Lose the first response to each key."""
+        found = tried(connection, method, path, *sent)
+        key = sent[1].get("Idempotency-Key")
+        keys.append(key)
+        return Response(0, b"", "") if key is not None and keys.count(key) == 1 else found
+
+    average = "SELECT AVG(age) FROM people"
+    with pmw.connect(running.url, token=ann) as session:
+        low, high = next(session.sql(average).estimates()).interval or (0, 99)
+        monkeypatch.setattr(Connection, "_tried", losing)
+        asks: list[Callable[..., object]] = [
+            lambda width, **given: session.ask_within(PAIR, 40 * width, **given),
+            lambda width, **given: session.sql_within(average, 0.5 * width * (high - low), **given),
+        ]
+        for number, asked in enumerate(asks):
+            before, mine = len(session.ledger().lines), f"mine {number}"
+            asked(0.99)
+            assert len(session.ledger().lines) == before + 1
+            asked(0.98, request_id=mine)
+            asked(0.98, request_id=mine)
+            assert len(session.ledger().lines) == before + 2
+            with pytest.raises(QueryError, match="was used for another measurement"):
+                asked(0.97, request_id=mine)
+            with pytest.raises(QueryError, match="request_id must be"):
+                asked(1, request_id="")
+            fresh = [key for key in keys if key is not None and not key.startswith("mine")]
+            assert [fresh.count(key) for key in dict.fromkeys(fresh)] == [2] * (number + 1)
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
@@ -229,6 +265,10 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         assert paid["interval"][1] - paid["interval"][0] <= 80.001
         spent = session.budget().spent
         assert float(spent) == pytest.approx(float(before) + quoted["quote"]["share"])
+        keyed = json.loads(run(pair, "--within", "40", "--yes", "--json", "--request-id", "bar").stdout)
+        assert keyed["interval"] == paid["interval"]
+        unpaid = run(pair, "--within", "40", "--request-id", "bar")
+        assert (unpaid.exit_code, "give --yes too" in unpaid.stderr) == (2, True)
         again = run(pair, "--within", "40")
         assert (again.exit_code, again.stdout[:5]) == (0, "About")
         assert session.budget().spent == spent
