@@ -386,7 +386,7 @@ class Dialogue(LocalAsking):
                 self._pay(quote, _tied(key, asked, quote))
             return engine.answer_untested(request, self._account)
 
-    def _pay(self, quote: Quote, tie: Tie | None) -> None:
+    def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
         if quote.noise is not None:
             with self._engaged() as engine:
                 engine.measure(quote.scope, quote.noise, self._account, tie)

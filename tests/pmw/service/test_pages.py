@@ -28,6 +28,7 @@ from pmw.service import session_page
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
 from pmw.service.question_form import asked_by, described
+from pmw.service.shown_answers import new_answer
 from pmw.session.turns import Turns
 
 AddUser = Callable[..., Any]
@@ -160,7 +161,7 @@ def test_a_price_is_paid_in_the_turn_that_compares_it(
     headers, asked = add("ann", Fraction(1)), {"q": "sex = 'Male' AND region = 'north'", "within": "30"}
     page = client.get("/page/study", params=asked, headers=headers).text
     told = re.findall(r'name="price" value="([^"]+)"', page)[0]
-    dearer, answer, passed_on = session_page._is_dearer, session_page.new_answer, Turns._pass_on
+    dearer, answer, passed_on = session_page._is_dearer, new_answer, Turns._pass_on
     events = list[str]()
 
     def passed(turns: Turns) -> None:
