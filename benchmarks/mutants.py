@@ -1092,12 +1092,12 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "self.is_watched = ", "pmw/display/test_progress"),
 
     # --- service
-    ("reader-pays-for-a-bar", "pmw/service/asking", "if needed and not pays:", "if False:",
+    ("reader-pays-for-a-bar", "pmw/service/app", "if user.role is Role.READER:", "if False:",
      "pmw/service/test_app"),
     ("reader-measures", "pmw/service/app", "if user.role is Role.READER and not measured.dry_run:",
      "if False:", "pmw/service/test_app"),
-    ("reader-has-a-share", "pmw/service/hosting", "0 if user.role is Role.READER else user.share",
-     "user.share", "pmw/service/test_app pmw/service/test_users"),
+    ("reader-has-a-share", "pmw/service/users", "if self.role is Role.READER:", "if False:",
+     "pmw/service/test_users"),
     ("revoked-tokens-are-good", "pmw/service/users", "if found is None or found.revoked:",
      "if found is None:", "pmw/service/test_users"),
     ("sessions-of-others", "pmw/service/hosting", "if found is None or not user.may_use(name):",

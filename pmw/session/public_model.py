@@ -267,7 +267,7 @@ class PublicModel(LocalAsking):
     def _repr_html_(self) -> str:
         status = self.status()
         caption = f"Model of {self.domain.name}"
-        return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
+        return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget

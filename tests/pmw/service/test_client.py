@@ -276,6 +276,37 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         assert far.exit_code == 4
 
 
+def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
+    token = tmp_path / "ann.token"
+    token.write_text(ann)
+
+    def run(command: str, *arguments: str) -> Result:
+        asked = [command, running.url, *arguments, "--token-file", str(token)]
+        return CliRunner().invoke(main, asked)
+
+    with pmw.connect(running.url, token=ann) as session:
+        assert json.loads(run("status", "--json").stdout) == session.status().to_dict()
+        assert "budget spent" in run("status").stdout
+        plotted = run("status", "--plot", str(tmp_path / "a.svg"))
+        assert (plotted.exit_code, "which a service does not tell" in plotted.stderr) == (2, True)
+        sums = ("--sum", "age", "--by", "sex", "--share", "0.1%")
+        before, priced = (
+            len(session.ledger().lines),
+            session.measure_sum("age", "sex", share=0.001, dry_run=True),
+        )
+        assert json.loads(run("measure", *sums, "--dry-run", "--json").stdout) == priced.to_dict()
+        unpaid = run("measure", *sums)
+        assert (unpaid.exit_code, "Pay it with --yes" in unpaid.stderr) == (4, True)
+        assert len(session.ledger().lines) == before
+        for _ in range(2):
+            paid = run("measure", *sums, "--yes", "--json", "--request-id", "command")
+            assert json.loads(paid.stdout) == priced.to_dict()
+        assert len(session.ledger().lines) == before + 1
+    for command in (["status", "x.pmw"], ["measure", "x.pmw", "sex"]):
+        refused = CliRunner().invoke(main, [*command, "--token-file", str(token)])
+        assert (refused.exit_code, "is for the address of a service" in refused.stderr) == (2, True)
+
+
 def test_the_command_asks_a_service(run: Callable[..., Result]) -> None:
     answer = json.loads(run("age >= 30", "--json").stdout)
     assert answer["interval"]
