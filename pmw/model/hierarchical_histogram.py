@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from queries.errors import ScopeError
 from queries.frozen import dataclass
+from queries.places import as_index
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
 _SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero
@@ -169,7 +170,7 @@ def least_squares(
     for level in range(1, tree.height):
         children, variances = upward[level]
         parents = tree.parents(level)
-        missing = values - np.bincount(parents, weights=children, minlength=len(values))
+        missing = values - np.bincount(as_index(parents), weights=children, minlength=len(values))
         values = children + _shared(missing, variances, parents)
     return values
 
@@ -186,8 +187,8 @@ def _upward(
     yield values, variances
     for level in range(tree.height - 1, 0, -1):
         parents, size = tree.parents(level), tree.sizes[level - 1]
-        sums = np.bincount(parents, weights=values, minlength=size)
-        spread = np.bincount(parents, weights=variances, minlength=size)
+        sums = np.bincount(as_index(parents), weights=values, minlength=size)
+        spread = np.bincount(as_index(parents), weights=variances, minlength=size)
         values = sums + (own[level - 1] - sums) * (spread / (1 + spread))
         variances = spread / (1 + spread)
         yield values, variances
@@ -197,7 +198,7 @@ def _shared(
     missing: NDArray[np.float64] | float, variances: NDArray[np.float64], parents: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Share out what each parent's children lack among them, by variance: nothing to those without any."""
-    sums = np.bincount(parents, weights=variances)
+    sums = np.bincount(as_index(parents), weights=variances)
     per_variance = np.divide(missing, sums, out=np.zeros(len(sums)), where=sums > 0)
     return variances * per_variance[parents]
 
@@ -213,7 +214,7 @@ def leaf_variances(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     result = upward[0]
     for level in range(1, tree.height):
         variances, parents = upward[level], tree.parents(level)
-        part = variances / np.bincount(parents, weights=variances)[parents]
+        part = variances / np.bincount(as_index(parents), weights=variances)[parents]
         result = variances * (1 - part) + part**2 * result[parents]
     return result
 
@@ -277,7 +278,7 @@ def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDAr
     nodes, columns = np.zeros(tree.nodes), []
     for number in range(int(bin_.max()) + 1):
         nodes[tree.nodes - tree.size :] = bin_ == number
-        columns.append(np.bincount(bin_, weights=least_squares(tree, nodes)))
+        columns.append(np.bincount(as_index(bin_), weights=least_squares(tree, nodes)))
     return np.array(columns)
 
 
@@ -358,7 +359,7 @@ def _gradient(
     gradient = np.zeros(tree.size)
     for level, own in enumerate(tree.levels(nodes)):
         count, owners = len(own) - tree.special, tree.owners(level)
-        sums = np.bincount(owners, weights=ordered, minlength=count)
+        sums = np.bincount(as_index(owners), weights=ordered, minlength=count)
         residual = np.concatenate([sums, special]) - own
         gradient[: tree.cells] += residual[owners]
         gradient[tree.cells :] += residual[count:]
