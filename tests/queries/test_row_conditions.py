@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -206,6 +207,11 @@ def test_dates_are_compared_as_days_and_not_as_the_texts_of_their_cells() -> Non
     assert refusal(parse_where, "COALESCE(d, e) > 'x'", DATES).message == (
         "expected two values of one kind, got dates of d and e and the text 'x'"
     )
+
+
+@pytest.mark.parametrize("date", ["31.12.2023", "31/12/2023", "12-31-2023", "'31.12.2023'", "2023"])
+def test_a_date_in_another_form_is_told_its_own(date: str) -> None:
+    assert re.search(r"'\d{4}-\d\d-\d\d'", refusal(parse_where, f"d > {date}", DATES).message)
 
 
 def test_a_decimal_that_rounding_may_have_moved_leaves_a_comparison_open() -> None:
