@@ -26,6 +26,7 @@ from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.products import CellSets, Products
 from queries.questions import Questions
 
@@ -248,7 +249,7 @@ class BoxSums:
             total += sign * self._sums[place]
         if owners is None:
             return total
-        return np.asarray(np.bincount(owners, total, minlength=len(counted)), dtype=np.float64)
+        return np.asarray(np.bincount(as_index(owners), total, minlength=len(counted)), dtype=np.float64)
 
 
 # --- canonical texts ----------------------------------------------------------------------------------------
@@ -329,7 +330,7 @@ def _followed(
         own, starts, tables = _written([f"{before}{number}{after}" for number in distinct.tolist()])
     start, found = starts[places], own[places]
     for byte, each in enumerate(checksums.astype("<u4").view(np.uint8).reshape(-1, 4).T):
-        found ^= tables.take(start + (256 * byte + each.astype(np.int64)))
+        found ^= tables.take(as_index(start + (256 * byte + each.astype(np.int64))))
     return found
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 from queries.frozen import dataclass
+from queries.places import as_index
 
 UNITS = 2**20  # units per record: the grid of weights and answers
 
@@ -56,7 +57,7 @@ class _Runs:
     def weights(self, shape: tuple[int, ...]) -> _Weights:
         starts = self.starts.astype(np.int64)
         lengths = np.append(starts[1:], math.prod(shape)) - starts
-        return _frozen(np.repeat(self.values.astype(np.int64), lengths).reshape(shape))
+        return _frozen(np.repeat(self.values.astype(np.int64), as_index(lengths)).reshape(shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from queries.domain import Domain
 from queries.factors import UNITS, Factor, weight_runs
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 
 _SHORT = 256  # cells of an attribute whose sets are kept
 _Numbers = NDArray[np.int64]
@@ -64,7 +65,9 @@ class CellSets:
         if self.starts is not None:
             counts = np.diff(self.starts, append=size)
         object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "owners", np.repeat(np.arange(len(counts), dtype=np.int64), counts))
+        object.__setattr__(
+            self, "owners", np.repeat(np.arange(len(counts), dtype=np.int64), as_index(counts))
+        )
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
@@ -96,14 +99,14 @@ class CellSets:
     def cells(self) -> _Numbers:
         """Return how many cells each set has: int64, shape (n,)."""
         found = self.last - self.first + 1
-        return found if self.starts is None else np.add.reduceat(found, self.starts)
+        return found if self.starts is None else np.add.reduceat(found, as_index(self.starts))
 
     def take(self, places: _Numbers) -> CellSets:
         """Return the sets of some of the questions."""
         if self.starts is None:
             return CellSets(self.first[places], self.last[places])
         owners, runs = self.spread(places)
-        counts = np.bincount(owners, minlength=len(places))
+        counts = np.bincount(as_index(owners), minlength=len(places))
         return CellSets(self.first[runs], self.last[runs], np.cumsum(counts) - counts)
 
     def spread(self, places: _Numbers) -> tuple[_Numbers, _Numbers]:
@@ -111,15 +114,17 @@ class CellSets:
         if self.starts is None:
             return np.arange(len(places), dtype=np.int64), places
         counts = self.counts[places]
-        owners = np.repeat(np.arange(len(places), dtype=np.int64), counts)
-        within = np.arange(len(owners), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        owners = np.repeat(np.arange(len(places), dtype=np.int64), as_index(counts))
+        within = np.arange(len(owners), dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, as_index(counts)
+        )
         return owners, self.starts[places][owners] + within
 
     def summed(self, values: _Values) -> _Values:
         """Return the sum of the numbers of each question's runs: float64, shape (n,), in the runs' order."""
         if self.starts is None:
             return values
-        return np.asarray(np.bincount(self.owners, values, minlength=len(self)), dtype=np.float64)
+        return np.asarray(np.bincount(as_index(self.owners), values, minlength=len(self)), dtype=np.float64)
 
     def sums(self, runs: _Values) -> _Values:
         """Return the sum over each set of what is additive over cells: float64, shape (n,).
@@ -147,7 +152,7 @@ class CellSets:
             other = one + apart
             start, stop, gap = self.first[one], self.last[other], (self.last[one] + 1, self.first[other] - 1)
             both = runs[start, stop] - runs[start, gap[1]] - runs[gap[0], stop] + runs[gap]
-            found = found + np.bincount(self.owners[one], both, minlength=len(self))
+            found = found + np.bincount(as_index(self.owners[one]), both, minlength=len(self))
         return np.maximum(found, 0.0)
 
     def masks(self, size: int) -> NDArray[np.bool_]:

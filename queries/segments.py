@@ -22,6 +22,7 @@ from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
 
 _ROUNDING = 1e-12  # of a sum of shares
@@ -126,9 +127,9 @@ def _weighted(
     for axis, piece in enumerate(segments):
         if not piece.is_whole:
             shape = [-1 if other == axis else 1 for other in range(len(segments))]
-            share = np.add.reduceat(share * piece.shares.reshape(shape), piece.cells, axis=axis)
-            least = np.logical_and.reduceat(least, piece.cells, axis=axis)
-            most = np.logical_or.reduceat(most, piece.cells, axis=axis)
+            share = np.add.reduceat(share * piece.shares.reshape(shape), as_index(piece.cells), axis=axis)
+            least = np.logical_and.reduceat(least, as_index(piece.cells), axis=axis)
+            most = np.logical_or.reduceat(most, as_index(piece.cells), axis=axis)
     if least is not most:
         # Shares of one cell sum to 1 but for rounding; those of single numbers are nothing.
         share[share > 1 - _ROUNDING] = 1.0
@@ -154,8 +155,8 @@ def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
     lengths = np.diff(np.minimum(points, boundaries[-1]))  # the closing number of the last cell has none
     if attribute.is_whole:
         pieces = points.searchsorted(np.array(attribute.atoms), side="right") - 1
-        lengths -= np.bincount(pieces, minlength=len(starts))  # they are no values of the cells
-    sums = np.bincount(owner, weights=lengths)
+        lengths -= np.bincount(as_index(pieces), minlength=len(starts))  # they are no values of the cells
+    sums = np.bincount(as_index(owner), weights=lengths)
     special = attribute.size - attribute.base_size
     return _Segments(
         attribute,

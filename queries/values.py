@@ -19,6 +19,7 @@ from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
+from queries.places import as_index
 from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
 
 DROPPED = -1  # the code of a value that drops its record
@@ -208,7 +209,7 @@ class _Ordered(Values[_Scale]):
         """Draw among the whole numbers of each cell that have no cell of their own."""
         atoms, base_size = np.array(self.attribute.atoms, dtype=np.int64), self.attribute.base_size
         owners = np.minimum(edges.searchsorted(atoms, side="right") - 1, base_size - 1)
-        left = np.diff(edges) - np.bincount(owners, minlength=base_size)
+        left = np.diff(edges) - np.bincount(as_index(owners), minlength=base_size)
         if lean is None:
             drawn: NDArray[np.int64] = edges[cells] + generator.integers(0, left[cells])
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -205,7 +206,7 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
         "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
     modules.remove("queries.frozen")  # how values are made, as ``dataclasses`` would
-    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 6_950
+    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_050
 
 
 def test_libraries_keep_to_their_rooms() -> None:
@@ -218,6 +219,17 @@ def test_libraries_keep_to_their_rooms() -> None:
         for module in MODULES
         for line, name in imports(module, types_too=False)
         if not is_home(module, name.split(".")[0])
+    )
+
+
+def test_numpy_counts_by_places_of_the_machines_size() -> None:
+    # What a model is answered with also runs where these have 32 bits; see ``queries.places``.
+    rooms = ("queries", "pmw.model", "pmw.public")
+    listed(
+        f"{name}: {call}"
+        for name, module in MODULES.items()
+        if room_of(name) in rooms
+        for call in re.findall(r"np\.bincount\((?!\s*as_index\().{0,40}", module.text)
     )
 
 

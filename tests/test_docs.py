@@ -66,14 +66,16 @@ def test_every_option_in_the_documents_exists() -> None:
     from click import Context, Group
 
     context = Context(main)
-    known = {"--help", "--version", "--extra", "--data-dir"}
+    known = {"--help", "--version", "--extra", "--data-dir", "--directory"}
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
         own = list(command.commands.values()) if isinstance(command, Group) else []
         for one in (command, *own):
             known |= {option for parameter in one.params for option in parameter.opts}
-    for path in (*(ROOT / "examples").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
+    for path in (
+        path for folder in ("examples", "benchmarks", "scripts") for path in (ROOT / folder).glob("*.py")
+    ):
         known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text()))
     for path in DOCUMENTS:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()):

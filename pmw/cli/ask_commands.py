@@ -202,7 +202,8 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         UsageError: some do not.
     """
     if forms != 1:
-        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
+        file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
+        raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
     if given["format"] is not None and not (given["stream"] or given["workload"] is not None):
         raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
     if given["format"] == "parquet" and sys.stdout.isatty():

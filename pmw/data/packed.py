@@ -28,6 +28,7 @@ from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, 
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.frozen import dataclass
+from queries.places import as_index
 from queries.records import CodedRecords
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
@@ -175,7 +176,7 @@ class PackedRecords:
             tables[place] = np.arange(size)
             dtype = np.min_scalar_type(size - 1)
             pieces = [
-                found.astype(dtype) if times is None else np.repeat(found.astype(dtype), times)
+                found.astype(dtype) if times is None else np.repeat(found.astype(dtype), as_index(times))
                 for found, times in zip(self.sums(tables), self.times_by_block, strict=True)
             ]
             columns.append(np.concatenate([np.empty(0, dtype=dtype), *pieces]))
@@ -276,7 +277,7 @@ def add_up(
     elif len(cells) < len(counts):
         np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
     else:
-        counts += np.bincount(cells, minlength=len(counts))
+        counts += np.bincount(as_index(cells), minlength=len(counts))
 
 
 def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[Codes, ...]:
@@ -468,7 +469,7 @@ def _counted_digest(
             stop = min(start + _HASHED_AT_ONCE, int(ends[-1]))
             some = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
             within = np.minimum(ends[some], stop) - np.maximum(ends[some] - counts[some], start)
-            digest.update(np.repeat(words[some], within).view(np.uint8).data)
+            digest.update(np.repeat(words[some], as_index(within)).view(np.uint8).data)
     return digest.digest()
 
 

@@ -17,6 +17,7 @@ from pmw.model.measurement import DEFAULT_BINS
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.numbers import IntegerAttribute
+from queries.places import as_index
 
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
@@ -254,6 +255,6 @@ def _coarse_attribute(attribute: Attribute, bin_: NDArray[np.int64]) -> Attribut
 
 def _shares(bin_: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each cell's share of its bin's records; all alike where the bin has none."""
-    sums, cells = np.bincount(bin_, weights=counts), np.bincount(bin_)
+    sums, cells = np.bincount(as_index(bin_), weights=counts), np.bincount(as_index(bin_))
     empty = sums[bin_] <= 0
     return np.where(empty, 1 / cells[bin_], counts / np.where(empty, 1.0, sums[bin_]))

@@ -29,6 +29,7 @@ from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.records import CodedRecords
 
 _TOLERANCE = 1e-9  # of the sum of a bin's shares
@@ -49,8 +50,8 @@ class _Runs:
         return cls(None if np.array_equal(order, np.arange(order.size)) else order, starts)
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        ordered = values if self.order is None else values.take(self.order, axis=axis)
-        reduced: NDArray[Any] = ufunc.reduceat(ordered, self.starts, axis=axis)
+        ordered = values if self.order is None else values.take(as_index(self.order), axis=axis)
+        reduced: NDArray[Any] = ufunc.reduceat(ordered, as_index(self.starts), axis=axis)
         return reduced
 
 
@@ -112,7 +113,7 @@ class Coarsening:
             raise ScopeError(f"expected a bin and a share for each of the {size} cells of {name!r}")
         if not np.array_equal(np.unique(bin_), np.arange(coarse_size)):
             raise ScopeError(f"expected bins 0..{coarse_size - 1} of {name!r}, each with a cell")
-        sums = np.bincount(bin_, weights=share, minlength=coarse_size)
+        sums = np.bincount(as_index(bin_), weights=share, minlength=coarse_size)
         if np.any(share < 0) or not np.all(np.abs(sums - 1) < _TOLERANCE):
             raise ScopeError(f"expected shares of {name!r} of at least 0 that sum to 1 in each bin")
         bin_.flags.writeable = share.flags.writeable = False
@@ -289,7 +290,7 @@ class Coarsening:
             position = self.fine.index(name)
             bin_, share = self.bins[position], self.shares[position]
             if bin_ is not None and share is not None:
-                values = values.take(bin_, axis=axis) * _along(share, axis, values.ndim)
+                values = values.take(as_index(bin_), axis=axis) * _along(share, axis, values.ndim)
         return values
 
     def _extremes(self, factor: Factor) -> tuple[Factor, Factor | None]:

@@ -28,6 +28,7 @@ from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.records import CodedRecords
 
 LARGEST_DENSE_DOMAIN = 2**24  # cells: 134 MB in float64
@@ -378,7 +379,7 @@ class DenseWorkspace:
         """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
         records = self.marginal(query.scope).reshape(-1)
         weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)
-        sums = np.bincount(classes.reshape(-1), weights=records, minlength=len(weights))
+        sums = np.bincount(as_index(classes.reshape(-1)), weights=records, minlength=len(weights))
         return weights / UNITS, sums.astype(np.float64)
 
     def tilt_query(self, query: LinearQuery, dual: float) -> None:

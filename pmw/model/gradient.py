@@ -42,6 +42,7 @@ from pmw.model.factors import (
 from pmw.model.junction_tree import JunctionTree
 from queries.domain import Domain
 from queries.frozen import dataclass
+from queries.places import as_index
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
@@ -350,13 +351,13 @@ class Gradient:
         spans = tops - np.minimum.reduceat(flat, starts)
         if not float(spans.max()) <= _SAFE_SPAN:
             return None
-        np.subtract(flat, np.repeat(tops, self._lengths), flat)
+        np.subtract(flat, np.repeat(tops, as_index(self._lengths)), flat)
         np.exp(flat, flat)
         if not self._run(scaled=self._is_large or not float(spans.sum()) <= _CALM_SPAN):
             return None
         for (table, _, _), derivative in zip(self._sums, self._derivatives, strict=True):
             np.multiply(table, derivative, table)
-        np.divide(flat, np.repeat(np.add.reduceat(flat, starts), self._lengths), flat)
+        np.divide(flat, np.repeat(np.add.reduceat(flat, starts), as_index(self._lengths)), flat)
         for call in self._readings:
             call()
         return [self._marginals[number] for number in range(len(potentials))]

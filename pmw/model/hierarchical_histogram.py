@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from queries.errors import ScopeError
 from queries.frozen import dataclass
+from queries.places import as_index
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
 _SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero
@@ -169,7 +170,7 @@ def least_squares(
     for level in range(1, tree.height):
         children, variances = upward[level]
         parents = tree.parents(level)
-        missing = values - np.bincount(parents, weights=children, minlength=len(values))
+        missing = values - np.bincount(as_index(parents), weights=children, minlength=len(values))
         values = children + _shared(missing, variances, parents)
     return values
 
@@ -186,8 +187,8 @@ def _upward(
     yield values, variances
     for level in range(tree.height - 1, 0, -1):
         parents, size = tree.parents(level), tree.sizes[level - 1]
-        sums = np.bincount(parents, weights=values, minlength=size)
-        spread = np.bincount(parents, weights=variances, minlength=size)
+        sums = np.bincount(as_index(parents), weights=values, minlength=size)
+        spread = np.bincount(as_index(parents), weights=variances, minlength=size)
         values = sums + (own[level - 1] - sums) * (spread / (1 + spread))
         variances = spread / (1 + spread)
         yield values, variances
@@ -197,7 +198,7 @@ def _shared(
     missing: NDArray[np.float64] | float, variances: NDArray[np.float64], parents: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Share out what each parent's children lack among them, by variance: nothing to those without any."""
-    sums = np.bincount(parents, weights=variances)
+    sums = np.bincount(as_index(parents), weights=variances)
     per_variance = np.divide(missing, sums, out=np.zeros(len(sums)), where=sums > 0)
     return variances * per_variance[parents]
 
@@ -213,7 +214,7 @@ def leaf_variances(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     result = upward[0]
     for level in range(1, tree.height):
         variances, parents = upward[level], tree.parents(level)
-        part = variances / np.bincount(parents, weights=variances)[parents]
+        part = variances / np.bincount(as_index(parents), weights=variances)[parents]
         result = variances * (1 - part) + part**2 * result[parents]
     return result
 
@@ -232,34 +233,96 @@ def query_variance(tree: HierarchicalHistogram, weights: NDArray[np.float64]) ->
 def range_variances(
     tree: HierarchicalHistogram, first: NDArray[np.int64], last: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return what bounds the variances of ranges of cells, per variance of a node: float64, shape (n,).
+    """Return the variances of ranges of cells, per variance of a node: float64, shape (n,).
 
-    Of a tree of at most 512 cells it is the variance of the least squares answer. Of a longer one it is the
-    number of nodes that the range is the sum of: least squares vary no more, for of all unbiased linear
-    estimates they vary least.
+    They are those of the least squares answers. Of a tree of more than 512 cells whose nodes are declared it
+    is the number of cells, which is at least that: of all unbiased linear estimates least squares vary least.
 
     Args:
         tree: the nodes.
         first: int64, shape (n,), the first cell of each range.
         last: the same of the last cells, inclusive.
     """
-    stop = last + 1
     if tree.size <= MOST_COVARIANCES:
-        sums = _covariance_sums(tree)
+        sums, stop = _covariance_sums(tree), last + 1
         variances = sums[stop, stop] - 2 * sums[first, stop] + sums[first, first]
         return np.array(np.maximum(variances, 0.0), dtype=np.float64)
-    start, end = np.minimum(first, tree.cells), np.minimum(stop, tree.cells)
-    special = (stop - end) - (first - start)
     if tree.hierarchy:  # the cells of a node need not be neighbours
-        return np.array(end - start + special, dtype=np.float64)
-    nodes = np.zeros(first.size, dtype=np.int64)
-    for _ in range(tree.height - 1):
-        up, down = -(-start // tree.branching), end // tree.branching
-        inside = up < down
-        beside = (up * tree.branching - start) + (end - down * tree.branching)
-        nodes += np.where(inside, beside, end - start)
-        start, end = np.where(inside, up, 0), np.where(inside, down, 0)
-    return np.array(nodes + end - start + special, dtype=np.float64)
+        return (last + 1 - first).astype(np.float64)
+    return _long_range_variances(tree, first, last)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spreads:
+    """Of one level of a long tree, what ranges of its nodes vary by.
+
+    Args:
+        own: float64, shape (nodes,), the variance of each node from below, v.
+        before: float64, shape (nodes + 1,), the sums of v over the nodes before each one.
+        parents: int64, shape (nodes,), the node above each one; none of the widest level.
+        starts: int64, shape (parents + 1,), the first node of each one above, and where the last ends.
+    """
+
+    own: NDArray[np.float64]
+    before: NDArray[np.float64]
+    parents: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    def between(self, start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the sums of v over runs of nodes; none of those that stop where they start or before."""
+        return np.where(start < stop, self.before[stop] - self.before[np.minimum(start, stop)], 0.0)
+
+
+@lru_cache(maxsize=16)
+def _spreads(tree: HierarchicalHistogram) -> tuple[_Spreads, ...]:
+    """Return what the levels of a tree vary by, the cells first."""
+    found, places = [], np.arange(0)
+    for up, (_, own) in enumerate(_upward(tree, np.zeros(tree.nodes), None)):
+        level = tree.height - 1 - up
+        parents = tree.parents(level) if level else places
+        starts = np.searchsorted(parents, np.arange(tree.sizes[level - 1] + 1)) if level else places
+        found.append(_Spreads(own, np.append(0.0, own.cumsum()), parents, starts))
+    return tuple(found)
+
+
+def _long_range_variances(
+    tree: HierarchicalHistogram, first: NDArray[np.int64], last: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the variances of ranges, in steps per level, not per cell; see ``range_variances``.
+
+    Given its parent, a node of variance v from below takes the part v/S of what the parent varies, with S the
+    sum of v over its siblings and itself; and siblings vary beside by v - v^2/S, with covariances -v v'/S. So
+    where g_c is what an answer takes of each child, it takes g = (sum g_c v_c)/S of the parent, and varies
+    beside by sum g_c^2 v_c - (sum g_c v_c)^2/S. That is none where all g_c are alike: what counts are, at
+    each level, the node that a range begins in and the one that it ends in.
+    """
+    low, high, taken_low = first, last, np.ones(first.shape)
+    taken_high, found = np.where(first < last, 1.0, 0.0), np.zeros(first.shape)  # 0 where both are one node
+    spreads = _spreads(tree)
+    for level in spreads:
+        apart = low < high
+        squares_low, sums_low = taken_low**2 * level.own[low], taken_low * level.own[low]
+        squares_high, sums_high = taken_high**2 * level.own[high], taken_high * level.own[high]
+        if level is spreads[-1]:
+            return found + squares_low + squares_high + level.between(low + 1, high)
+        above_low, above_high = level.parents[low], level.parents[high]
+        together = above_low == above_high
+        # Nodes between the two that belong to the lower one's parent, and those of the higher one's.
+        ends = np.where(together, high, level.starts[above_low + 1])
+        begins = np.where(together, high, level.starts[above_high])
+        beside_low = np.where(apart, level.between(low + 1, ends), 0.0)
+        beside_high = np.where(apart, level.between(begins, high), 0.0)
+        squares_low, sums_low = squares_low + beside_low, sums_low + beside_low
+        squares_high, sums_high = squares_high + beside_high, sums_high + beside_high
+        squares_low = np.where(together, squares_low + squares_high, squares_low)
+        sums_low = np.where(together, sums_low + sums_high, sums_low)
+        whole_low = level.between(level.starts[above_low], level.starts[above_low + 1])
+        whole_high = level.between(level.starts[above_high], level.starts[above_high + 1])
+        found += squares_low - sums_low**2 / whole_low
+        found += np.where(together, 0.0, squares_high - sums_high**2 / whole_high)
+        low, high = above_low, above_high
+        taken_low, taken_high = sums_low / whole_low, np.where(together, 0.0, sums_high / whole_high)
+    raise AssertionError  # the widest level ends it
 
 
 def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -277,7 +340,7 @@ def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDAr
     nodes, columns = np.zeros(tree.nodes), []
     for number in range(int(bin_.max()) + 1):
         nodes[tree.nodes - tree.size :] = bin_ == number
-        columns.append(np.bincount(bin_, weights=least_squares(tree, nodes)))
+        columns.append(np.bincount(as_index(bin_), weights=least_squares(tree, nodes)))
     return np.array(columns)
 
 
@@ -358,7 +421,7 @@ def _gradient(
     gradient = np.zeros(tree.size)
     for level, own in enumerate(tree.levels(nodes)):
         count, owners = len(own) - tree.special, tree.owners(level)
-        sums = np.bincount(owners, weights=ordered, minlength=count)
+        sums = np.bincount(as_index(owners), weights=ordered, minlength=count)
         residual = np.concatenate([sums, special]) - own
         gradient[: tree.cells] += residual[owners]
         gradient[tree.cells :] += residual[count:]

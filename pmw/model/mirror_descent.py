@@ -40,6 +40,7 @@ from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 from pmw.model.strategy import along
 from queries.frozen import dataclass
+from queries.places import as_index
 
 FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
 _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises
@@ -83,7 +84,7 @@ class _Evaluator:
 
     def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
         """Return tables, one per aim and shaped like it, in one array."""
-        return np.take(np.concatenate([table.reshape(-1) for table in tables]), self._order)
+        return np.take(np.concatenate([table.reshape(-1) for table in tables]), as_index(self._order))
 
     def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
         """Return the parts of one array, one per aim and shaped like it."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from pmw.model.measurement import Target
 from queries.frozen import dataclass
+from queries.places import as_index
 from queries.records import CodedRecords
 
 # Chosen on other tables and seeds than those of the benchmark's figures (docs/algorithm.md).
@@ -261,7 +262,7 @@ class _Rows:
                     at += np.multiply(columns[other], stride, dtype=np.intp)
             cells = math.prod(shape)
             at[1] += cells
-            counts = np.bincount(at.reshape(-1), minlength=2 * cells).reshape(2, *shape)
+            counts = np.bincount(as_index(at.reshape(-1)), minlength=2 * cells).reshape(2, *shape)
             moves.append((counts[0] - counts[1]) * self._each)
         return moves
 
@@ -287,7 +288,7 @@ class _Rows:
         """
         shape = tuple(self._shape[place] for place in scope)
         at = _places([columns[place] for place in scope], shape, len(columns[0]))
-        counts = np.bincount(at, minlength=math.prod(shape))
+        counts = np.bincount(as_index(at), minlength=math.prod(shape))
         return np.asarray(counts.reshape(shape) * self._each, dtype=np.float64)
 
 

@@ -45,6 +45,7 @@ from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 
 _MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
@@ -160,7 +161,7 @@ def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
         bin_ = np.append(runs, coarse.size - special + np.arange(special))
         same = fine.size == coarse.size
         bins.append(None if same else bin_)
-        shares.append(None if same else 1 / np.bincount(bin_)[bin_])
+        shares.append(None if same else 1 / np.bincount(as_index(bin_))[bin_])
     kept = zip(domain, bins, assumed, strict=True)
     binned = Domain(tuple(fine if bin_ is None else coarse for fine, bin_, coarse in kept), domain.name)
     state = replace(state, coarsening=Coarsening(domain, binned, tuple(bins), tuple(shares)))

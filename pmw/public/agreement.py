@@ -24,6 +24,7 @@ from pmw.public.state import PublicState
 from queries.expressions import Linear
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.questions import QuestionList
 from queries.statements import TOTAL, Group, Statement
 
@@ -65,7 +66,7 @@ class Wholes:
 
     def lacking(self, groups: Counts) -> _Array:
         """Return how many records the wholes have more than their groups together: float64, shape (n,)."""
-        sums = np.bincount(self.of, groups.value, minlength=self.counts.value.size)
+        sums = np.bincount(as_index(self.of), groups.value, minlength=self.counts.value.size)
         return np.asarray(self.counts.value - sums)
 
 
@@ -86,7 +87,9 @@ def agreed(groups: Counts, wholes: Sequence[Wholes]) -> Counts | None:
             return groups
         moved = []
         for one in wholes:
-            sizes = np.bincount(one.of, minlength=one.counts.value.size) + 1  # the whole gives way, too
+            sizes = (
+                np.bincount(as_index(one.of), minlength=one.counts.value.size) + 1
+            )  # the whole gives way, too
             part = one.lacking(groups) / sizes
             groups = groups.moved(part[one.of])
             moved.append(replace(one, counts=one.counts.moved(-part)))

@@ -48,6 +48,7 @@ from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
@@ -321,7 +322,7 @@ class Bars:
             places = np.flatnonzero(chosen == number)
             if places.size:
                 some = low.take(places)
-                least, most = (Bound(*(np.take(each, places) for each in end)) for end in both)
+                least, most = (Bound(*(np.take(each, as_index(places)) for each in end)) for end in both)
                 found[:, places] = self._of_way(
                     some, some, (rests, least, least if both[0] is both[1] else most)
                 )

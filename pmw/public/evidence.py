@@ -43,6 +43,7 @@ from queries.boxes import BoxSums, Counted
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.products import CellSets, Products
 
 BASES = tuple(Basis)
@@ -121,7 +122,7 @@ class Evidence:
             return self._noise.product_half_widths(boxes.sides)
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
-        for size in np.flatnonzero(np.bincount(cells)).tolist():
+        for size in np.flatnonzero(np.bincount(as_index(cells))).tolist():
             widths[size] = self.of_cells(size)
         return widths[cells]
 
@@ -182,7 +183,7 @@ class Candidates:
         cells = boxes.cells()
         size = int(cells.max(initial=0)) + 1  # few: the marginal has a table of sums
         places, least = np.zeros(size, dtype=np.intp), np.zeros(size)
-        for number in np.flatnonzero(np.bincount(cells)).tolist():
+        for number in np.flatnonzero(np.bincount(as_index(cells))).tolist():
             places[number], least[number] = self._of_cells(number)
         return places[cells], least[cells]
 

@@ -30,6 +30,7 @@ from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, Total
 from queries.errors import ScopeError
 from queries.factors import UNITS
+from queries.places import as_index
 
 Measured = TypeVar("Measured", bound=Measurement)
 
@@ -158,7 +159,7 @@ def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> 
         measured: the attribute.
         bin_: of each declared cell, the bin that it is summed to: int64, shape (cells,); None for none.
     """
-    return _main_effect(measured, None if bin_ is None else bin_.tobytes())
+    return _main_effect(measured, None if bin_ is None else bin_.astype(np.int64).tobytes())
 
 
 # Every marginal of an attribute asks for it. Measurements are told apart by identity.
@@ -166,7 +167,7 @@ def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> 
 def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> MainEffect:
     size = measured.values.size
     bin_ = np.arange(size) if bins is None else np.frombuffer(bins, dtype=np.int64)
-    cells = np.bincount(bin_).astype(np.float64)
+    cells = np.bincount(as_index(bin_)).astype(np.float64)
     slope = np.zeros(cells.size)
     if isinstance(measured, ResidualMeasurement):  # of few cells
         (axis,) = measured.strategy.axes
@@ -177,5 +178,5 @@ def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> MainEffect:
         covariance = sum_covariance(measured.tree, bin_) * measured.variance
     else:
         covariance = np.diag(cells) * measured.variance
-    values: NDArray[np.float64] = np.bincount(bin_, weights=measured.values).astype(np.float64)
+    values: NDArray[np.float64] = np.bincount(as_index(bin_), weights=measured.values).astype(np.float64)
     return MainEffect(values, covariance, slope)

@@ -30,6 +30,7 @@ from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.places import as_index
 from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
@@ -442,7 +443,7 @@ def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
     low, high = np.maximum(0.0, ends) + 0.0  # no minus of a zero
     shown = np.minimum(np.maximum(bounds.counts, low), high)
     typical = np.full((size, 2), math.nan)
-    for code in np.flatnonzero(np.bincount(bounds.kinds)).tolist():
+    for code in np.flatnonzero(np.bincount(as_index(bounds.kinds))).tolist():
         kind = KINDS[code]
         if kind is not None:
             places = np.flatnonzero(bounds.kinds == code)

@@ -319,12 +319,12 @@ class TreeNoise:
     Args:
         tree: the measured numbers.
         confidence: of one sum that an interval rests on alone.
-        by_nodes: of long trees, runs are bounded by how many nodes they are the sum of: quick, and wider.
+        by_cells: of long trees whose nodes are declared, runs are bounded by their cells: quick, and wider.
     """
 
     tree: HierarchicalMeasurement
     confidence: float
-    by_nodes: bool = False
+    by_cells: bool = False
 
     def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
         """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
@@ -340,8 +340,8 @@ class TreeNoise:
 
     def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
         """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
-        is_long = self.tree.tree.size > MOST_COVARIANCES
-        if is_long and not self.by_nodes:
+        is_long = self.tree.tree.size > MOST_COVARIANCES and bool(self.tree.tree.hierarchy)
+        if is_long and not self.by_cells:
             cells = np.arange(self.tree.tree.size)
             runs = zip(first.tolist(), last.tolist(), strict=True)
             return np.array(
@@ -461,7 +461,7 @@ def run_noise(
     if isinstance(measured, ResidualCounts):
         return ResidualNoise(measured, confidence)
     if isinstance(measured, HierarchicalMeasurement):
-        return TreeNoise(measured, confidence, by_nodes=True)
+        return TreeNoise(measured, confidence, by_cells=True)
     if isinstance(measured, CombinedMarginal):
         return CellNoise(measured.noise, confidence, 1, measured.squares, measured.peak)
     return CellNoise(measured.noise, confidence)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from queries.domain import Domain
 from queries.frozen import dataclass
+from queries.places import as_index
 
 LARGEST_PAIR = 2**16  # cells of a pair that a prior has shares of
 _SUM = 1e-6  # how far from 1 shares may sum to
@@ -112,7 +113,7 @@ class Prior:
         table = next((pair.shares for pair in self.pairs if pair.scope == scope), None)
         if table is None:
             alone = [
-                np.bincount(bin_, weights=self.one_ways[name])
+                np.bincount(as_index(bin_), weights=self.one_ways[name])
                 for name, bin_ in zip(scope, cells, strict=True)
             ]
             found = alone[0] if len(alone) == 1 else np.multiply.outer(alone[0], alone[1])
@@ -124,7 +125,7 @@ class Prior:
     def _moved(self, name: str, bin_: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return which part of each own bin lies in each other bin: float64, shape (other bins, own bins)."""
         own, shares = self.bins[name], self.one_ways[name]
-        mass, size = np.bincount(own, weights=shares), np.bincount(own)
+        mass, size = np.bincount(as_index(own), weights=shares), np.bincount(as_index(own))
         inside = np.where(mass[own] > 0, shares / np.maximum(mass[own], np.finfo(float).tiny), 1 / size[own])
         parts = np.zeros((int(bin_.max()) + 1, mass.size))
         np.add.at(parts, (bin_, own), inside)

@@ -24,6 +24,7 @@ from queries.domain import Domain
 from queries.expressions import Summed
 from queries.factors import UNITS
 from queries.frozen import dataclass
+from queries.places import as_index
 from queries.records import CodedRecords
 
 _Array = NDArray[np.float64]
@@ -186,7 +187,7 @@ class ValueSums:
 
         def summed(numbers: _Array) -> _Array:
             weights = np.where(held, numbers, 0.0)
-            return np.asarray(np.bincount(groups, weights, measured.sums.size), dtype=np.float64)
+            return np.asarray(np.bincount(as_index(groups), weights, measured.sums.size), dtype=np.float64)
 
         if measured.summed.count_units:  # rows have the mean, whatever their number is
             rows = summed(np.ones(len(records))) / np.maximum(measured.counts.ravel(), 1.0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pmw.model import OneWayMeasurement, QueryMeasurement, most_squares, target_of
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
+from queries.places import as_index
 from queries.records import CodedRecords
 
 _NAMED = 3  # marginals that one line has room for
@@ -113,7 +114,8 @@ def _shortfall(
     target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
     shape = target.values.shape
-    counts = np.bincount(np.ravel_multi_index(own, shape), minlength=target.values.size).reshape(shape)
+    cells = np.ravel_multi_index(own, shape)
+    counts = np.bincount(as_index(cells), minlength=target.values.size).reshape(shape)
     errors = counts * (state.total.value / len(own[0])) - target.values
     squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
     beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())

@@ -6,7 +6,6 @@ that told nothing, and is overwritten by the next.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from dataclasses import asdict
@@ -31,6 +30,8 @@ def record_charge(path: Path, charge: DraftCharge) -> None:
     Raises:
         StoreError: it could not be made durable, or the file holds something else.
     """
+    import fcntl  # late: see ``locking``
+
     form = {"content": _CONTENT, **asdict(charge), "epsilon": str(charge.epsilon), "delta": str(charge.delta)}
     form["neighboring_relation"] = charge.neighboring_relation.value
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import time
@@ -58,6 +57,8 @@ class SessionLock:
 
     def _taken(self) -> bool:
         """Try once to take the lock, and tell whether it was free."""
+        import fcntl  # late, here and below: models are asked where files have no locks, as in a browser
+
         try:
             descriptor = self._opened()
             os.fchmod(descriptor, 0o600)
@@ -115,6 +116,8 @@ def turn_in(folder: Path) -> Iterator[None]:
     Raises:
         OSError: the folder cannot be opened.
     """
+    import fcntl
+
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):

@@ -18,7 +18,12 @@ from pmw.model import (
     mean_range_variance,
     query_variance,
 )
-from pmw.model.hierarchical_histogram import least_squares, non_negative_least_squares
+from pmw.model.hierarchical_histogram import (
+    MOST_COVARIANCES,
+    least_squares,
+    non_negative_least_squares,
+    range_variances,
+)
 from queries import CategoricalAttribute, Domain
 from queries.errors import ScopeError
 
@@ -44,6 +49,15 @@ def declared_trees(draw: st.DrawFn) -> HierarchicalHistogram:
 
 
 TREES = even_trees() | declared_trees()
+
+
+@st.composite
+def long_trees(draw: st.DrawFn) -> HierarchicalHistogram:
+    cells, branching = draw(st.integers(MOST_COVARIANCES + 1, 1200)), draw(st.integers(2, 30))
+    tallest = 1
+    while branching**tallest < cells:
+        tallest += 1
+    return HierarchicalHistogram(cells, draw(st.integers(0, 2)), branching, draw(st.integers(1, tallest)))
 
 
 def incidence(tree: HierarchicalHistogram) -> NDArray[np.float64]:
@@ -177,3 +191,27 @@ def test_rare_values_are_pooled_inside_the_nodes_of_their_level() -> None:
     assert bins is not None
     expected = [0, 0, 0, 1, *[0] * 6, *[2] * 10, *[3] * 10, *[4] * 10, 5]
     assert bins.tolist() == expected  # the last node's values are rare even together, and alone are left
+
+
+@given(long_trees(), st.data())
+def test_ranges_of_a_long_tree_vary_as_their_least_squares_do(
+    tree: HierarchicalHistogram, data: st.DataObject
+) -> None:
+    ends = data.draw(st.lists(st.tuples(*[st.integers(0, tree.size - 1)] * 2), min_size=1, max_size=8))
+    first, last = np.array(ends, dtype=np.int64).min(axis=1), np.array(ends, dtype=np.int64).max(axis=1)
+    cells = np.arange(tree.size)
+    expected = [
+        query_variance(tree, ((one <= cells) & (cells <= other)) * 1.0)
+        for one, other in zip(first, last, strict=True)
+    ]
+    assert range_variances(tree, first, last) == pytest.approx(expected, rel=1e-10)
+
+
+def test_cells_bound_the_ranges_of_a_long_tree_whose_nodes_are_declared() -> None:
+    owners = tuple(cell % 3 for cell in range(600))
+    tree = HierarchicalHistogram(600, 1, 2, 2, (owners,))
+    first, last = np.array([0, 10, 600]), np.array([600, 399, 600])
+    cells = np.arange(tree.size)
+    for one, other, most in zip(first, last, range_variances(tree, first, last), strict=True):
+        assert most == other + 1 - one
+        assert query_variance(tree, ((one <= cells) & (cells <= other)) * 1.0) <= most + 1e-9
