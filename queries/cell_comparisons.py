@@ -69,6 +69,8 @@ def _mixed(one: CellValues, two: CellValues) -> QueryError:
     way = ""
     if not (one.dated or two.dated) and text is not None:
         way = "; a number stands without quotes, and CAST(… AS VARCHAR) makes texts of whole numbers"
+    elif text is None and (one.dated or two.dated):
+        way = "; a date is a text such as '2023-12-31'"
     return QueryError(
         f"expected two values of one kind, got {_kind(one)} and {_kind(two)}{way}", code="wrong_kind"
     )

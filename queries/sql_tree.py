@@ -104,6 +104,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Cast: "a cast",
     exp.Cube: "CUBE",
     exp.Distinct: "DISTINCT",
+    exp.Dot: "a second dot (a date is a text such as '2023-12-31')",
     exp.DPipe: "||",
     exp.Except: "EXCEPT",
     exp.Exists: "EXISTS",

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -49,16 +50,27 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = "auto"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let processes started by tests share what they compile, where Python keeps none beside the sources."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all processes of the tests share what they compile, where Python keeps none beside the sources.
+
+    It is kept in pytest's cache for the next run. Workers, and processes that tests start, begin with it.
+    A run without a cache keeps nothing, and compiles in this process as it was told to.
+    """
     if not sys.dont_write_bytecode:
-        yield
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
-        yield
+    if hasattr(config, "cache"):
+        folder = str(config.cache.mkdir("compiled"))
+    else:
+        temporary = tempfile.TemporaryDirectory()
+        config.add_cleanup(temporary.cleanup)
+        folder = temporary.name
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    patch.setenv("PYTHONPYCACHEPREFIX", folder)
+    if hasattr(config, "cache"):
+        patch.setattr(sys, "dont_write_bytecode", False)
+        patch.setattr(sys, "pycache_prefix", folder)
 
 
 class Repeated:

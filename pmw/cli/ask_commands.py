@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from pmw.cli.session_files import opened_model, resumed, wait_option
+from pmw.cli.session_files import (
+    is_address,
+    opened_model,
+    require_address,
+    resumed,
+    token_option,
+    wait_option,
+)
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking
     from pmw.session.session import Session
+
+_UNPAID_KEY = "--request-id is for what pays unasked and may be run again; give --yes too"
 
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
@@ -101,16 +110,16 @@ Workloads:
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @click.option(
+    "--request-id",
+    metavar="KEY",
+    help="With --within and --yes: idempotency key; run again with it, the command pays nothing more.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The token for a SESSION that is the address of a service; - reads standard input.",
-)
+@token_option
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
 def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
@@ -141,8 +150,7 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     _check(sum(asked), where, given)
-    if given["token_file"] is not None and not _is_address(session):
-        raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
+    require_address(session, given["token_file"])
     from queries.errors import QueryError
 
     try:
@@ -155,10 +163,6 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
         click.echo(json_line({"error": error.to_dict()}))
         code = 4
     sys.exit(code)
-
-
-def _is_address(session: str) -> bool:
-    return session.startswith(("http://", "https://"))
 
 
 def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
@@ -178,7 +182,7 @@ def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) ->
         given["population"],
     )
     with ExitStack() as held:
-        if _is_address(session):
+        if is_address(session):
             from pmw.cli.remote import connected
 
             if given["population"]:
@@ -212,6 +216,8 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         _check_within(where, given)
     elif given["yes"]:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
+    if given["request_id"] is not None and not given["yes"]:
+        raise click.UsageError(_UNPAID_KEY)
     if given["explain"]:
         _check_explained(given)
 
@@ -305,28 +311,39 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
 
     query, within = read_condition(where, session.domain), given["within"].amount
     require_accepted(query, options)
-    quote = session.quote(query, within)
-    if quote.needed and not is_agreed(quote.to_dict(), given):
-        return 4
-    answer = session.ask_within(query, within)
+    if given["request_id"] is None:  # else it may be paid already
+        quote = session.quote(query, within)
+        if quote.needed and not is_agreed(quote.to_dict(), given):
+            return 4
+    answer = session.ask_within(query, within, request_id=given["request_id"])
     click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
 def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to a statement with one AVG or SUM within a bar, once its price is agreed to."""
-    from pmw.cli.answering import agrees, answered, exit_code_of, form_of, say_unpaid, text_of
+    from pmw.cli.answering import (
+        agrees,
+        answered,
+        exit_code_of,
+        form_of,
+        require_accepted,
+        say_unpaid,
+        text_of,
+    )
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
     statement, within = parse_sql(given["sql"], session.domain), given["within"]
-    answered(session, statement, options)  # its counts are asked for as those of any statement
-    quote = session.quote_aggregate(statement, within)
-    price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
-    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-        say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
-        return 4
-    result = session.sql_within(statement, within)
+    require_accepted(statement, options)
+    if given["request_id"] is None:  # else it may be paid already
+        answered(session, statement, options)  # its counts are asked for as those of any statement
+        quote = session.quote_aggregate(statement, within)
+        price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
+        if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
+            say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
+            return 4
+    result = session.sql_within(statement, within, request_id=given["request_id"])
     click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
@@ -340,11 +357,12 @@ Examples:
   pmw measure study.pmw sex,race
   pmw measure study.pmw sex,race --yes --json
   pmw measure study.pmw sex,race --yes --request-id monday
+  pmw measure http://127.0.0.1:8000/sessions/study sex,race --dry-run --token-file ann.token
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
   pmw measure study.pmw --heads --by region --dry-run
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=click.Path())  # or an address
 @click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]]", required=False)
 @click.option(
     "--sum",
@@ -383,9 +401,10 @@ Examples:
     metavar="KEY",
     help="With --yes: idempotency key; run again with it, the command pays nothing and prints the same.",
 )
+@token_option
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
-def measure(session: Path, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
+def measure(session: str, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
     """Measure how many records have each combination of some attributes' values, or sums of values, now.
 
     The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
@@ -404,11 +423,14 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
 
     With --heads, COUNT(DISTINCT …) of the schema's column of ids, by the attributes of --by, has a bar that
     follows from the measured numbers of persons. A person counts where one of the kept records is.
+
+    SESSION may be one of a service, by its address, with --token-file; its share pays.
     """
     from pmw.cli.texts import json_line
 
+    require_address(session, given["token_file"])
     _check_measured(attributes, given)
-    with resumed(session, wait) as opened:
+    with _measuring(session, wait, given["token_file"]) as opened:
         if not given["yes"]:
             quote = _measured(opened, attributes, given, dry_run=True)
             if not given["dry_run"]:
@@ -417,6 +439,15 @@ def measure(session: Path, attributes: str | None, wait: float, as_json: bool, *
             quote = _measured(opened, attributes, given, dry_run=False)
         told = _told(quote, opened, measured=not given["dry_run"])
     click.echo(json_line(quote.to_dict()) if as_json else told)
+
+
+def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:
+    """Return the session in a file, or that of a service: it has the same methods."""
+    if not is_address(session):
+        return resumed(Path(session), wait)
+    from pmw.cli.remote import connected
+
+    return cast("AbstractContextManager[Session]", connected(session, token_file))
 
 
 def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
@@ -448,7 +479,7 @@ def _check_paid(given: dict[str, Any]) -> None:
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
     if given["request_id"] is not None and not given["yes"]:
-        raise click.UsageError("--request-id is for what pays unasked and may be run again; give --yes too")
+        raise click.UsageError(_UNPAID_KEY)
 
 
 def _measured(

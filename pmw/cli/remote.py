@@ -1,4 +1,4 @@
-"""Sessions of a service: what ``pmw ask`` opens where the session is an address."""
+"""Sessions of a service: what commands open where the session is an address."""
 
 from __future__ import annotations
 

@@ -29,6 +29,13 @@ wait_option = click.option(
     help="How long to wait for another process that uses the session; 0 does not wait.",
 )
 
+token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The token for a SESSION that is the address of a service; - reads standard input.",
+)
+
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:
     """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached.
@@ -122,6 +129,21 @@ def resumed(session: Path, seconds: float) -> Session:
     from pmw.session.opening import resume_session
 
     return patiently(lambda wait: resume_session(session, wait=wait), session, seconds)
+
+
+def is_address(session: str) -> bool:
+    """Tell whether a session is named by the address of a service, and not by its file."""
+    return session.startswith(("http://", "https://"))
+
+
+def require_address(session: str, token_file: Path | None) -> None:
+    """Refuse a token for what needs none.
+
+    Raises:
+        UsageError: there is one, and the session is a file.
+    """
+    if token_file is not None and not is_address(session):
+        raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
 
 
 def opened_model(path: Path, *, as_json: bool) -> PublicModel:

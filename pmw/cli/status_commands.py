@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.session_files import check_picture, opened_model, refuse_session_files, refuse_table
+from pmw.cli.session_files import (
+    check_picture,
+    is_address,
+    opened_model,
+    refuse_session_files,
+    refuse_table,
+    require_address,
+    token_option,
+)
 
 if TYPE_CHECKING:
+    from pmw.public.contract import Contract
     from pmw.public.ledger import Ledger
-    from pmw.public.state import PublicState
     from pmw.public.status import Status
     from pmw.session.verification import Verification
 
@@ -34,9 +42,10 @@ Examples:
   pmw status study.pmw --json
   pmw status study.pmw --plot study.png
   pmw status study.model
+  pmw status http://127.0.0.1:8000/sessions/study --token-file ann.token
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=click.Path())  # or an address
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
@@ -44,13 +53,14 @@ Examples:
     help="Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing picture.")
+@token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def status(session: Path, plot: Path | None, force: bool, as_json: bool) -> None:
+def status(session: str, plot: Path | None, force: bool, token_file: Path | None, as_json: bool) -> None:
     """Show the guarantee of SESSION, what was spent and how many questions were answered.
 
     It reads public state only, needs no table, and works while the session is in use. A picture made with
     --plot is public too, and costs nothing. SESSION may be a model too, as `pmw export --format model` writes
-    it.
+    it, or one of a service, by its address, with --token-file.
     """
     from pmw.cli.texts import json_line, status_text
     from pmw.session.maintenance import read_session
@@ -58,38 +68,50 @@ def status(session: Path, plot: Path | None, force: bool, as_json: bool) -> None
 
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
-    if plot is not None and not is_model_file(session):
-        refuse_session_files(plot, session, "the picture")
+    require_address(session, token_file)
+    path, is_file = Path(session), not is_address(session) and not is_model_file(Path(session))
+    if plot is not None and is_file:
+        refuse_session_files(plot, path, "the picture")
+        if force:
+            refuse_table(plot, path, "the picture")
         check_picture(plot, force=force)
-    if is_model_file(session):
-        state, status = _of_model(session, plot, as_json=as_json)
+    if is_file:
+        state, status = read_session(path)
+        contract = state.contract
     else:
-        state, status = read_session(session)
+        contract, status = _told_by(session, plot, token_file, as_json=as_json)
     if plot is not None:
         from pmw.display.figures import write_figure
         from pmw.public.pictures import status_figure
         from pmw.session.maintenance import read_history
 
         with telling_letters():
-            write_figure(status_figure(state, read_history(session)), plot, force=force)
-    click.echo(json_line(status.to_dict()) if as_json else status_text(state, status))
+            write_figure(status_figure(state, read_history(path)), plot, force=force)
+    click.echo(json_line(status.to_dict()) if as_json else status_text(contract, status))
     if plot is not None and not as_json:
         click.echo(f"Wrote {plot}.")
 
 
-def _of_model(path: Path, plot: Path | None, *, as_json: bool) -> tuple[PublicState, Status]:
-    """Return what a model says of its session.
+def _told_by(
+    session: str, plot: Path | None, token_file: Path | None, *, as_json: bool
+) -> tuple[Contract, Status]:
+    """Return what a service, or a model, says of its session.
 
     Raises:
         UsageError: a picture of it is asked for.
     """
-
     if plot is not None:
+        who = "a service" if is_address(session) else "a model"
         raise click.UsageError(
-            "--plot draws how the budget was spent, which a model does not tell; leave it out"
+            f"--plot draws how the budget was spent, which {who} does not tell; leave it out"
         )
-    model = opened_model(path, as_json=as_json)
-    return model.state, model.status()
+    if is_address(session):
+        from pmw.cli.remote import connected
+
+        with connected(session, token_file) as served:
+            return served.contract, served.status()
+    model = opened_model(Path(session), as_json=as_json)
+    return model.contract, model.status()
 
 
 @click.command(

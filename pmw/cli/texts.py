@@ -20,7 +20,7 @@ from pmw.display.texts import counted, listed, number
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
-from pmw.public.contract import contract_words, guarantee
+from pmw.public.contract import Contract, contract_words, guarantee
 from pmw.public.options import Opening
 from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState
@@ -341,11 +341,11 @@ def table_text(table: AnswerTable) -> str:
     return "\n".join(lines)
 
 
-def status_text(state: PublicState, status: Status) -> str:
+def status_text(contract: Contract, status: Status) -> str:
     """Return a status in words."""
     from pmw.public.status import status_rows
 
-    rows = status_rows(state, status)
+    rows = status_rows(contract, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 

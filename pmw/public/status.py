@@ -12,7 +12,7 @@ from pmw.display.elements import table
 from pmw.display.notebooks import meter
 from pmw.display.texts import counted
 from pmw.public.answer import SEEDED_WARNING
-from pmw.public.contract import RecordsKept, contract_words, guarantee
+from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
 from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.state import PublicState
@@ -160,16 +160,16 @@ def _drafts(state: PublicState) -> dict[str, float] | None:
     return {"epsilon": float(epsilon), "delta": float(delta)} if drafts else None
 
 
-def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
+def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what each line is about, and what it says."""
-    promise = contract_words(state.contract.options)
-    size = f"{counted(len(state.domain), 'attribute')}, {counted(cell_count(state.domain.size), 'cell')}"
+    promise, domain = contract_words(contract.options), contract.domain
+    size = f"{counted(len(domain), 'attribute')}, {counted(cell_count(domain.size), 'cell')}"
     return [
         ("table", f"{status.table} ({size})"),
         ("records", _records(status)),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
-        *_standing(status, f"{state.contract.options.confidence:.0%} of the questions", state.domain.size),
+        *_standing(status, f"{contract.options.confidence:.0%} of the questions", domain.size),
     ]
 
 

@@ -343,8 +343,9 @@ def ask(
 
     Each answer is the object that `pmw ask --json` prints. Among several, a refused question has an error
     object in its place. With an Idempotency-Key a request is safe to repeat: it gets the same answers.
-    With `within`, what a bar of so many records costs is charged to the user; with `dry_run`, it is told.
-    With `dry_run` alone, the most that asking could charge is told, and with `explain`, why.
+    With `within`, what a bar of so many records costs is charged to the user, once under a key; with
+    `dry_run`, it is told. With `dry_run` alone, the most that asking could charge is told, and with
+    `explain`, why: nothing is charged, and a key is of no use.
     """
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
@@ -358,9 +359,12 @@ def ask(
                 request, asking.cost(analyst, hosted.large, forms[0], why=asked.explain, aligned=aligned)
             )
         if asked.within is not None:
-            pays = user.role is not Role.READER
+            if user.role is Role.READER:
+                asking.require_free(
+                    asking.priced(analyst, hosted.large, forms[0], asked.within, aligned=aligned)
+                )
             found = asking.answered_within(
-                analyst, hosted.large, forms[0], asked.within, pays=pays, aligned=aligned
+                analyst, hosted.large, forms[0], asked.within, key=idempotency_key, aligned=aligned
             )
             note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             return _answer_told(request, analyst, found)

@@ -200,6 +200,8 @@ def priced(
 ) -> Price:
     """Return what a bar of so many records costs a question; free. See ``answered_within``.
 
+    Nothing is asked: of a mean or a sum of which nothing is known yet there is no price.
+
     Raises:
         QueryError: it is refused, or asks for too many cells.
     """
@@ -207,7 +209,6 @@ def priced(
     with _placed(large, asked):
         if query is not None:
             return analyst.quote(query, width.amount)
-        analyst.tabulate(asked)  # its counts are asked for as those of any statement
         return analyst.quote_aggregate(asked, width)
 
 
@@ -217,34 +218,29 @@ def answered_within(
     form: Mapping[str, Any],
     within: float | str,
     *,
-    pays: bool,
+    key: str | None,
     aligned: bool,
 ) -> Result:
     """Return the answer to a question with a bar of so many records at most.
-
-    Repeated, it costs nothing more: the bar is there already.
 
     Args:
         analyst: who answers, and whose share pays.
         large: where requests of much work wait for each other.
         form: the question, as a line of a stream.
         within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
-        pays: may pay; else what is not free is refused.
+        key: the request's idempotency key, under which it pays once.
         aligned: refuse a question that cuts cells.
 
     Raises:
         BudgetExhaustedError: the price is not left; nothing is spent.
-        ForbiddenError: it is not free, and nothing may be paid.
-        QueryError: it is refused, or asks for too many cells; nothing is spent.
+        QueryError: it is refused, or asks for too many cells, or the key was used for something else; nothing
+            is spent.
     """
     asked, query, width = _within(analyst, form, within, aligned=aligned)
     with _placed(large, asked):
         if query is None:
-            analyst.tabulate(asked)  # its counts are asked for as those of any statement
-            _require_paying(needed=analyst.quote_aggregate(asked, width).needed, pays=pays)
-            return analyst.sql_within(asked, width)
-        _require_paying(needed=analyst.quote(query, width.amount).needed, pays=pays)
-        answer = analyst.ask_within(query, width.amount)
+            return analyst.sql_within(asked, width, request_id=key)
+        answer = analyst.ask_within(query, width.amount, request_id=key)
         if isinstance(asked, Statement):
             return Tabulation(analyst.state, asked).table(analyst.state, [answer])
         return answer
@@ -280,13 +276,13 @@ def _within(
     return asked, query, width
 
 
-def _require_paying(*, needed: bool, pays: bool) -> None:
-    """Refuse what is not free to whoever may not pay.
+def require_free(price: Price) -> None:
+    """Refuse what is not free, to whoever may not pay.
 
     Raises:
         ForbiddenError: it is not free.
     """
-    if needed and not pays:
+    if price.needed:
         raise ForbiddenError(
             "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
         )

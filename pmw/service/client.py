@@ -217,19 +217,19 @@ class RemoteSession(Asking):
         body = {**self._form(self._request(question).text), "within": Within.records(within), "dry_run": True}
         return self._ask(Quote, body)
 
-    def ask_within(self, question: Asked, within: float) -> Answer:
+    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
 
-        Repeated, it costs nothing more: the bar is there already.
+        Repeated, it costs nothing more: the bar is there already. It has a key as ``measure`` has one.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: no measurement gives the question such a bar.
+            QueryError: no measurement gives the question such a bar, or the key was used for something else.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(
-            Answers, {**self._form(self._request(question).text), "within": Within.records(within)}
-        )[0]
+        request = self._request(question, request_id=request_id)
+        body = {**self._form(request.text), "within": Within.records(within)}
+        return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
@@ -240,15 +240,25 @@ class RemoteSession(Asking):
         """
         return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
 
-    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
+    def sql_within(
+        self,
+        statement: str | Statement,
+        within: Within | float | str,
+        *,
+        request_id: str | None = None,
+    ) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+
+        It has a key as ``measure`` has one.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: it is no such statement, or no price gives such bars.
+            QueryError: it is no such statement, or no price gives such bars; or the key was used for
+                something else.
             ServiceError: the service refuses the request, or does not answer.
         """
-        return self._ask(AnswerTable, {"sql": _text_of(statement), "within": _width(within)})
+        body = {"sql": _text_of(statement), "within": _width(within)}
+        return self._ask(AnswerTable, body, _paying_key(request_id))
 
     def forecast(self, question: Asked | Statement) -> Foreseen:
         """Return what answering a question could charge at most, as things stand; free.
@@ -329,9 +339,7 @@ class RemoteSession(Asking):
 
     def _measured(self, kind: type[_Found], body: Mapping[str, Any], key: str | None) -> _Found:
         """Return what the service answers to the body of a measure, which has a key where it may charge."""
-        if key is not None:
-            require_key(key)
-        key = uuid4().hex if key is None else key
+        key = _paying_key(key)
         return self._exact(kind, "POST", "/measure", body, key=None if body["dry_run"] else key)
 
     # --- where it stands ------------------------------------------------------------------------------------
@@ -544,6 +552,18 @@ def _text_of(statement: str | Statement) -> str:
             code="bad_request",
         )
     return text
+
+
+def _paying_key(key: str | None) -> str:
+    """Return the key of a request that may charge: a fresh one unless told.
+
+    Raises:
+        QueryError: what was told is no key.
+    """
+    if key is None:
+        return uuid4().hex
+    require_key(key)
+    return key
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

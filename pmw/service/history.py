@@ -1,7 +1,7 @@
 """The history: what users asked, as they asked it, and when; and what each session had spent by then.
 
 It is a file beside that of the users, with the mode of that. Answers are none of its business: they stand in
-the sessions. Of equal questions of a user the last one is kept.
+the sessions. Of equal questions of a user the last one is kept, and none that is very long.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pmw.errors import StoreError
 from queries.frozen import dataclass
 
 _MOST_KEPT = 10_000  # questions of a user at a session
+_LONGEST = 2**14  # bytes of a question: no user's take more than 160 MB at a session
 _TABLES = """
 CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, user TEXT NOT NULL, time TEXT NOT NULL,
@@ -57,14 +58,14 @@ class History:
         self._spent: dict[str, float] = {}
 
     def add(self, session: str, user: str, texts: Sequence[str]) -> None:
-        """Keep questions that were answered.
+        """Keep questions that were answered, but for very long ones.
 
         Raises:
             StoreError: they cannot be written.
         """
         now = _now()
-        asked = dict.fromkeys(text.encode(errors="replace").decode() for text in texts)
-        rows = [(session, user, now, text) for text in asked]
+        asked = dict.fromkeys(text.encode(errors="replace") for text in texts)
+        rows = [(session, user, now, text.decode()) for text in asked if len(text) <= _LONGEST]
         newest = "SELECT number FROM questions WHERE session = ? AND user = ? ORDER BY number DESC LIMIT 1"
         with self._open() as file:
             file.executemany(
@@ -151,7 +152,17 @@ class History:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    """Return a connection to the file, which is its owner's alone, made here where there is none.
+
+    Raises:
+        OSError: it cannot be made, is a link to another file, or belongs to another user.
+        sqlite3.Error: it is no such file.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # of a file that was there; only its owner may
+    finally:
+        os.close(descriptor)
     made = sqlite3.connect(path, check_same_thread=False)
     # What a power cut takes of it is lost to its user's convenience alone.
     try:

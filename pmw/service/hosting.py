@@ -13,7 +13,7 @@ from pathlib import Path
 from pmw.errors import DataError, ServiceError
 from pmw.service.history import History
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
-from pmw.service.users import Role, User, UsersFile
+from pmw.service.users import User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
@@ -52,9 +52,8 @@ class Hosted:
             user: who asks.
             gone: set where the client has left, which ends the work.
         """
-        share = 0 if user.role is Role.READER else user.share
         return self.session.analyst(
-            user.name, share, stop=partial(self.working.look, gone or threading.Event())
+            user.name, user.share, stop=partial(self.working.look, gone or threading.Event())
         )
 
 
@@ -85,7 +84,9 @@ class Service:
         """
         found = self._hosted.get(name)
         if found is None or not user.may_use(name):
-            raise ForbiddenError("this is none of your sessions; GET /sessions lists them")
+            raise ForbiddenError(
+                "this is none of your sessions; the first page lists them, and so does GET /sessions"
+            )
         return found
 
     def end(self) -> None:

@@ -149,9 +149,11 @@ def paid(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcom
     analyst = hosted.asking(user, request.state.gone)
     try:
         question = read(analyst, filled.text)
-        if _is_dearer(analyst, question, filled):
-            return Outcome(price=_price(analyst, question, filled))
-        return _given(analyst, hosted, question, filled.records)
+        _counted(question)  # one count waits for no large request, so it may hold the session
+        with analyst.turn():  # nobody else changes the price before it is paid
+            if _is_dearer(analyst, question, filled):
+                return Outcome(price=_price(analyst, question, filled))
+            return _given(analyst, hosted, question, filled.records)
     except _TOLD as error:
         return _failed(error)
 

@@ -26,6 +26,7 @@ from queries.statements import BAR_COLUMNS, Statement
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
 _STATEMENT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_RUN = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # wide ones are run in East Asian editions
 _NONE = "\N{EN DASH}"  # where a table has no number
 
 
@@ -245,8 +246,11 @@ def csv_text(lines: Iterable[Sequence[Any]]) -> str:
 
 
 def _safe(cell: str) -> str:
-    """Return a cell that a spreadsheet takes for a text, unless it is a number."""
-    if cell[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+    """Return a cell that a spreadsheet takes for a text, unless it is a number.
+
+    Source: OWASP, CSV Injection: how the cells begin that are run.
+    """
+    if cell[:1] not in _RUN:
         return cell
     try:
         float(cell)

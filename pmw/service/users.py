@@ -59,7 +59,8 @@ class User:
     Args:
         name: charges are booked to it. It is kept in the form NFC, and its letters are of one script.
         role: what the user may do.
-        share: the part of a session's whole cap that may be charged, in [0, 1]; 0 for a reader.
+        share: the part of a session's whole cap that may be charged, in [0, 1]; a reader's is 0, whatever is
+            given.
         sessions: names of the sessions that the user may use; None for all.
         expires: the last day, in UTC, on which the token is good; None for no end.
         revoked: the token is no longer good.
@@ -85,6 +86,8 @@ class User:
             Account.of(self.name, self.share)
         except PMWError as error:
             raise ServiceError(str(error)) from None
+        if self.role is Role.READER:
+            object.__setattr__(self, "share", Fraction(0))
         object.__setattr__(self, "name", unicodedata.normalize("NFC", self.name))
         script_of(self.name)
 

@@ -25,6 +25,7 @@ from pmw.session.loading import load_texts, read_question
 from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
+from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql, require_key
 from queries.reader import QuestionReader
@@ -297,28 +298,45 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             return quote_aggregate(engine.limited(self._account), read, Within.of(within))
 
-    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
+    def sql_within(
+        self,
+        statement: str | Statement,
+        within: Within | float | str,
+        *,
+        request_id: str | None = None,
+    ) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
 
-        Its counting questions are asked as those of any statement are; then its bars are looked at.
+        Its counting questions are asked as those of any statement are; then its bars are looked at. What was
+        paid for may still be wider than was foreseen: then repeating pays again, but not under a key.
 
         Args:
             statement: see ``quote_aggregate``.
             within: likewise.
+            request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
+                the answer as it is known by then.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: it is no such statement, or no price gives such bars.
+            QueryError: it is no such statement, or no price gives such bars; or the key was used for
+                something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.public.quotes import Within
+
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
+        key = self._key(request_id, dry_run=False)
+        asked = _asked("sums within", (), _text_of(key, read), *Within.of(within))
         with self._engaged() as engine:
+            engine.tied("sums", key, asked)  # of something else it is refused before anything is asked
             found = self.tabulate(read)  # its counts may be asked for first, as of any statement
+            if engine.tied("sums", key, asked) is not None:  # perhaps meanwhile, by another thread
+                return found
             quote = self.quote_aggregate(read, within)
             if not quote.needed:
                 return found
-            engine.measure_sum(quote, self._account)
+            engine.measure_sum(quote, self._account, _tied(key, asked, quote))
             return self.tabulate(read)
 
     def quote(self, question: Asked, within: float) -> Quote:
@@ -339,25 +357,33 @@ class Dialogue(LocalAsking):
             query = self._request(question).query
             return quotes.quote_question(engine.limited(self._account), query, within)
 
-    def ask_within(self, question: Asked, within: float) -> Answer:
+    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
 
-        No test is made. Where the present bar suffices, the answer is free.
+        No test is made. Where the present bar suffices, the answer is free, and a key is tied to nothing.
 
         Args:
             question: a where-text, a structured condition, or a query.
             within: half-width of the bar that is wanted, in records.
+            request_id: idempotency key of what is paid; see ``sql_within``. A question's own counts as one.
 
         Raises:
             BudgetError: the width is not positive and finite.
             BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: no measurement gives the question such a bar.
+            QueryError: no measurement gives the question such a bar; or the key was used for something else.
+                Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        from pmw.public.quotes import Within
+
         with self._engaged() as engine:
-            request = self._request(question, fresh=True)
-            self._pay(self.quote(request.query, within))
+            request = self._request(question, fresh=True, request_id=request_id)
+            key = self._key(request.request_id, dry_run=False)
+            asked = _asked("counts within", (), request.text, Within.records(within))
+            if engine.tied("counts", key, asked) is None:
+                quote = self.quote(request.query, within)
+                self._pay(quote, _tied(key, asked, quote))
             return engine.answer_untested(request, self._account)
 
     def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
@@ -437,6 +463,21 @@ def _tied(key: str | None, asked: str, quote: Price) -> Tie | None:
     from pmw.session.ties import tie_of
 
     return tie_of(key, asked, quote)
+
+
+def _text_of(key: str | None, statement: Statement) -> str:
+    """Return the text of a statement, by which a key knows it.
+
+    Raises:
+        QueryError: it was made without one.
+    """
+    if key is not None and not statement.text:
+        raise QueryError(
+            "request_id is for a statement that has a text; write it in SQL, or leave the key out",
+            code="bad_request",
+            position="request_id",
+        )
+    return statement.text
 
 
 def _asked(what: str, by: Sequence[str], *how: object) -> str:

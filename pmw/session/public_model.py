@@ -123,7 +123,7 @@ class PublicModel(LocalAsking):
         read = parse_sql(statement, self.domain) if isinstance(statement, str) else statement
         return quote_aggregate(self._state, read, Within.of(within))
 
-    def ask_within(self, question: Asked, within: float) -> Answer:
+    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
         """Answer one question within a bar of so many records, where the model has such a bar.
 
         Raises:
@@ -134,7 +134,13 @@ class PublicModel(LocalAsking):
             raise _refusal()
         return self.ask(question)
 
-    def sql_within(self, statement: str | Statement, within: Within | float | str) -> AnswerTable:
+    def sql_within(
+        self,
+        statement: str | Statement,
+        within: Within | float | str,
+        *,
+        request_id: str | None = None,
+    ) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, where the model has such bars.
 
         Raises:
@@ -261,7 +267,7 @@ class PublicModel(LocalAsking):
     def _repr_html_(self) -> str:
         status = self.status()
         caption = f"Model of {self.domain.name}"
-        return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
+        return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget

@@ -333,7 +333,7 @@ class Session(Dialogue):
             if self._store is None:
                 return str(table(caption, (), [("open", "no")]))
             status = self.status()
-            return str(budget_meter(status) + table(caption, (), status_rows(self.state, status)))
+            return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

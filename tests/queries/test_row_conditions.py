@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ from queries.parsing import parse_sql, parse_where
 from queries.records import encode_records
 from tests.queries.meaning import full_weights, refusal
 
-Truth: TypeAlias = Callable[[str], "pd.Series[bool]"]
+Truth: TypeAlias = Callable[..., "list[pd.Series[bool]]"]
 
 TEXTS = ("x", "y", "Xy", "x%")
 DOMAIN = Domain(
@@ -58,14 +59,19 @@ PLACES = places(RECORDS, DOMAIN)
 
 @pytest.fixture(scope="module")
 def truth() -> Iterator[Truth]:
-    """Return of which records DuckDB says that a condition is true."""
+    """Return of which records DuckDB says that each of some conditions is true."""
     with duckdb.connect() as connection:
         connection.execute("SET integer_division = true")
         connection.register("t", RECORDS)
 
-        def asked(condition: str) -> pd.Series[bool]:
-            found = connection.execute(f"SELECT coalesce(({condition}), false) AS c FROM t").df()["c"]
-            return found.astype(bool)
+        def asked(*conditions: str) -> list[pd.Series[bool]]:
+            if not conditions:
+                return []
+            each = ", ".join(
+                f"coalesce(({condition}), false) AS c{place}" for place, condition in enumerate(conditions)
+            )
+            found = connection.execute(f"SELECT {each} FROM t").df()
+            return [found[name].astype(bool) for name in found]
 
         yield asked
 
@@ -120,19 +126,19 @@ NUMBER_TESTS = [
 def test_a_condition_holds_wherever_it_is_said_to_and_nowhere_else(
     truth: Truth, term: str, tests: list[str]
 ) -> None:
+    read = dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]()
     for test in tests:
         inner = test.format(term)
         for condition in (inner, f"NOT ({inner})", f"({inner}) AND n > 1", f"({inner}) OR b = 'y'"):
             try:
-                least, most = readings(parse_where(condition, DOMAIN))
+                read[condition] = readings(parse_where(condition, DOMAIN))
             except QueryError as error:  # of an attribute alone: what it does not declare is told
                 codes = ("unknown_value", "empty_range") if term in DOMAIN else ("unaligned", "empty_range")
                 assert error.code in codes  # noqa: PT017
                 assert error.code != "empty_range" or "values outside count as" in error.message  # noqa: PT017
-                continue
-            true = truth(condition)
-            assert true[least[PLACES]].all(), condition
-            assert not true[~most[PLACES]].any(), condition
+    for (condition, (least, most)), true in zip(read.items(), truth(*read), strict=True):
+        assert true[least[PLACES]].all(), condition
+        assert not true[~most[PLACES]].any(), condition
 
 
 DECIDED = [
@@ -148,7 +154,7 @@ DECIDED = [
 @pytest.mark.parametrize("condition", DECIDED)
 def test_only_cells_whose_records_differ_are_open(truth: Truth, condition: str) -> None:
     least, most = readings(parse_where(condition, DOMAIN))
-    by_cell = truth(condition).groupby(PLACES)
+    by_cell = truth(condition)[0].groupby(PLACES)
     assert np.array_equal(least, by_cell.all().to_numpy())
     assert np.array_equal(most, by_cell.any().to_numpy())
 
@@ -201,6 +207,11 @@ def test_dates_are_compared_as_days_and_not_as_the_texts_of_their_cells() -> Non
     assert refusal(parse_where, "COALESCE(d, e) > 'x'", DATES).message == (
         "expected two values of one kind, got dates of d and e and the text 'x'"
     )
+
+
+@pytest.mark.parametrize("date", ["31.12.2023", "31/12/2023", "12-31-2023", "'31.12.2023'", "2023"])
+def test_a_date_in_another_form_is_told_its_own(date: str) -> None:
+    assert re.search(r"'\d{4}-\d\d-\d\d'", refusal(parse_where, f"d > {date}", DATES).message)
 
 
 def test_a_decimal_that_rounding_may_have_moved_leaves_a_comparison_open() -> None:

@@ -275,4 +275,4 @@ class Dialogue:
         show(schema_text(self._session.domain, name.strip('"')))
 
     def _status(self, _: str) -> None:
-        show(status_text(self._session.state, self._session.status()))
+        show(status_text(self._session.contract, self._session.status()))

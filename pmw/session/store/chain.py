@@ -1,4 +1,4 @@
-"""The chain: one running hash over all rows that were charged, measured or answered.
+"""The chain: one running hash over all rows that were charged, measured, tied to a key or answered.
 
 Each outcome that charged or measured anything adds a link, and so does one after which many answers stand in
 no link yet: a hash of the link before it and of the rows. The first link goes on from the session's own bytes
@@ -71,8 +71,8 @@ class Chain:
         """Return every link, in order, compared with its rows. Call it while one state of the file is read.
 
         Raises:
-            SessionCorruptError: a link does not fit, links are gone, or charges or measurements are there
-                that none covers.
+            SessionCorruptError: a link does not fit, links are gone, or charges, measurements or ties are
+                there that none covers.
         """
         stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
         last, links = Link(self.origin(), _START, ()), list[Link]()
@@ -133,7 +133,7 @@ class Chain:
 
     def _broken(self, number: int) -> SessionCorruptError:
         return SessionCorruptError(
-            f"{self._name}: the session file is damaged: charges, measurements or answers were "
+            f"{self._name}: the session file is damaged: charges, measurements, keys or answers were "
             f"altered or are gone (link {number} of its chain)"
         )
 

@@ -1,7 +1,8 @@
 """Rows: the tables of a session file, and what one entry of each holds.
 
-Rows of ``meta``, ``secrets``, ``requests``, ``repeats`` and ``certificates`` end with a checksum of the
-columns before it: it finds damage, not forgery. Charges and measurements have none: the chain covers them.
+Rows of ``meta``, ``secrets``, ``ties``, ``requests``, ``repeats`` and ``certificates`` end with a checksum
+of the columns before it: it finds damage, not forgery. Charges and measurements have none: the chain covers
+them, and ties too, for one that is gone takes no checksum with it.
 Blocks of answers have a hash, and the chain covers all but the newest.
 """
 
@@ -42,6 +43,9 @@ TABLES = {
     booked TEXT NOT NULL) STRICT""",
     "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
     kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
+    # What batches measured under idempotency keys: JSON of the key, what was asked for, and what was given.
+    "ties": """CREATE TABLE ties (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL, tie TEXT NOT NULL,
+    checksum BLOB NOT NULL) STRICT""",
     # Answers of one commit, or of several alike: what they have in common, how many drew noise, how many have
     # a kind, how many settled their questions first, and all else. The hash is of the whole row.
     "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
@@ -49,7 +53,7 @@ TABLES = {
     drawn INTEGER NOT NULL, kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL,
     hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
     # Which answers requests with idempotency keys were given. A number below 0 is that of a batch: the key is
-    # tied to what it measured, and a fact of the batch's number tells to what else.
+    # tied to what it measured.
     "requests": """CREATE TABLE requests (request TEXT PRIMARY KEY, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL) STRICT, WITHOUT ROWID""",
     # Who asked again what was answered to somebody else.
@@ -57,7 +61,8 @@ TABLES = {
     checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
     # A link covers the chained rows after those of the link before it, up to these numbers.
     "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
-    measurements INTEGER NOT NULL, blocks INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
+    measurements INTEGER NOT NULL, ties INTEGER NOT NULL, blocks INTEGER NOT NULL,
+    link BLOB NOT NULL) STRICT""",
     "certificates": """CREATE TABLE certificates (sequence INTEGER PRIMARY KEY, scope TEXT UNIQUE NOT NULL,
     version INTEGER NOT NULL, threshold INTEGER NOT NULL, units BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
@@ -70,6 +75,7 @@ COLUMNS = {
     "secrets": ("key", "value"),
     "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared", "booked"),
     "measurements": ("intent", "kind", "what", "units", "noise"),
+    "ties": ("intent", "tie"),
     "blocks": (
         "size", "analyst", "confidence", "share", "version", "drawn", "kinds", "settled", "keys", "hash",
     ),
@@ -77,10 +83,10 @@ COLUMNS = {
     "repeats": ("analyst", "answer"),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip
-SEALED = ("meta", "secrets", "requests", "repeats", "certificates")  # have a checksum
+SEALED = ("meta", "secrets", "ties", "requests", "repeats", "certificates")  # have a checksum
 # What the chain covers. Rows are only ever added to these tables; but the newest blocks are joined before a
 # link covers them.
-CHAINED = ("ledger", "measurements", "blocks")
+CHAINED = ("ledger", "measurements", "ties", "blocks")
 
 
 # --- entries of the tables ---------------------------------------------------------------------------------
@@ -280,7 +286,7 @@ def facts_named(connection: sqlite3.Connection, start: str, name: str) -> Iterat
 
 
 def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:
-    """Return a row as its table holds it: with its checksum, or without one where the chain covers it."""
+    """Return a row as its table holds it: with its checksum, where the table has them."""
     return (*values, _checksum(table, values)) if table in SEALED else tuple(values)
 
 

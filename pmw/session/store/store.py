@@ -56,12 +56,10 @@ from pmw.session.store.rows import (
     MeasurementRow,
     Outcome,
     add_rows,
-    facts_named,
     read_fact,
     sealed_rows,
 )
 
-_TIE = "measured "  # how the names of the facts begin that hold what was asked for with idempotency keys
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
@@ -225,7 +223,8 @@ class SessionStore:
     def ties(self) -> dict[int, str]:
         """Return what is kept of each measurement that had an idempotency key: JSON, by its batch."""
         with guarded(self._name):
-            return dict(facts_named(self._connection, _TIE, self._name))
+            rows = sealed_rows(self._connection, "ties", self._name, "ORDER BY sequence")
+            return {int(batch): str(tie) for batch, tie in rows}
 
     def tie_of(self, batch: int) -> str:
         """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text.
@@ -233,10 +232,11 @@ class SessionStore:
         Raises:
             SessionCorruptError: there is nothing.
         """
-        found = self.meta(f"{_TIE}{batch}")
-        if found is None:
+        with guarded(self._name):
+            rows = list(sealed_rows(self._connection, "ties", self._name, "WHERE intent = ?", (batch,)))
+        if not rows:
             raise SessionCorruptError(f"{self._damaged}: what a key was used for is gone")
-        return found
+        return str(rows[0][1])
 
     def secret_names(self) -> set[str]:
         """Return which secret facts there are, without their values."""
@@ -535,6 +535,10 @@ class SessionStore:
             "measurements",
             [(intent, row.kind, row.what, row.units, row.noise) for row in outcome.measurements],
         )
+        if outcome.tie is not None:  # before the link that covers it, with the charge
+            key, kept = outcome.tie
+            self._add("requests", [(key, -intent)])
+            self._add("ties", [(intent, kept)])
         are_many = bool(outcome.columns) and self.answers.add(outcome)
         self._add(
             "certificates",
@@ -550,10 +554,6 @@ class SessionStore:
             self._chain.extend()
         if outcome.idempotency_keys or outcome.repeats:
             self.answers.tie(outcome)
-        if outcome.tie is not None:
-            key, kept = outcome.tie
-            self._add("requests", [(key, -intent)])
-            self._add("meta", [(f"{_TIE}{intent}", kept)])
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))

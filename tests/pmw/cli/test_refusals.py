@@ -207,6 +207,13 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "", "--wait", "nan"), "expected a finite number"),
     (("ask", "study.pmw", "", "--wait", "inf"), "expected a finite number"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("measure", "study.pmw", "sex", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("status", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("ask", "study.pmw", "age >= 30", "--request-id", "k"), "--request-id is for what pays unasked"),
+    (
+        ("ask", "study.pmw", "age >= 30", "--within", "9", "--request-id", "k"),
+        "--request-id is for what pays unasked",
+    ),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
     (
         (*SERVICE, "age >= 30", "--population", "--token-file", "t"),

@@ -48,6 +48,15 @@ def test_the_table_itself_is_never_overwritten(
     assert table.read_bytes() == before
 
 
+def test_a_picture_is_not_written_through_a_link_to_the_table(study: Path, run: Run) -> None:
+    table = study.parent / "people.csv"
+    before = table.read_bytes()
+    (study.parent / "link.png").symlink_to(table.name)
+    refused = run.refused("status", "study.pmw", "--force", "--plot", "link.png", code=2)
+    assert "the picture would overwrite the session's table; name another file" in refused
+    assert table.read_bytes() == before
+
+
 def test_links_to_a_session_and_the_manifest_beside_an_export_are_seen_through(study: Path, run: Run) -> None:
     kept = study.rename(study.parent / "x.manifest.json")
     (study.parent / "l.pmw").symlink_to(kept)

@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,14 @@ def frame(records: list[tuple[str, float | None]]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=["group", "x"]).astype({"group": object, "x": float})
 
 
+@cache
+def source_of(*records: tuple[str, float | None]) -> MemorySource:
+    """Return what counts records; all sums of the same ones are counted by one."""
+    return MemorySource.from_frame(frame(list(records)), WHOLE)
+
+
 def units(summed: SummedValues, records: list[tuple[str, float | None]]) -> NDArray[np.int64]:
-    return counted_sum(RequestedSum(summed, NOISE), MemorySource.from_frame(frame(records), WHOLE))
+    return counted_sum(RequestedSum(summed, NOISE), source_of(*records))
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -187,11 +194,20 @@ def clipped_units(
     summed: SummedValues, domain: Domain, owned: list[list[tuple[str, float | None]]]
 ) -> NDArray[np.int64]:
     rows = [(*record, str(number)) for number, own in enumerate(owned) for record in own]
+    assert domain.person is not None
+    return counted_sum(RequestedSum(summed, NOISE), clipped_source(domain.person, *rows))
+
+
+@cache
+def clipped_source(person: Person, *rows: tuple[str, float | None, str]) -> MemorySource:
+    """Return what counts records; all sums of the same ones, clipped alike, are counted by one."""
+    ((_, most),) = person.clips
+    assert person.records is not None
+    domain = clipped_domain(person.records, most)
     table = pd.DataFrame(rows, columns=["group", "x", "id"]).astype(
         {"group": object, "x": float, "id": object}
     )
-    source = MemorySource.from_frame(table, domain, bytes(32))
-    return counted_sum(RequestedSum(summed, NOISE), source)
+    return MemorySource.from_frame(table, domain, bytes(32))
 
 
 @pytest.mark.parametrize("summed", CLIPPED, ids=str)

@@ -86,7 +86,7 @@ def test_arrays_say_it() -> None:
 
 def test_status_report_and_page_say_it(tmp_path: Path) -> None:
     with opened(PEOPLE) as session:
-        assert WORDS in status_text(session.state, session.status())
+        assert WORDS in status_text(session.contract, session.status())
         session.report(tmp_path / "report.html")
         report = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert f"Every number here is {WORDS}." in report.replace("\u2068", "").replace("\u2069", "")
@@ -106,6 +106,6 @@ def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> N
         for table in tables:
             said += [table.to_text(), table._repr_html_(), json.dumps(table.to_dict())]
             assert "records_kept" not in table.to_pandas().attrs
-        said += [status_text(session.state, session.status())]
+        said += [status_text(session.contract, session.status())]
         assert not any("kept" in text for text in said)
         assert "Every number here is" not in (tmp_path / "report.html").read_text(encoding="utf-8")

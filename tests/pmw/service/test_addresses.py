@@ -242,17 +242,18 @@ def test_an_answer_is_a_file_with_a_column_for_each_key(client: TestClient, add:
 
 
 def test_no_cell_of_a_file_is_a_formula(tmp_path: Path, users: UsersFile, add: AddUser) -> None:
-    values = ("=1+1", "-2", "@x", "+x", "plain")
+    values = ("=1+1", "-2", "@x", "+x", "\uff1dx", "plain")
     domain = Domain((CategoricalAttribute("=k", values),), name="t")
     pd.DataFrame({"=k": list(values) * 20}).to_csv(tmp_path / "t.csv", index=False)
     pmw.open_session(tmp_path / "t.csv", domain, epsilon=1, path=tmp_path / "t.pmw").close()
     ann = add("ann", 1)
     with hosting([tmp_path / "t.pmw"], users) as service, TestClient(create_app(service)) as client:
-        question = 'SELECT "=k", COUNT(*) FROM t GROUP BY "=k"'
+        question = 'SELECT "=k", COUNT(*) AS "=n" FROM t GROUP BY "=k"'
         client.post("/page/t/ask", data={"q": question}, headers=ann)
         file = client.get("/page/t/answer.csv", params={"q": question}, headers=ann).text
-        cells = [row[0] for row in csv.reader(io.StringIO(file))]
-        assert cells == ["'=k", "'=1+1", "-2", "'@x", "'+x", "plain"]
+        header, *rows = csv.reader(io.StringIO(file))
+        assert header == ["'=k", "'=n", "'=n_low", "'=n_high", "'=n_source"]
+        assert [row[0] for row in rows] == ["'=1+1", "-2", "'@x", "'+x", "'\uff1dx", "plain"]
         history = client.get("/page/t/history.csv", headers=ann).text
         assert next(csv.reader(io.StringIO(history))) == ["time", "question"]
 

@@ -219,6 +219,54 @@ def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> N
         assert got.status_code == 400
 
 
+WITHIN: dict[str, dict[str, Any]] = {
+    "counts": {"where": "sex = 'Male' AND region = 'north'", "within": 40},
+    "a statement of one count": {
+        "sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'",
+        "within": 40,
+    },
+    "sums": {"sql": "SELECT AVG(age) FROM people", "within": 0.5},
+}
+
+
+def test_a_price_of_what_nothing_is_known_of_asks_nothing(client: TestClient, add: Any) -> None:
+    ann, body = add("ann"), {"sql": "SELECT AVG(age) FROM people WHERE sex = 'Male'", "within": 1.5}
+    before = client.get("/sessions/study/ledger", headers=ann).json()["entries"]
+    priced = client.post(ASK, json={**body, "dry_run": True}, headers=ann)
+    assert priced.status_code == 400
+    assert "ask the statement first" in priced.json()["error"]["message"]
+    assert client.get("/sessions/study/ledger", headers=ann).json()["entries"] == before
+    assert client.post(ASK, json=body, headers=ann).is_success
+
+
+@pytest.mark.parametrize("kind", WITHIN)
+def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None:
+    ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
+
+    def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
+        return client.post(address, json=body, headers={**headers, "Idempotency-Key": "k"})
+
+    def spent() -> float:
+        return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])
+
+    for told in ({"dry_run": True}, {**body, "dry_run": True}, {"explain": True}):
+        question = {name: text for name, text in body.items() if name != "within"}
+        assert sent(ann, **{**question, **told}).is_success  # nothing is charged, and no key is used
+    assert spent() == 0
+    assert sent(reader, **body).status_code == 403
+    first = sent(ann, **body)
+    assert first.is_success
+    paid = spent()
+    assert paid > 0
+    for other in ({**body, "within": 41}, {**body, "within": 0.4}):
+        refused = sent(ann, **other)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
+    assert sent(ann, "/sessions/study/measure", scope=["sex"]).status_code == 409
+    assert sent(ann, where="age >= 30").status_code == 409
+    assert sent(ann, **body).json() == first.json()
+    assert spent() == paid
+
+
 def test_an_export_that_is_refused_or_sent_makes_room_for_the_next(client: TestClient, add: Any) -> None:
     ann = add("ann")
     for _ in range(2):

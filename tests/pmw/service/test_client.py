@@ -120,6 +120,7 @@ def test_a_remote_session_answers_like_a_local_one(
         with pytest.raises(QueryError, match="not summed"):
             session.measure_sum("sex")
         mean = {"sql": "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'", "within": "30%"}
+        session.sql(mean["sql"])
         assert session.send({**mean, "dry_run": True})["affordable"]
         (row,) = session.send(mean)["rows"]
         assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
@@ -160,7 +161,7 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         key = sent[1].get("Idempotency-Key")
         if key is not None:
             keys.add(key)
-        if path.endswith("/measure") and key not in lost:
+        if path.endswith(("/measure", "/ask")) and key not in lost:
             lost.add(key)
             return Response(0, b"", "")
         return found
@@ -182,6 +183,44 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         with pytest.raises(QueryError, match="was used for another measurement"):
             session.measure("sex", request_id="mine")
         assert len(session.ledger().lines) == before + 3
+
+
+def test_a_bar_whose_response_is_lost_is_charged_once(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, keys = Connection._tried, list[str | None]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        """Lose the first response to each key."""
+        found = tried(connection, method, path, *sent)
+        key = sent[1].get("Idempotency-Key")
+        keys.append(key)
+        return Response(0, b"", "") if key is not None and keys.count(key) == 1 else found
+
+    average = "SELECT AVG(age) FROM people"
+    with pmw.connect(running.url, token=ann) as session:
+        low, high = next(session.sql(average).estimates()).interval or (0, 99)
+        monkeypatch.setattr(Connection, "_tried", losing)
+        asks: list[Callable[..., object]] = [
+            lambda width, **given: session.ask_within(PAIR, 40 * width, **given),
+            lambda width, **given: session.sql_within(average, 0.5 * width * (high - low), **given),
+        ]
+        for number, asked in enumerate(asks):
+            before, mine = len(session.ledger().lines), f"mine {number}"
+            asked(0.99)
+            assert len(session.ledger().lines) <= before + 1
+            asked(0.98, request_id=mine)
+            lines = len(session.ledger().lines)
+            asked(0.98, request_id=mine)
+            assert len(session.ledger().lines) == lines <= before + 2
+            if number == 0:  # of counts a narrower bar is never there already
+                assert lines == before + 2
+                with pytest.raises(QueryError, match="was used for another measurement"):
+                    asked(0.97, request_id=mine)
+            with pytest.raises(QueryError, match="request_id must be"):
+                asked(1, request_id="")
+            fresh = [key for key in keys if key is not None and not key.startswith("mine")]
+            assert [fresh.count(key) for key in dict.fromkeys(fresh)] == [2] * (number + 1)
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
@@ -229,11 +268,46 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         assert paid["interval"][1] - paid["interval"][0] <= 80.001
         spent = session.budget().spent
         assert float(spent) == pytest.approx(float(before) + quoted["quote"]["share"])
+        keyed = json.loads(run(pair, "--within", "40", "--yes", "--json", "--request-id", "bar").stdout)
+        assert keyed["interval"] == paid["interval"]
+        unpaid = run(pair, "--within", "40", "--request-id", "bar")
+        assert (unpaid.exit_code, "give --yes too" in unpaid.stderr) == (2, True)
         again = run(pair, "--within", "40")
         assert (again.exit_code, again.stdout[:5]) == (0, "About")
         assert session.budget().spent == spent
         far = run(pair, "--within", "0.001")
         assert far.exit_code == 4
+
+
+def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
+    token = tmp_path / "ann.token"
+    token.write_text(ann)
+
+    def run(command: str, *arguments: str) -> Result:
+        asked = [command, running.url, *arguments, "--token-file", str(token)]
+        return CliRunner().invoke(main, asked)
+
+    with pmw.connect(running.url, token=ann) as session:
+        assert json.loads(run("status", "--json").stdout) == session.status().to_dict()
+        assert "budget spent" in run("status").stdout
+        plotted = run("status", "--plot", str(tmp_path / "a.svg"))
+        assert (plotted.exit_code, "which a service does not tell" in plotted.stderr) == (2, True)
+        sums = ("--sum", "age", "--by", "sex", "--share", "0.1%")
+        before, priced = (
+            len(session.ledger().lines),
+            session.measure_sum("age", "sex", share=0.001, dry_run=True),
+        )
+        assert json.loads(run("measure", *sums, "--dry-run", "--json").stdout) == priced.to_dict()
+        unpaid = run("measure", *sums)
+        assert (unpaid.exit_code, "Pay it with --yes" in unpaid.stderr) == (4, True)
+        assert len(session.ledger().lines) == before
+        for _ in range(2):
+            paid = run("measure", *sums, "--yes", "--json", "--request-id", "command")
+            assert json.loads(paid.stdout) == priced.to_dict()
+        assert len(session.ledger().lines) == before + 1
+    for command in (["status", "x.pmw"], ["measure", "x.pmw", "sex"]):
+        refused = CliRunner().invoke(main, [*command, "--token-file", str(token)])
+        assert (refused.exit_code, "is for the address of a service" in refused.stderr) == (2, True)
 
 
 def test_the_command_asks_a_service(run: Callable[..., Result]) -> None:

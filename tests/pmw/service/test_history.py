@@ -66,6 +66,27 @@ def test_it_is_kept_beyond_the_process(kept: History, tmp_path: Path) -> None:
     again.close()
 
 
+def test_the_file_is_its_owners_alone_and_no_link(tmp_path: Path) -> None:
+    (tmp_path / "open").touch(mode=0o644)
+    made = History(tmp_path / "open")
+    made.add("study", "ann", ["age >= 30"])
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("open*")}
+    assert modes == {0o600}  # of the log beside it, too
+    made.close()
+    (tmp_path / "linked").symlink_to(tmp_path / "open")
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        History(tmp_path / "linked").add("study", "ann", ["age < 3"])
+    again = History(tmp_path / "open")
+    assert told(again, "study", None) == ["age >= 30"]
+    again.close()
+
+
+def test_a_very_long_question_is_not_kept(kept: History) -> None:
+    longest = "x" * 2**14
+    kept.add("study", "ann", ["age >= 30", longest, f"{longest}x", "\u00e9" * (2**13 + 1)])
+    assert told(kept, "study", "ann") == [longest, "age >= 30"]
+
+
 def test_the_oldest_questions_of_a_user_go(kept: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_KEPT", 3)
     kept.add("study", "bob", ["b"])

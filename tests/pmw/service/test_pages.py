@@ -24,9 +24,12 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from fastapi.testclient import TestClient
 
+from pmw.service import session_page
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
 from pmw.service.question_form import asked_by, described
+from pmw.service.shown_answers import new_answer
+from pmw.session.turns import Turns
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -150,6 +153,35 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
         assert "Not answered" in told
     grouped = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": "30"}
     assert "is for one count" in client.get("/page/study", params=grouped, headers=headers).text
+
+
+def test_a_price_is_paid_in_the_turn_that_compares_it(
+    client: TestClient, add: AddUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers, asked = add("ann", Fraction(1)), {"q": "sex = 'Male' AND region = 'north'", "within": "30"}
+    page = client.get("/page/study", params=asked, headers=headers).text
+    told = re.findall(r'name="price" value="([^"]+)"', page)[0]
+    dearer, answer, passed_on = session_page._is_dearer, new_answer, Turns._pass_on
+    events = list[str]()
+
+    def passed(turns: Turns) -> None:
+        events.append("passed on")
+        passed_on(turns)
+
+    def compared(*given: Any) -> bool:
+        events.append("compared")
+        return dearer(*given)
+
+    def paid(*given: Any) -> Any:
+        events.append("paid")
+        return answer(*given)
+
+    monkeypatch.setattr(Turns, "_pass_on", passed)
+    monkeypatch.setattr(session_page, "_is_dearer", compared)
+    monkeypatch.setattr(session_page, "new_answer", paid)
+    client.post("/page/study/pay", data={**asked, "price": told}, headers=headers, follow_redirects=False)
+    at = events.index("compared")
+    assert events[at : at + 3] == ["compared", "paid", "passed on"]
 
 
 def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(

@@ -112,6 +112,12 @@ SHARES = ["1/0", "5", "-1", "1e999999999", "1e-999999999", "nan", "", " ", "1/",
           math.inf, math.nan, -1, 5, True, None, [], {}]  # fmt: skip
 
 
+def test_a_share_of_a_reader_is_none(users: UsersFile) -> None:
+    hold(users, {**BOB, "share": "1/2"})
+    (bob,) = users.listed()
+    assert bob.share == User("rea", Role.READER, Fraction(1)).share == 0
+
+
 @pytest.mark.parametrize("share", SHARES, ids=lambda share: str(share)[:8])
 def test_a_share_in_the_file_that_is_none_gets_one_error(users: UsersFile, share: Any) -> None:
     hold(users, BOB, {**BOB, "name": "ann", "share": share})
@@ -125,7 +131,8 @@ def test_a_share_in_the_file_that_is_none_gets_one_error(users: UsersFile, share
 
 def test_a_share_may_be_written_by_hand(users: UsersFile) -> None:
     shares = ["1/5", "0.25", ".5", 0.5, 1, "0"]
-    hold(users, *({**BOB, "name": f"b{place}", "share": share} for place, share in enumerate(shares)))
+    ann = {**BOB, "role": "analyst"}
+    hold(users, *({**ann, "name": f"b{place}", "share": share} for place, share in enumerate(shares)))
     assert [user.share * 20 for user in users.listed()] == [4, 5, 10, 10, 20, 0]
 
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,8 +15,10 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.planning import sum_quotes
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
+from pmw.public import quotes
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
@@ -222,6 +225,116 @@ def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
     assert b"a-key-of-mine" in bytes_of(trips)
 
 
+# --- bars ------------------------------------------------------------------------------------------------
+
+AVERAGE = "SELECT region, AVG(visit) AS mean FROM trips GROUP BY region"
+PAIR = "region = 'n' AND kind = 'a'"
+BARS: dict[str, list[Callable[..., Any]]] = {
+    "counts": [
+        lambda session, **given: session.ask_within(PAIR, 40, **given),
+        lambda session, **given: session.ask_within("kind = 'a' AND region = 'n'", 40.0, **given),
+        lambda session, **given: session.ask_within(PAIR, 41, **given),
+        lambda session, **given: session.ask_within("region = 's' AND kind = 'a'", 40, **given),
+        lambda session, **given: session.measure(["region", "kind"], **given),
+    ],
+    "sums": [
+        lambda session, **given: session.sql_within(AVERAGE, 1, **given),
+        lambda session, **given: session.sql_within(AVERAGE, "1.0", **given),
+        lambda session, **given: session.sql_within(AVERAGE, 1.1, **given),
+        lambda session, **given: session.sql_within(AVERAGE, "1%", **given),
+        lambda session, **given: session.sql_within(f"{AVERAGE} LIMIT 2", 1, **given),
+        lambda session, **given: session.measure_sum("visit", "region", **given),
+    ],
+}
+
+
+def first_of(quoting: Callable[..., AnyQuote]) -> Callable[..., AnyQuote]:
+    """Return what tells the first price again and again."""
+    found = list[AnyQuote]()
+
+    def quoted(*asked: Any) -> AnyQuote:
+        if not found:
+            found.append(quoting(*asked))
+        return found[0]
+
+    return quoted
+
+
+@pytest.fixture
+def never_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a bar that was paid for be too wide, as where noise was larger than was foreseen."""
+    monkeypatch.setattr(quotes, "quote_question", first_of(quotes.quote_question))
+    monkeypatch.setattr(sum_quotes, "quote_aggregate", first_of(sum_quotes.quote_aggregate))
+
+
+@pytest.mark.usefixtures("never_narrow")
+@pytest.mark.parametrize("kind", BARS)
+def test_a_bar_is_paid_once_under_a_key(kind: str, trips: Path) -> None:
+    one, same, *others = BARS[kind]
+    with pmw.resume_session(trips) as session:
+        ann = session.analyst("ann")
+        first = one(ann, request_id="k")
+        spent = session.state.ledger.spent
+        assert same(ann, request_id="k").to_dict() == first.to_dict()
+        for other in others:
+            with pytest.raises(QueryError, match="request_id 'k' was used for another measurement"):
+                other(ann, request_id="k")
+        with pytest.raises(QueryError, match="request_id 'k' was used for a measurement"):
+            ann.ask(PAIR, request_id="k")
+        ann.ask("kind = 'b'", request_id="q")
+        with pytest.raises(QueryError, match="request_id 'q' was used for a question"):
+            one(ann, request_id="q")
+        assert session.state.ledger.spent == spent
+        one(ann, request_id="l")
+        twice = session.state.ledger.spent
+        assert twice > spent
+        one(session.analyst("bea"), request_id="k")
+        one(ann)
+        assert session.verify().holds
+    with pmw.resume_session(trips) as session:
+        spent = session.state.ledger.spent
+        one(session.analyst("ann"), request_id="k")
+        assert session.state.ledger.spent == spent > twice
+        session.finalize()
+        one(session.analyst("ann"), request_id="k")
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("kind", BARS)
+def test_a_bar_that_is_narrow_enough_leaves_its_key_free(kind: str) -> None:
+    one, _, other, *_ = BARS[kind]
+    with open_trips() as session:
+        one(session)
+        spent = session.state.ledger.spent
+        one(session, request_id="k")
+        other(session, request_id="k")
+        assert session.state.ledger.spent == spent
+
+
+@pytest.mark.usefixtures("never_narrow")
+@pytest.mark.parametrize("kind", BARS)
+def test_a_bar_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Path) -> None:
+    one = BARS[kind][0]
+    with pmw.resume_session(trips) as session:
+        session.sql(AVERAGE)
+        before = charges(session)
+        with cut_off():
+            one(session, request_id="k")
+    with pmw.resume_session(trips) as session:
+        one(session, request_id="k")
+        assert charges(session) == before + 1
+        assert session.verify().holds
+
+
+def test_a_statement_without_a_text_has_no_key() -> None:
+    with open_trips() as session:
+        statement = replace(parse_sql(AVERAGE, DOMAIN), text="")
+        spent = session.state.ledger.spent
+        with pytest.raises(QueryError, match="request_id is for a statement that has a text"):
+            session.sql_within(statement, 1, request_id="k")
+        assert session.state.ledger.spent == spent
+
+
 # --- faults ------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +365,7 @@ def test_a_batch_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Pat
 def test_an_outcome_that_cannot_be_written_is_finished_at_the_next_request(trips: Path) -> None:
     with pmw.resume_session(trips) as session:
         before = charges(session)
-        for table in ("requests", "meta"):
+        for table in ("requests", "ties"):
             key = f"in {table}"
             with unwritable(trips, table), pytest.raises(pmw.StoreError):
                 COUNTS(session, request_id=key)
@@ -275,22 +388,21 @@ def test_a_batch_that_is_given_up_leaves_its_key_free(trips: Path) -> None:
 
 # --- damage ------------------------------------------------------------------------------------------------
 
-FACT = "WHERE key LIKE 'measured %'"
 GONE = "what a key was used for is gone"
 NOT_THERE = "keys of its measurements are not there"
 FORGED = {
-    f"DELETE FROM meta {FACT}": GONE,
+    "DELETE FROM ties": GONE,
     "DELETE FROM requests WHERE answer < 0": NOT_THERE,
     "UPDATE requests SET request = 'l' WHERE answer < 0": NOT_THERE,
     "UPDATE requests SET answer = answer - 1 WHERE answer < 0": NOT_THERE,
-    f"UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE meta SET key = 'measured 1' {FACT}": (
+    "UPDATE requests SET answer = -1 WHERE answer < 0; UPDATE ties SET intent = 1": (
         "the key of batch 1 names no measurement"
     ),
-    f"UPDATE meta SET value = replace(value, '[\\\"region', '[\\\"age') {FACT}": "scope of the key",
-    f"UPDATE meta SET value = replace(value, 'ma\\\":\\\"', 'ma\\\":\\\"1') {FACT}": "noise of the key",
-    f"UPDATE meta SET value = replace(value, '\"asked\"', '\"a\"') {FACT}": "Tie lacks asked",
+    "UPDATE ties SET tie = replace(tie, '[\\\"region', '[\\\"age')": "scope of the key",
+    "UPDATE ties SET tie = replace(tie, 'ma\\\":\\\"', 'ma\\\":\\\"1')": "noise of the key",
+    "UPDATE ties SET tie = replace(tie, '\"asked\"', '\"a\"')": "Tie lacks asked",
     "UPDATE requests SET request = 'bea' || char(31) || 'k' WHERE answer < 0;"
-    f"UPDATE meta SET value = replace(value, 'ann', 'bea') {FACT}": "the key of batch 2 is not its payer's",
+    "UPDATE ties SET tie = replace(tie, 'ann', 'bea')": "the key of batch 2 is not its payer's",
 }
 
 
@@ -302,6 +414,18 @@ def test_a_tie_that_names_no_measurement_is_damage(forged: str, trips: Path) -> 
     tamper(trips, forged)
     (told,) = failed(trips).values()
     assert FORGED[forged] in told
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_tie_that_is_gone_with_its_key_is_missed(kind: str, trips: Path) -> None:
+    one = REQUESTS[kind][0]
+    with pmw.resume_session(trips) as session:
+        one(session, request_id="k")
+    with closing(sqlite3.connect(trips)) as connection:
+        connection.executescript("DELETE FROM requests WHERE answer < 0; DELETE FROM ties")
+    assert any("keys or answers were altered or are gone" in told for told in failed(trips).values())
+    with pytest.raises(pmw.SessionCorruptError, match="keys or answers were altered or are gone"):
+        pmw.resume_session(trips)
 
 
 def test_a_key_that_waits_and_was_used_is_damage(trips: Path) -> None:

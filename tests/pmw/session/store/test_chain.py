@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from tests.pmw.session.stored import answer_to_request, columns_of, execute, new
 
 CONTRACT = '"the contract"'
 DAMAGED = r"s\.pmw: the session file is damaged: "
-BROKEN = DAMAGED + r"charges, measurements or answers were altered or are gone \(link {} of its chain\)"
+BROKEN = DAMAGED + r"charges, measurements, keys or answers were altered or are gone \(link {} of its chain\)"
 
 
 def answer(number: int, source: str = "measured") -> StoredAnswer:
@@ -65,7 +66,8 @@ def make(path: Path | None) -> SessionStore:
     store.finish(1, Outcome(ledger=[total], measurements=opening))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
     store.finish(None, Outcome(columns=marked(answer(7, "synthetic"), answer(8, "exhausted")), asked=2))
-    store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
+    tied = replace(batch(3), tie=("k", '{"key":"k"}'))
+    store.finish(store.begin("tests", "{}", bytes(32)), tied)
     store.finish(
         store.begin("tests", "{}", bytes(32)), Outcome(columns=marked(answer(9, "synthetic")), asked=1)
     )
@@ -104,27 +106,30 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
-        found.origin, [1, 1, 2, 0],
+        found.origin, [1, 1, 2, 0, 0],
         [[1, 1, "total", "records", None, "1/8", "1/4", '[["","1"]]']],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
         [],
+        [],
     )  # fmt: skip
     second = link(
-        first, [2, 3, 3, 1],
+        first, [2, 3, 3, 0, 1],
         [
             [2, 2, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
             [3, 2, "value", "q2", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
+        [],
         [blocks[0]],
     )  # fmt: skip
     third = link(
-        second, [3, 5, 4, 3],
+        second, [3, 5, 4, 1, 3],
         [
             [4, 3, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
             [5, 3, "value", "q3", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
+        [[1, 3, '{"key":"k"}']],
         [blocks[1]],
     )  # fmt: skip
     assert found.links == (first, second, third)
@@ -195,6 +200,9 @@ DAMAGE: dict[str, tuple[str, int]] = {
         "UPDATE answers SET source = 'measured' WHERE sequence = 4", 3,
     ),
     "a last measured answer that is gone": ("DELETE FROM answers WHERE sequence = 6", 3),
+    "a tie that is gone": ("DELETE FROM ties", 3),
+    "a tie that is gone with its key": ("DELETE FROM ties; DELETE FROM requests WHERE answer < 0", 3),
+    "a tie that was added": ("INSERT INTO ties SELECT 2, intent, tie, checksum FROM ties", 4),
     "a block that is gone": ("DELETE FROM blocks WHERE sequence = 1", 2),
     "exchanged blocks": (SWAP.format("blocks", 1, 3), 2),
     "a block that was added": (
@@ -274,7 +282,7 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
     execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
     with closing(sqlite3.connect(path)) as connection:
         chain = Chain(connection, "s.pmw")
-        made = chain._next(Link(chain.origin(), (0, 0, 0, 0), ()), (1, 1, 2, 0))
+        made = chain._next(Link(chain.origin(), (0, 0, 0, 0, 0), ()), (1, 1, 2, 0, 0))
         connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
         connection.commit()
     with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
@@ -326,7 +334,7 @@ SEALED_COLUMNS = [(table, column) for table in SEALED for column in (*COLUMNS[ta
 
 
 @pytest.mark.parametrize(("table", "column"), SEALED_COLUMNS)
-def test_a_row_that_no_link_covers_is_compared_with_its_checksum(path: Path, table: str, column: str) -> None:
+def test_a_row_with_a_checksum_is_compared_with_it(path: Path, table: str, column: str) -> None:
     with closing(SessionStore.open(path)) as store:
         store.take_over()
         store.finish(
@@ -341,7 +349,10 @@ def test_a_row_that_no_link_covers_is_compared_with_its_checksum(path: Path, tab
         assert store.is_whole()
     which = {"meta": "WHERE key = 'data'", "requests": "WHERE request = 'r8'"}.get(table, "")
     execute(path, f"UPDATE {table} SET {column} = {OTHER.format(column)} {which}")
-    altered = DAMAGED + f"(a row of its {table} was altered|requests of its answers are not there)"
+    found = f"a row of its {table} was altered"
+    altered = DAMAGED + f"({found}|requests of its answers are not there)"
+    if table == "ties":  # a link covers them, too
+        altered = f"{DAMAGED}{found}|{BROKEN.format(3)}"
     with closing(SessionStore.open(path)) as store:
         uses: list[Callable[[], object]] = [
             store.is_whole,
@@ -353,6 +364,7 @@ def test_a_row_that_no_link_covers_is_compared_with_its_checksum(path: Path, tab
             "meta": lambda: store.meta("data"),
             "secrets": lambda: store.secret("threshold"),
             "requests": lambda: store.answers.by_request_ids(["r8"]),
+            "ties": lambda: store.tie_of(3),
         }
         if table in reads and column != COLUMNS[table][0]:  # else it is not found
             uses.append(reads[table])
