@@ -360,6 +360,9 @@ class DenseWorkspace:
         self._cells = cells
         self._mass: float | None = cells.mass  # None: to be summed when it is needed
         self._combined = combined
+        # A memo of the weights of queries, which do not change as the array does, and its cells.
+        self._classes: dict[LinearQuery, tuple[NDArray[np.float64], NDArray[np.intp]]] = {}
+        self._kept_cells = 0
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return records per cell over a scope, normalised to the total: float64."""
@@ -378,9 +381,23 @@ class DenseWorkspace:
     def weight_classes(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
         records = self.marginal(query.scope).reshape(-1)
+        weights, classes = self._classes_of(query)
+        sums = np.bincount(classes, weights=records, minlength=len(weights))
+        return weights, sums.astype(np.float64)
+
+    def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return the distinct weights of a query, and of each cell of its scope which of them it has.
+
+        Sweeps ask for the queries in turn, time and again: those that came first are kept while there is room.
+        """
+        if query in self._classes:
+            return self._classes[query]
         weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)
-        sums = np.bincount(as_index(classes.reshape(-1)), weights=records, minlength=len(weights))
-        return weights / UNITS, sums.astype(np.float64)
+        found = weights / UNITS, as_index(classes.reshape(-1))
+        if self._kept_cells + classes.size <= _MOST_CACHED_CELLS:
+            self._classes[query] = found
+            self._kept_cells += classes.size
+        return found
 
     def tilt_query(self, query: LinearQuery, dual: float) -> None:
         """Multiply every cell by exp(dual * weight)."""

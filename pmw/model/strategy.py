@@ -79,8 +79,13 @@ class AxisRows:
 
     @functools.cached_property
     def gram(self) -> NDArray[np.int64]:
-        """K'K: int64, shape (n, n), exact."""
-        return self.matrix.T @ self.matrix
+        """K'K: int64, shape (n, n), exact.
+
+        The rows are at most 2^9 and hold numbers of at most 2^20, so every sum of their products is below 2^53
+        in whatever order it is taken: floats hold each, and are multiplied far more quickly than integers.
+        """
+        rows = self.matrix.astype(np.float64)
+        return (rows.T @ rows).astype(np.int64)
 
     @functools.cached_property
     def inverse(self) -> NDArray[np.float64]:
