@@ -388,7 +388,7 @@ class DenseWorkspace:
     def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return the distinct weights of a query, and of each cell of its scope which of them it has.
 
-        Sweeps ask for the queries in turn, time and again: those that came first are kept while there is room.
+        Sweeps ask for the queries in turn, many times: those that came first are kept while there is room.
         """
         if query in self._classes:
             return self._classes[query]

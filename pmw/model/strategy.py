@@ -81,8 +81,8 @@ class AxisRows:
     def gram(self) -> NDArray[np.int64]:
         """K'K: int64, shape (n, n), exact.
 
-        The rows are at most 2^9 and hold numbers of at most 2^20, so every sum of their products is below 2^53
-        in whatever order it is taken: floats hold each, and are multiplied far more quickly than integers.
+        The rows are at most 2^9, of numbers of at most 2^20, so every sum of their products is below 2^53 in
+        whatever order it is taken: floats hold each, and are multiplied far more quickly than integers.
         """
         rows = self.matrix.astype(np.float64)
         return (rows.T @ rows).astype(np.int64)
