@@ -361,7 +361,7 @@ class DenseWorkspace:
         self._mass: float | None = cells.mass  # None: to be summed when it is needed
         self._combined = combined
         # A memo of the weights of queries, which do not change as the array does, and its cells.
-        self._classes: dict[LinearQuery, tuple[NDArray[np.float64], NDArray[np.intp]]] = {}
+        self._classes: dict[LinearQuery, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
         self._kept_cells = 0
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
@@ -382,10 +382,10 @@ class DenseWorkspace:
         """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
         records = self.marginal(query.scope).reshape(-1)
         weights, classes = self._classes_of(query)
-        sums = np.bincount(classes, weights=records, minlength=len(weights))
+        sums = np.bincount(as_index(classes), weights=records, minlength=len(weights))
         return weights, sums.astype(np.float64)
 
-    def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the distinct weights of a query, and of each cell of its scope which of them it has.
 
         Sweeps ask for the queries in turn, many times: those that came first are kept while there is room.
@@ -393,7 +393,7 @@ class DenseWorkspace:
         if query in self._classes:
             return self._classes[query]
         weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)
-        found = weights / UNITS, as_index(classes.reshape(-1))
+        found = weights / UNITS, classes.reshape(-1).astype(np.int64, copy=False)
         if self._kept_cells + classes.size <= _MOST_CACHED_CELLS:
             self._classes[query] = found
             self._kept_cells += classes.size

@@ -281,6 +281,16 @@ def test_rows_whose_sums_could_be_too_large_are_refused() -> None:
             Strategy(axes, False)
 
 
+def test_products_of_the_longest_and_largest_rows_are_exact() -> None:
+    matrix = np.tile([2**20 - 1, 1 - 2**20], (MOST_VALUES, MOST_VALUES // 2))
+    for row in range(MOST_VALUES):
+        matrix[row, row] += 1
+        matrix[row, row - 1] -= 1
+    found = AxisRows(MOST_VALUES, tuple(np.clip(matrix, -(2**20), 2**20).ravel().tolist()))
+    assert found.gram.max() > 2**48
+    assert np.array_equal(found.gram, found.matrix.T @ found.matrix)
+
+
 LONG = IntegerAttribute("a", 0, MOST_ORDERED - 1)
 
 
