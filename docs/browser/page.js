@@ -27,7 +27,7 @@
   async function alone(work) {
     if (busy) return;
     const focused = document.activeElement;
-    busy = true;
+    busy = part("question").readOnly = true;
     for (const one of controls) one.disabled = true;
     try {
       await work();
@@ -35,7 +35,7 @@
       part("state").textContent = "";
       told(error.message);
     } finally {
-      busy = false;
+      busy = part("question").readOnly = false;
       for (const one of controls) one.disabled = false;
       if (document.activeElement === document.body) focused?.focus(); // what is disabled loses it
     }
