@@ -482,6 +482,7 @@ _PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]]
                     "open_s": "opening",
                     "first_s": "200 first questions",
                     "duckdb_group_by_s": "DuckDB's GROUP BY",
+                    "numpy_count_s": "numpy's count of codes",
                 },
             ),
             ("MB", {"grown_mb": "memory"}),
@@ -492,7 +493,15 @@ _PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]]
         "questions",
         "different questions so far",
         (
-            ("CPU seconds", {"cpu_s": "answering", "reopen_s": "reopening"}),
+            (
+                "answers per CPU second",
+                {
+                    "per_s": "never asked",
+                    "again_per_s": "asked before",
+                    "numpy_per_s": "numpy's look-up",
+                    "json_per_s": "json's parsing",
+                },
+            ),
             ("MB", {"file_mb": "file", "peak_mb": "memory"}),
         ),
     ),
@@ -519,12 +528,12 @@ def draw_curves(points: Sequence[dict[str, Any]], folder: Path) -> None:
         own = [point for point in points if point["curve"] == curve]
         if not own:
             continue
-        figure = Figure(figsize=(9, 3.8), layout="constrained")
+        figure = Figure(figsize=(9, 4.6), layout="constrained")
         figure.suptitle(title)
         for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels, strict=True):
             _draw(axes, own, over, lines)
             axes.set(xlabel=label, ylabel=what)
-        figure.savefig(folder / f"{curve}.png", dpi=130)
+        figure.savefig(folder / f"curve-{curve}.png", dpi=130)
 
 
 def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[str, str]) -> None:
@@ -534,13 +543,15 @@ def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[s
     ways = list(dict.fromkeys(point.get("asked_as") for point in points))
     for place, (column, name) in enumerate(lines.items()):
         for way, style in zip(ways, ("o-", "^--"), strict=False):
-            own = [point for point in points if point.get("asked_as") == way]
+            own = [point for point in points if point.get("asked_as") == way and column in point]
+            if not own:  # the floor of another way
+                continue
             label = name if way is None else f"{name}, {way}"
             x, y = [point[over] for point in own], [point[column] for point in own]
             axes.plot(x, y, style, color=_COLOURS[place], label=label, markersize=4)
     if over != "positives":
         axes.set_xscale("log")
-    values = [point[column] for point in points for column in lines]
+    values = [point[column] for point in points for column in lines if column in point]
     if max(values) > _WIDE * min(values):
         axes.set_yscale("log")
     else:  # a logarithm would show a tick or two
@@ -550,7 +561,7 @@ def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[s
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     if any(lines.values()):
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 if __name__ == "__main__":

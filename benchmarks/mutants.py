@@ -684,7 +684,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "dry_run, key = measured.dry_run, idempotency_key", "dry_run, key = measured.dry_run, None",
      "pmw/service/test_app"),
     ("lost-measurement-asked-again-without-a-key", "pmw/service/client",
-     'key=None if body["dry_run"] else key)', "key=None)",
+     'key=None if dry_run else key)', "key=None)",
      "pmw/service/test_client"),
 
     # --- engine: intent before noise, charge before release

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
@@ -16,10 +15,14 @@ _Kept = TypeVar("_Kept")
 
 _ENTRY = 512  # bytes of an entry besides those that are told: objects and their places
 _PART = 8  # one entry has at most one in so many of the bytes, so that it does not take the place of all
+_FACTOR, _STEP = 6364136223846793005, 1442695040888963407  # Knuth's MMIX: which entry goes
 
 
 class Memory(Generic[_Kept]):
-    """What was found under some keys; what was not looked for the longest goes first. Threads may share it.
+    """What was found under some keys. Where there is no room, any of the others goes. Threads may share it.
+
+    Which one goes is drawn, always the same way, and not by when it was last looked for: what is asked in
+    turns, and is a little more than there is room for, would else be gone each time it is looked for.
 
     Args:
         most: how many are kept.
@@ -30,7 +33,9 @@ class Memory(Generic[_Kept]):
         self._most = most
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Hashable, tuple[_Kept, int]] = OrderedDict()
+        self._kept: dict[Hashable, tuple[_Kept, int]] = {}
+        self._keys = list[Hashable]()  # of what is kept, in any order
+        self._drawn = 0
         self._lock = threading.Lock()  # of who keeps something
 
     @property
@@ -41,13 +46,7 @@ class Memory(Generic[_Kept]):
     def get(self, key: Hashable) -> _Kept | None:
         """Return what is kept under a key, or None."""
         found = self._kept.get(key)
-        if found is None:
-            return None
-        try:  # noqa: SIM105, since to enter a context takes as long as the look itself
-            self._kept.move_to_end(key)
-        except KeyError:  # another thread let it go just then
-            pass
-        return found[0]
+        return None if found is None else found[0]
 
     def keep(self, key: Hashable, found: _Kept, size: int) -> None:
         """Keep what was found under a key.
@@ -61,11 +60,22 @@ class Memory(Generic[_Kept]):
         if size * _PART > self._most_bytes:
             return
         with self._lock:
-            known = self._kept.pop(key, None)
+            known = self._kept.get(key)
             self._bytes += size - (0 if known is None else known[1])
             self._kept[key] = found, size
-            while len(self._kept) > self._most or self._bytes > self._most_bytes:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
+            if known is None:
+                self._keys.append(key)
+            while len(self._keys) > self._most or self._bytes > self._most_bytes:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget one of those that are kept, but not the newest, which is the last of the keys."""
+        self._drawn = (self._drawn * _FACTOR + _STEP) % 2**64
+        keys = self._keys
+        place = (self._drawn >> 33) % (len(keys) - 1)
+        gone, keys[place], keys[-2] = keys[place], keys[-2], keys[-1]
+        keys.pop()
+        self._bytes -= self._kept.pop(gone)[1]
 
 
 def held_bytes(value: Any) -> int:

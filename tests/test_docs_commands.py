@@ -33,7 +33,9 @@ CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 # Run by the continuous integration and the newcomer, not from within the tests.
 # Or that print what nobody shall know, or serve without an end.
-INSTALLING = re.compile(r"(\.venv/bin/|python3 -m venv|uv |pip |mkdir |\. |pmw user add |pmw serve )")
+INSTALLING = re.compile(
+    r"(\.venv/bin/|python3 -m (?:venv|http\.server)|uv |pip |mkdir |\. |pmw user add |pmw serve )"
+)
 
 
 def commands_in(block: str) -> Iterator[tuple[str, str, str]]:

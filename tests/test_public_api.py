@@ -100,11 +100,12 @@ def test_faces_of_packages_list_what_they_offer_and_modules_do_not() -> None:
 
 
 def undocumented(value: object) -> Iterator[str]:
-    """Yield what has no docstring: a class or function, and the methods of a class."""
+    """Yield what has no docstring, its own or a base's: a class or function, and the methods of a class."""
     if not inspect.getdoc(value):
         yield ""
     for method, function in vars(value).items() if inspect.isclass(value) else ():
-        if inspect.isfunction(function) and not method.startswith("_") and not inspect.getdoc(function):
+        is_method = inspect.isroutine(function) or isinstance(function, property)
+        if is_method and not method.startswith("_") and not inspect.getdoc(getattr(value, method)):
             yield f".{method}"
 
 

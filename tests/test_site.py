@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -21,6 +25,7 @@ import queries
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 NAMED = [
     name
     for path in sorted((DOCS / "reference").glob("*.md"))
@@ -42,6 +47,7 @@ def thing(path: str) -> object:
 def test_each_page_has_one_place_in_the_navigation() -> None:
     listed = re.findall(r"^ +- .+: ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     outside = ["benchmark-commands.md", "changelog.md", "contributing.md", "index.md"]
+    outside += [f"tutorials/{path.stem}-notebook.md" for path in NOTEBOOKS]
     assert sorted(listed) == sorted([*outside, *(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))])
 
 
@@ -57,7 +63,7 @@ def test_the_reference_has_every_public_name_once() -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built by its command."""
-    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
+    if any(find_spec(name) is None for name in ("mkdocs", "mkdocstrings", "nbconvert")):
         pytest.skip("the site needs the extra docs")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
@@ -129,6 +135,47 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path, pages: dict[Path, Bui
     loaded += re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", styles)
     assert len(loaded) > 100
     assert [address for address in loaded if re.match(r"(?:\w+:)?//", address)] == []
+
+
+def shown(text: str) -> str:
+    """Return what a page shows, in one line."""
+    text = re.sub(r"<style.*?</style>|<[^>]*>", "", text, flags=re.DOTALL)
+    return " ".join(html.unescape(text).split())
+
+
+def test_each_notebook_is_a_page_with_its_code_and_texts(site: Path) -> None:
+    for path in NOTEBOOKS:
+        page = shown((site / "tutorials" / f"{path.stem}-notebook.html").read_text(encoding="utf-8"))
+        for cell in code_of(path):
+            assert " ".join("".join(cell["source"]).split()) in page
+            for output in cell["outputs"]:
+                data = output.get("data", {})
+                if "text/html" in data:
+                    assert shown("".join(data["text/html"])) in page
+                elif not drawn(output):
+                    assert " ".join("".join(output.get("text") or data["text/plain"]).split()) in page
+
+
+def test_each_picture_of_a_notebook_is_on_its_page_and_described(site: Path) -> None:
+    described = 0
+    for path in NOTEBOOKS:
+        page = (site / "tutorials" / f"{path.stem}-notebook.html").read_text(encoding="utf-8")
+        for cell in code_of(path):
+            for picture in [output["data"]["image/png"] for output in cell["outputs"] if drawn(output)]:
+                alt = cell["metadata"]["alt"]
+                (name,) = re.findall(rf'src="([^"]*)" alt="{re.escape(alt)}"', page)
+                assert (site / "tutorials" / name).read_bytes() == b64decode(picture)
+                described += len(alt) > 40
+    assert described == 4
+
+
+def code_of(path: Path) -> list[dict[str, Any]]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def drawn(output: dict[str, Any]) -> bool:
+    return "image/png" in output.get("data", {})
 
 
 def test_each_public_name_is_documented_in_the_built_reference(pages: dict[Path, Built]) -> None:

@@ -235,7 +235,10 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
 
     if isinstance(data, Path):
         if given["table"] is not None:
-            raise click.UsageError(f"--table names a table of a database, and {data} is a file; leave it out")
+            raise click.UsageError(
+                f"--table names a table of a database, and {data} is a file; "
+                f"leave it out, or give --data duckdb:{data} where it is a database"
+            )
         if given.get("inside"):
             raise click.UsageError(f"--inside counts in a database, and {data} is a file; leave it out")
         return TableFile(data, dialect_of(given, data), memory_given(given))

@@ -33,14 +33,13 @@ from pmw.session.exact import (
     AskedQuestions,
     Described,
     Foreseen,
-    HeadsPrice,
-    Share,
     SumPrice,
     read_exact,
-    sent_share,
 )
 from pmw.session.explaining import Explanation
+from pmw.session.measurement_requests import MeasurementRequest, PriceT
 from pmw.session.public_model import PublicModel, model_of
+from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -80,11 +79,16 @@ def connect(url: str, *, token: str, session: str | None = None) -> RemoteSessio
         raise
 
 
-class RemoteSession(Asking):
+class RemoteSession(Asking, Publishing):
     """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
 
     It has the methods of a session, and gives the same results: the token says whose share pays. A question
     that got no response is asked again: the service charges nothing for a question that has a stored answer.
+    What is to be measured is asked for again under its key, a fresh one unless told, so it is measured and
+    charged once. Whatever is asked raises ``ServiceError`` where the service refuses it, or does not answer.
+
+    Rows have the types of a CSV file. Over HTTP no model is refined, and no measurements are exported, nor
+    manifests beside tables: ``model`` gives the model, which does so here.
 
     Args:
         connection: to it.
@@ -166,23 +170,11 @@ class RemoteSession(Asking):
         return found
 
     def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
-        """Answer a statement; see ``Session.sql``.
-
-        Raises:
-            QueryError: the statement is refused; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         return self._ask(AnswerTable, {"sql": statement, "fresh": fresh})
 
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
     ) -> AnswerTable:
-        """Answer a statement that was read from a text; see ``Session.tabulate``.
-
-        Raises:
-            QueryError: the statement is refused, or has no text; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         return self._ask(AnswerTable, {"sql": _text_of(statement), "fresh": fresh}, request_id)
 
     def _tabulate(
@@ -202,150 +194,43 @@ class RemoteSession(Asking):
         return self._ask(AnswerTable, {"aggregate": form, "fresh": fresh})
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
-        """Return intervals for the population that the table is a sample of, from ``model``; free."""
         return self.model().population_intervals(questions)
 
     # --- prices and bars ------------------------------------------------------------------------------------
 
     def quote(self, question: Asked, within: float) -> Quote:
-        """Return the smallest price at which the bar of a question is at most so many records; free.
-
-        Raises:
-            QueryError: no measurement gives the question such a bar.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         body = {**self._form(self._request(question).text), "within": Within.records(within), "dry_run": True}
         return self._ask(Quote, body)
 
     def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
-        """Answer one question within a bar of so many records, and pay its price where there is one.
-
-        Repeated, it costs nothing more: the bar is there already. It has a key as ``measure`` has one.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: no measurement gives the question such a bar, or the key was used for something else.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         request = self._request(question, request_id=request_id)
         body = {**self._form(request.text), "within": Within.records(within)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
     def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
-        """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
-
-        Raises:
-            QueryError: it is no such statement, or no price gives such bars.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
 
     def sql_within(
-        self,
-        statement: str | Statement,
-        within: Within | float | str,
-        *,
-        request_id: str | None = None,
+        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
     ) -> AnswerTable:
-        """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
-
-        It has a key as ``measure`` has one.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: it is no such statement, or no price gives such bars; or the key was used for
-                something else.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         body = {"sql": _text_of(statement), "within": _width(within)}
         return self._ask(AnswerTable, body, _paying_key(request_id))
 
     def forecast(self, question: Asked | Statement) -> Foreseen:
-        """Return what answering a question could charge at most, as things stand; free.
-
-        Raises:
-            QueryError: the question is refused.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         return self._ask(Foreseen, {**self._stated(question), "dry_run": True})
 
     def explain(self, question: Asked | Statement) -> Explanation:
-        """Return which counts a question becomes, what is held of them, and what they may charge; free.
-
-        Raises:
-            QueryError: the statement is refused.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         return self._ask(Explanation, {**self._stated(question), "explain": True})
 
-    def measure(
-        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
-    ) -> Quote:
-        """Measure a table of counts now, or tell its price; see ``Session.measure``.
-
-        Where the response is lost, the request is made again under its key, which measures and charges once.
-
-        Args:
-            names: one attribute, or several.
-            dry_run: tell the price alone; free.
-            request_id: idempotency key, for retries of your own; a fresh one for each call unless told.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such table, or the key was used for something else; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
-        return self._measured(Quote, {"scope": _listed(names), "dry_run": dry_run}, request_id)
-
-    def measure_heads(
-        self,
-        by: str | Sequence[str] = (),
-        *,
-        share: Share | None = None,
-        dry_run: bool = False,
-        request_id: str | None = None,
-    ) -> HeadsPrice:
-        """Measure numbers of persons now, or tell their price; see ``Session.measure_heads``.
-
-        Raises:
-            ServiceError: as ``measure`` raises it.
-        """
-        part = None if share is None else sent_share(share)
-        given = {"scope": _listed(by), "heads": True, "share": part, "dry_run": dry_run}
-        return self._measured(HeadsPrice, given, request_id)
-
-    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
-        self,
-        name: str,
-        by: str | Sequence[str] = (),
-        *,
-        share: Share | None = None,
-        within: Within | float | str | None = None,
-        squares: bool = False,
-        dry_run: bool = False,
-        request_id: str | None = None,
-    ) -> SumPrice:
-        """Measure sums of an attribute's values now, or tell their price; see ``Session.measure_sum``.
-
-        Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there are no such sums; nothing is spent.
-            ServiceError: as ``measure`` raises it.
-        """
-        given: dict[str, Any] = {"sum": name, "scope": _listed(by), "dry_run": dry_run, "squares": squares}
-        given |= {} if share is None else {"share": sent_share(share)}
-        given |= {} if within is None else {"within": _width(within)}
-        return self._measured(SumPrice, given, request_id)
-
-    def _measured(self, kind: type[_Found], body: Mapping[str, Any], key: str | None) -> _Found:
-        """Return what the service answers to the body of a measure, which has a key where it may charge."""
-        key = _paying_key(key)
-        return self._exact(kind, "POST", "/measure", body, key=None if body["dry_run"] else key)
+    def _measured(
+        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+    ) -> PriceT:
+        body, key = {**request.form(), "dry_run": dry_run}, _paying_key(request_id)
+        return self._exact(request.price, "POST", "/measure", body, key=None if dry_run else key)
 
     # --- where it stands ------------------------------------------------------------------------------------
 
     def status(self) -> Status:
-        """Return where the session stands."""
         return self._exact(Status, "GET", "")
 
     def budget(self) -> Booked:
@@ -383,67 +268,26 @@ class RemoteSession(Asking):
         """Return the session's model as it is now, which answers here and is free."""
         return model_of(self._export(RowPlan(), "model"))
 
-    def synthetic_records(
-        self,
-        rows: int | None = None,
-        *,
-        seed: int | None = None,
-        independent: bool = False,
-        refine: bool = False,
-    ) -> pd.DataFrame:
-        """Return a synthetic table drawn from the model; free. Its columns have the types of a CSV file.
-
-        Args:
-            rows: number of rows; None for the session's total.
-            seed: repeats a drawing; None draws again.
-            independent: independent draws instead of systematic rounding.
-            refine: not over HTTP; draw them from ``model``.
-
-        Raises:
-            ReleaseError: it is to be refined.
-        """
+    def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:
         import pandas as pd
 
         _require_plain(refine)
-        content = self._export(RowPlan(rows, independent, seed), "csv")
+        content = self._export(plan, "csv")
         try:
             return pd.read_csv(BytesIO(content))
         except ValueError:
             raise ServiceError(_OTHER) from None
 
-    def export(
-        self,
-        path: str | Path,
-        plan: RowPlan | None = None,
-        *,
-        format: str | None = None,
-        force: bool = False,
-        refine: bool = False,
+    def _written(
+        self, target: Path, form: ExportFormat, plan: RowPlan | None, *, force: bool, refine: bool
     ) -> dict[str, Any]:
-        """Write a synthetic table (csv, parquet), or a model to ask offline (model), to a file; free.
-
-        Args:
-            path: the file to write.
-            plan: how rows are drawn; a model has none.
-            format: csv, parquet or model; None goes by the file's name.
-            force: overwrite an existing file.
-            refine: not over HTTP; export it from ``model``.
-
-        Returns:
-            The format, and how many bytes were written.
-
-        Raises:
-            ReleaseError: the file exists, or cannot be written; it is to be refined, or of measurements.
-            ServiceError: the service refuses the request, or does not answer.
-        """
         _require_plain(refine)
-        target, chosen = Path(path), ExportFormat.chosen(format, Path(path))
-        if chosen is ExportFormat.MEASUREMENTS:
+        if form is ExportFormat.MEASUREMENTS:
             raise ReleaseError("a service gives csv, parquet and model; export measurements from model()")
         require_file(target, force=force)
-        content = self._export(plan or RowPlan(), chosen.value)
+        content = self._export(plan or RowPlan(), form.value)
         write_whole(target, lambda place: place.write_bytes(content))
-        return {"format": chosen.value, "bytes": len(content)}
+        return {"format": form.value, "bytes": len(content)}
 
     def _export(self, plan: RowPlan, format: str) -> bytes:
         asked: dict[str, Any] = {"format": format}
@@ -455,12 +299,6 @@ class RemoteSession(Asking):
     def close(self) -> None:
         """Let go of the connection; the next question makes another."""
         self._connection.close()
-
-    def __enter__(self) -> RemoteSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"RemoteSession({self.name!r} at {self._connection.place})"
@@ -564,10 +402,6 @@ def _paying_key(key: str | None) -> str:
         return uuid4().hex
     require_key(key)
     return key
-
-
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
 
 
 def _width(within: Within | float | str) -> float | str:

@@ -1,5 +1,6 @@
-"""Asking: every form of a question, as counting questions with one answer each.
+"""Asking: every form of a question, as counting questions with one answer each, and what one may cost.
 
+What is told of a method here holds for a session, one analyst of it, a session of a service and a model.
 What answers counting questions and statements, here or far away, gets all other forms from here. What has a
 public state answers statements by it, too.
 """
@@ -31,8 +32,16 @@ from queries.reader import QuestionReader, conditions_in_rows, questions_in_line
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmw.loop import Forecast
+    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.sum_quotes import SumQuote
+    from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
+    from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
+    from pmw.session.accounts import Activity
+    from pmw.session.explaining import Explanation
+    from pmw.session.measurement_requests import MeasurementRequest, PriceT
     from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
@@ -275,6 +284,223 @@ class Asking(ABC):
         """
         return self._tabulate("count", "", where, _listed(names), fresh=fresh)
 
+    @abstractmethod
+    def forecast(self, question: Asked | Statement) -> Forecast:
+        """Return what answering a question could charge at most, as things stand; free.
+
+        Args:
+            question: a where-text, a structured condition, a query, or a statement as a text or read before.
+
+        Privacy: a function of public state, stored answers and the question.
+        """
+
+    @abstractmethod
+    def explain(self, question: Asked | Statement) -> Explanation:
+        """Return which counts a question becomes, what is held of them, and what they may charge; free.
+
+        Args:
+            question: a statement or a condition, as a text or as the parsers of ``queries`` read it.
+
+        Raises:
+            QueryError: the statement is refused.
+
+        Privacy: a function of public state, stored answers and the question.
+        """
+
+    @abstractmethod
+    def quote(self, question: Asked, within: float) -> Quote:
+        """Return the smallest price at which the bar of a question is at most so many records; free.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            QueryError: no measurement gives the question such a bar.
+            SessionError: the session measures nothing on request.
+        """
+
+    @abstractmethod
+    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
+        """Answer one question within a bar of so many records, and pay its price where there is one.
+
+        No test is made. Where the present bar suffices, the answer is free, and a key is tied to nothing.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+            request_id: idempotency key of what is paid; see ``sql_within``. A question's own counts as one.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: no measurement gives the question such a bar; or the key was used for something else.
+                Nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+
+    @abstractmethod
+    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
+        """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
+
+        Args:
+            statement: with one AVG or SUM of an attribute's numbers, and no other aggregate.
+            within: half-width of every group's bar: a number, or a part of the least that each may be.
+
+        Raises:
+            QueryError: it is no such statement, or no price gives such bars.
+            SessionError: the session measures nothing on request.
+        """
+
+    @abstractmethod
+    def sql_within(
+        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
+    ) -> AnswerTable:
+        """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+
+        Its counting questions are asked as those of any statement are; then its bars are looked at. What was
+        paid for may still be wider than was foreseen: then repeating pays again, but not under a key.
+
+        Args:
+            statement: see ``quote_aggregate``.
+            within: likewise.
+            request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
+                the answer as it is known by then.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: it is no such statement, or no price gives such bars; or the key was used for
+                something else. Nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+
+    def measure(
+        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+    ) -> Quote:
+        """Measure the counts of every combination of some attributes' values now, under the session's cap.
+
+        The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
+
+        Args:
+            names: one attribute, or several.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
+                the same quote again, in a closed session too.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there is no such marginal, or it has too many cells; or the key was used for something
+                else. Nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        from pmw.session.measurement_requests import CountsRequest
+
+        return self._measured(CountsRequest(_listed(names)), request_id, dry_run=dry_run)
+
+    def measure_sum(  # noqa: PLR0913 - each is a choice of its own
+        self,
+        name: str,
+        by: str | Sequence[str] = (),
+        *,
+        share: Number | None = None,
+        within: Within | float | str | None = None,
+        squares: bool = False,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> SumQuote:
+        """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
+
+        Means and sums of these groups are bounded by it from then on. Values beyond the declared ends count
+        as the ends.
+
+        Args:
+            name: an attribute that the schema gives a resolution.
+            by: one attribute, or several; none for one sum of everybody.
+            share: the part of the budget that is paid; 2 % where neither this nor ``within`` is given.
+            within: how far the mean of a group of average size may be off: a number, or a part of the least
+                that the mean of everybody may be.
+            squares: the sums of squares are measured too, for variances and standard deviations.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetError: the share or the width is out of range.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: the values are not summed, or there are too many groups; or the key was used for
+                something else. Nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        from pmw.session.measurement_requests import SumsRequest
+
+        request = SumsRequest(name, _listed(by), share, within, squares)
+        return self._measured(request, request_id, dry_run=dry_run)
+
+    def measure_heads(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        share: Number | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> HeadsQuote:
+        """Measure how many persons have a kept record with each value of some attributes, now.
+
+        ``COUNT(DISTINCT id)`` of these groups is bounded by it from then on.
+
+        Args:
+            by: one attribute, or several; none for one number of all persons.
+            share: the part of the budget that is paid; 2 % unless told.
+            dry_run: tell the price alone; free, and of no key.
+            request_id: idempotency key; see ``measure``.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetError: the share is out of range.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            DataError: the table does not tell persons apart; nothing is spent.
+            QueryError: persons are not counted apart from records, or there are too many groups; or the key
+                was used for something else. Nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        from pmw.session.measurement_requests import PersonsRequest
+
+        return self._measured(PersonsRequest(_listed(by), share), request_id, dry_run=dry_run)
+
+    @abstractmethod
+    def _measured(
+        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+    ) -> PriceT:
+        """Measure what is requested, and return its price and its bar; or tell these alone."""
+
+    @abstractmethod
+    def history(self, most: int = 100) -> tuple[Activity, ...]:
+        """Return the newest answered questions, the newest first: an analyst's own, or a session's all; free.
+
+        Args:
+            most: how many at most.
+        """
+
+    @abstractmethod
+    def asked(self) -> tuple[LinearQuery, ...]:
+        """Return the distinct questions that were answered, in the order of their first answers; free.
+
+        They are an analyst's own, or a session's all.
+        """
+
     @contextmanager
     def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
         """Return what is called with the next answers: it tells whoever waits how many there were.
@@ -369,13 +595,15 @@ class LocalAsking(Asking):
     def state(self) -> PublicState:
         """Everything that may be published."""
 
+    @abstractmethod
+    def _limited(self) -> PublicState:
+        """Return the state, with as much of the budget left as the analyst may spend."""
+
     @property
     def contract(self) -> Contract:
-        """What was fixed at opening."""
         return self.state.contract
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
-        """Return intervals for the population that the table is a sample of; see ``Asking``."""
         from pmw.public.population import PopulationIntervals
 
         with self._asking():
@@ -390,7 +618,6 @@ class LocalAsking(Asking):
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
     ) -> AnswerTable:
-        """Answer a statement that was read before; see ``Asking``."""
         from pmw.public.tables import Tabulation
 
         with self._asking() as answer:
@@ -399,6 +626,37 @@ class LocalAsking(Asking):
             with self._watched(len(parts)) as told:
                 answers = answer(Requests.of(parts), told)
             return work.table(self.state, answers, self._pause)  # the state after them
+
+    def explain(self, question: Asked | Statement) -> Explanation:
+        from pmw.public.tables import Tabulation
+        from pmw.session.explaining import explained
+        from queries.statements import Statement
+
+        read = self._read(question)
+        statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
+        with self._asking():
+            work = Tabulation(self.state, statement, self._pause)
+            asked = [query for query, _ in work.questions()]
+            self._pause(len(asked))
+            return explained(self._limited(), asked, work.left_out, self.forecast(statement))
+
+    def quote(self, question: Asked, within: float) -> Quote:
+        from pmw.public import quotes
+
+        with self._asking():
+            query = self._request(question).query
+            return quotes.quote_question(self._limited(), query, within)
+
+    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
+        from pmw.planning.sum_quotes import quote_aggregate
+        from pmw.public.quotes import Within
+
+        read = self._statement(statement)
+        with self._asking():
+            return quote_aggregate(self._limited(), read, Within.of(within))
+
+    def _statement(self, statement: str | Statement) -> Statement:
+        return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""

@@ -18,7 +18,6 @@ from pmw.loop import Forecast
 from pmw.model import QueryMeasurement
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
-from pmw.privacy.budget import Number, as_fraction
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
@@ -38,9 +37,7 @@ from queries.dates import DateAttribute, DatetimeAttribute
 from queries.frozen import dataclass
 from queries.schema import format_schema
 
-Share: TypeAlias = Number
 SumPrice: TypeAlias = SumQuote
-HeadsPrice: TypeAlias = HeadsQuote
 Foreseen: TypeAlias = Forecast
 Price: TypeAlias = Quote | SumQuote  # of a bar
 Cost: TypeAlias = Forecast | Explanation
@@ -161,15 +158,6 @@ TYPES: tuple[type, ...] = (
     AskedQuestions,
 )
 register({one: {} for one in TYPES if one not in PRICES})  # the journal tells prices apart
-
-
-def sent_share(share: Share) -> float:
-    """Return a part of the budget as it is sent.
-
-    Raises:
-        BudgetError: it is no finite number.
-    """
-    return float(as_fraction(share, "share"))
 
 
 def exact_text(result: Any) -> str:

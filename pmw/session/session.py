@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.disk import require_file
-from pmw.errors import ReleaseError, SessionError, SessionLockedError
+from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import refined
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
+from pmw.session.publishing import LocalPublishing
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from pmw.data import Table
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pmw.session.verification import Verification
 
 
-class Session(Dialogue):
+class Session(Dialogue, LocalPublishing):
     """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.
 
     A live session cannot be copied, pickled or used in a forked process: two of them would spend one budget
@@ -92,14 +92,12 @@ class Session(Dialogue):
             return engine.bookings.listed(engine.state.ledger)
 
     def status(self) -> Status:
-        """Return where the session stands."""
         from pmw.public.status import status_of
 
         with self._turn:
             return status_of(self.state, self._open_store().asked())
 
     def ledger(self) -> Ledger:
-        """Return every charge so far, in order."""
         with self._turn:
             return loading.load_ledger(self._open_store())
 
@@ -206,73 +204,19 @@ class Session(Dialogue):
         with self._turn:
             write_report(loading.load_facts(self._open_store(), self.state), Path(path), force=force)
 
-    def synthetic_records(
-        self,
-        rows: int | None = None,
-        *,
-        seed: int | None = None,
-        independent: bool = False,
-        refine: bool = False,
-    ) -> pd.DataFrame:
-        """Return a synthetic table drawn from the model; free.
-
-        Args:
-            rows: number of rows; None for the session's total, rounded.
-            seed: repeats a drawing; None draws again.
-            independent: independent draws instead of systematic rounding.
-            refine: first fit the model to everything released more closely, where noise allows; not kept.
-
-        Raises:
-            ReleaseError: the number of rows is out of range.
-        """
-        from pmw.public.export import RowPlan, synthetic_frame
-
-        return synthetic_frame(self._published(refine), RowPlan(rows, independent, seed))
-
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
         from pmw.public.export import csv_parts
 
         return csv_parts(self._published(refine=False), plan)
 
-    def export(
-        self,
-        path: str | Path,
-        plan: RowPlan | None = None,
-        *,
-        format: str | None = None,
-        force: bool = False,
-        refine: bool = False,
-    ) -> dict[str, Any]:
-        """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
-
-        A model is one file, for ``load_model``, with nothing beside it.
-
-        Args:
-            path: the file to write.
-            plan: how rows are drawn; measurements and models have none.
-            format: csv, parquet, measurements or model; None goes by the file's name (.csv, .parquet,
-                .model).
-            force: overwrite existing files.
-            refine: first fit the model to everything released more closely, where noise allows; not kept.
-
-        Raises:
-            ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
-                given, or a file cannot be written.
-        """
-        from pmw.public.export import ExportFormat, export
+    def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
         from pmw.session.model_file import export_model
 
-        target = Path(path)
-        if ExportFormat.chosen(format, target) is ExportFormat.MODEL:
-            if refine or plan is not None:
-                raise ReleaseError("a model is written as it is; leave out refine, and how rows are drawn")
-            with self._turn:
-                store = self._open_store()
-                self._engine.finish_interrupted()
-                return export_model(loading.newest_released(store, self.state), target, force=force)
-        state = self._published(refine)
-        return export(state, target, plan, format=format, force=force, refined=refine)
+        with self._turn:
+            store = self._open_store()
+            self._engine.finish_interrupted()
+            return export_model(loading.newest_released(store, self.state), target, force=force)
 
     def _published(self, refine: bool) -> PublicState:
         with self._turn:  # a dense model's array is taken over where another thread corrects it
@@ -308,12 +252,6 @@ class Session(Dialogue):
         if self._store is None:
             raise SessionError("the session was closed; resume it to go on")
         return self._store
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = self.state

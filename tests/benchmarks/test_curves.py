@@ -49,7 +49,7 @@ def test_each_point_has_a_line_and_each_curve_a_figure(
     assert questions[0]["numpy_per_s"] > 0 < questions[1]["json_per_s"]
     assert all(line["file_mb"] > 0.05 for line in questions)
     assert all(line["positives"] > 0 for line in lines if line["curve"] == "positives")
-    assert {file.stem for file in tmp_path.iterdir()} == {line["curve"] for line in lines}
+    assert {file.name for file in tmp_path.iterdir()} == {f"curve-{line['curve']}.png" for line in lines}
 
 
 def test_long_and_wide_tables_have_a_line_for_each_point(

@@ -27,7 +27,7 @@ SUMS = "sums of values"  # kind of a batch, and of the measurement that comes of
 HEADS = "numbers of persons"  # kind of a batch, and of the measurement that comes of it or of opening
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
-FORMAT_VERSION = 18
+FORMAT_VERSION = 19
 
 _PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
 _LONG = 256  # bytes

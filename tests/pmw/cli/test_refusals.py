@@ -166,7 +166,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     *each(
         (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2])),
-        (("--table", "t"), "--table names a table of a database"),
+        (("--table", "t"), "where it is a database"),
     ),
     *each(
         (("check", *TABLE[2:]), ("move", "study.pmw"), ("draft",)),

@@ -15,12 +15,14 @@ import pytest
 
 import pmw
 from pmw.service.users import Role, User, UsersFile
+from queries import QueryError
 from tests.pmw.service.studies import opened_study
 from tests.pmw.service.test_client import Running
 
 PAGE = (Path(__file__).parents[3] / "docs" / "other-languages.md").read_text()
 WHERE = "age >= 30"
 SQL = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
+NUMBER = r"(?<!\w)\d+(?:\.\d+)?(?!\w)"
 
 
 def program(language: str) -> str:
@@ -71,7 +73,7 @@ def printed(command: list[str], asked: tuple[str, str], folder: Path) -> str:
 
 
 def numbers_in(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"(?<!\w)\d+(?:\.\d+)?(?!\w)", text)]
+    return [float(number) for number in re.findall(NUMBER, text)]
 
 
 def test_every_program_takes_its_token_from_the_environment() -> None:
@@ -80,7 +82,45 @@ def test_every_program_takes_its_token_from_the_environment() -> None:
     assert len([line for line in program("r").splitlines() if line]) <= 20
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.fixture
+def curl() -> None:
+    needed("curl")
+
+
+@pytest.fixture
+def node() -> None:
+    needed("node")
+
+
+@pytest.fixture
+def r() -> None:
+    needed("Rscript")
+    for package in ("httr2", "jsonlite"):
+        asked = ["Rscript", "-e", f"quit(status = !requireNamespace('{package}', quietly = TRUE))"]
+        if subprocess.run(asked, capture_output=True, check=False).returncode != 0:
+            pytest.skip(f"R has no package {package}")
+
+
+def needed(program: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"there is no {program}")
+
+
+def refused(command: list[str], asked: tuple[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that asks for an attribute which nobody declared, and see that this costs nothing."""
+    url, token = asked
+    with pmw.connect(url, token=token) as session:
+        before = session.budget()
+        ran = run([part.replace(WHERE, "height > 3") for part in command], asked, folder)
+        assert session.budget() == before  # what is spent, and how many questions
+        with pytest.raises(QueryError) as told:
+            session.ask("height > 3")
+    assert str(told.value).startswith("unknown attribute 'height'")
+    assert str(told.value) in ran.stdout + ran.stderr
+    return ran
+
+
+@pytest.mark.usefixtures("curl")
 def test_curl(asked: tuple[str, str], numbers: list[float], tmp_path: Path) -> None:
     lines = re.findall(r"^curl .*$", program("sh"), re.MULTILINE)
     assert len(lines) == 3
@@ -90,7 +130,7 @@ def test_curl(asked: tuple[str, str], numbers: list[float], tmp_path: Path) -> N
     assert [answer["count"], *answer["interval"], *rows] == numbers
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.usefixtures("curl")
 def test_curl_takes_its_header_from_a_file(asked: tuple[str, str], tmp_path: Path) -> None:
     assert "`-H @header.txt`" in PAGE
     (tmp_path / "header.txt").write_text(f"Authorization: Bearer {asked[1]}\n")
@@ -98,31 +138,37 @@ def test_curl_takes_its_header_from_a_file(asked: tuple[str, str], tmp_path: Pat
     assert json.loads(printed(command, asked, tmp_path))["name"] == "people"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+@pytest.mark.usefixtures("curl")
+def test_curl_is_told_of_a_refusal(asked: tuple[str, str], tmp_path: Path) -> None:
+    (line,) = (line for line in program("sh").splitlines() if WHERE in line)
+    ran = refused(["sh", "-c", line], asked, tmp_path)
+    assert json.loads(ran.stdout)["error"]["code"] == "unknown_attribute"
+
+
+@pytest.mark.usefixtures("node")
 def test_javascript(asked: tuple[str, str], numbers: list[float], tmp_path: Path) -> None:
     told = printed(["node", "-e", program("js")], asked, tmp_path)
     assert told.startswith("age sex region member\n")
     assert numbers_in(told) == numbers
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+@pytest.mark.usefixtures("node")
 def test_javascript_tells_a_refusal(asked: tuple[str, str], tmp_path: Path) -> None:
-    command = ["node", "-e", program("js").replace(WHERE, "height > 3")]
-    refused = run(command, asked, tmp_path)
-    assert (refused.returncode, "unknown attribute 'height'" in refused.stderr) == (1, True)
+    assert refused(["node", "-e", program("js")], asked, tmp_path).returncode == 1
 
 
-def has_httr2() -> bool:
-    script = shutil.which("Rscript")
-    asked = [script or "", "-e", "stopifnot(requireNamespace('httr2', quietly = TRUE))"]
-    return script is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not has_httr2(), reason="there is no Rscript with httr2")
+@pytest.mark.usefixtures("r")
 def test_r(asked: tuple[str, str], numbers: list[float], tmp_path: Path) -> None:
     told = printed(["Rscript", "-e", "options(digits = 15)", "-e", program("r")], asked, tmp_path)
-    assert told.startswith("age sex region member")
-    count = numbers_in(told.splitlines()[1])
-    assert count == pytest.approx(numbers[:3])
-    rows = [numbers_in(line)[-3:] for line in told.splitlines()[3:]]  # below the names, each after its number
-    assert [number for row in rows for number in row] == pytest.approx(numbers[3:])
+    told_of = program("text").splitlines()
+    names, count, columns, *rows = told.splitlines()
+    assert [names.split(), columns.split()] == [told_of[0].split(), told_of[2].split()]
+    assert re.sub(NUMBER, "", count).split() == re.sub(NUMBER, "", told_of[1]).split() == ["between", "and"]
+    assert [row.split()[1] for row in rows] == [row.split()[1] for row in told_of[3:]]
+    assert numbers_in(count) == pytest.approx(numbers[:3])
+    assert [number for row in rows for number in numbers_in(row)[-3:]] == pytest.approx(numbers[3:])
+
+
+@pytest.mark.usefixtures("r")
+def test_r_tells_a_refusal(asked: tuple[str, str], tmp_path: Path) -> None:
+    assert refused(["Rscript", "-e", program("r")], asked, tmp_path).returncode == 1

@@ -191,12 +191,12 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [17, 19])
+@pytest.mark.parametrize("version", [18, 20])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
     execute(path, f"PRAGMA user_version = {version}")
-    told = f"a session of format {version}; this program reads format 18 alone"
+    told = f"a session of format {version}; this program reads format 19 alone"
     with pytest.raises(SessionCorruptError, match=told):
         SessionStore.open(path)
 
