@@ -23,6 +23,7 @@ import tarfile
 import tempfile
 import urllib.request
 import zipfile
+from http.client import HTTPException
 from pathlib import Path
 from typing import NoReturn
 
@@ -105,7 +106,7 @@ def fetch_wheel(name: str, runtime: Path, wheels: Path | None) -> None:
     file = entry["file_name"]
     try:
         content = kept(wheels, file) if wheels else fetched(default_address(runtime) + file)
-    except (OSError, KeyError, zipfile.BadZipFile):
+    except (OSError, HTTPException, KeyError, zipfile.BadZipFile):
         fail(f"{file} could not be had; --wheels names a folder or an archive that has it")
     (runtime / file).write_bytes(require_digest(content, entry["sha256"], file))
 
