@@ -678,6 +678,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "        return analyst.quote_aggregate(asked, width)",
      "        analyst.tabulate(asked)\n        return analyst.quote_aggregate(asked, width)",
      "pmw/service/test_app"),
+    ("statement-on-the-page-is-tested-not-paid", "pmw/service/shown_answers",
+     "if within is None or query.single_count is None:", "if True:", "pmw/service/test_pages"),
     ("price-compared-in-another-turn", "pmw/service/session_page", "with analyst.turn():", "if True:",
      "pmw/service/test_pages"),
     ("measured-over-http-without-its-key", "pmw/service/app",

@@ -23,6 +23,7 @@ import tarfile
 import tempfile
 import urllib.request
 import zipfile
+from http.client import HTTPException
 from pathlib import Path
 from typing import NoReturn
 
@@ -52,10 +53,22 @@ def main() -> None:
             fetch_wheel(name, runtime, given.wheels)
         write_packages(runtime / "packages.zip")
         write_model(Path(folder), runtime / "demo.model")
-        shutil.rmtree(page / "runtime", ignore_errors=True)
-        shutil.copytree(runtime, page / "runtime")
+        replace_folder(page / "runtime", runtime)
     size = sum(path.stat().st_size for path in (page / "runtime").iterdir())
     print(f"{page / 'runtime'}: {size / 1e6:.1f} MB; serve the site, and open browser.html")
+
+
+def replace_folder(old: Path, new: Path) -> None:
+    """Put a copy of a folder where an old one may be; that stays until all is copied."""
+    copied = old.with_name(f"{old.name}.new")
+    shutil.rmtree(copied, ignore_errors=True)
+    try:
+        shutil.copytree(new, copied)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(copied, ignore_errors=True)
+        fail(f"{old} could not be written: {error}")
+    shutil.rmtree(old, ignore_errors=True)
+    copied.rename(old)
 
 
 def fail(message: str) -> NoReturn:
@@ -93,7 +106,7 @@ def fetch_wheel(name: str, runtime: Path, wheels: Path | None) -> None:
     file = entry["file_name"]
     try:
         content = kept(wheels, file) if wheels else fetched(default_address(runtime) + file)
-    except (OSError, KeyError, zipfile.BadZipFile):
+    except (OSError, HTTPException, KeyError, zipfile.BadZipFile):
         fail(f"{file} could not be had; --wheels names a folder or an archive that has it")
     (runtime / file).write_bytes(require_digest(content, entry["sha256"], file))
 

@@ -232,6 +232,57 @@ def test_a_file_of_ones_own_is_opened_and_what_is_no_model_is_refused(visit: Vis
     visit.page.get_by_role("heading", name="Ask the demonstration's model").wait_for()
 
 
+def test_nothing_is_asked_or_typed_while_a_question_waits(visit: Visit) -> None:
+    sent, is_fixed, answer = visit.page.evaluate(
+        """async () => {
+            const part = (name) => document.getElementById(`browser-${name}`);
+            const real = Worker.prototype.postMessage;
+            let sent = 0;
+            Worker.prototype.postMessage = function (...given) { sent += 1; real.apply(this, given); };
+            const press = (question) => {
+                part("question").value = question;
+                part("question").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", ctrlKey: true }));
+            };
+            press("SELECT age, COUNT(*) FROM fertility GROUP BY age");
+            const isFixed = part("question").readOnly;
+            press("age > 30");
+            while (part("demo").disabled) await new Promise((resolve) => setTimeout(resolve, 20));
+            Worker.prototype.postMessage = real;
+            return [sent, isFixed, part("answer").innerHTML];
+        }"""
+    )
+    assert (sent, is_fixed) == (1, True)
+    assert "<table" in answer
+    assert visit.ask("age > 30").startswith("<p>About ")
+
+
+def test_a_question_after_a_broken_worker_is_answered_from_the_same_model(browser: Any, address: str) -> None:
+    reader = Visit(browser, address)
+    reader.page.evaluate(
+        """() => {
+            const Real = Worker;
+            window.Worker = class extends Real {
+                constructor(...given) { super(...given); window.newest = this; }
+            };
+        }"""
+    )
+    reader.open_demonstration()
+    expected = reader.ask("age > 30")
+    reader.page.evaluate("() => { newest.postMessage = () => newest.onerror(); }")
+    assert not reader.ask("age > 30")
+    assert reader.error() == "Python cannot run in this browser."
+    assert reader.ask("age > 30") == expected
+    assert not reader.page.get_by_role("alert").is_visible()
+    reader.end()
+
+
+def test_the_focus_stays_where_it_was(visit: Visit) -> None:
+    visit.page.get_by_label(BOX).fill("age > 31")
+    visit.page.get_by_role("button", name="Ask").press("Enter")
+    visit.page.get_by_text("Answering …").wait_for(state="hidden")
+    assert visit.page.evaluate("document.activeElement.textContent") == "Ask"
+
+
 @pytest.mark.parametrize("width", [400, 1400])
 def test_the_page_needs_no_scrolling_sideways(browser: Any, address: str, width: int) -> None:
     reader = Visit(browser, address, width)

@@ -4,7 +4,10 @@
 (() => {
   const here = new URL(".", document.currentScript.src);
   const part = (name) => document.getElementById(`browser-${name}`);
+  const controls = document.querySelectorAll("#browser button, #browser input");
   let worker = null;
+  let model = null; // its file: a worker that is new has to be given it again
+  let busy = false;
 
   function asked(message) {
     worker ??= new Worker(new URL("worker.js", here));
@@ -15,59 +18,82 @@
     });
   }
 
+  function told(error) {
+    part("error").textContent = error;
+    part("error").hidden = !error;
+  }
+
+  // One thing is done at a time: an answer that comes belongs to what was asked last.
+  async function alone(work) {
+    if (busy) return;
+    const focused = document.activeElement;
+    busy = part("question").readOnly = true;
+    for (const one of controls) one.disabled = true;
+    try {
+      await work();
+    } catch (error) {
+      part("state").textContent = "";
+      told(error.message);
+    } finally {
+      busy = part("question").readOnly = false;
+      for (const one of controls) one.disabled = false;
+      if (document.activeElement === document.body) focused?.focus(); // what is disabled loses it
+    }
+  }
+
   async function waited(text, message) {
-    for (const one of document.querySelectorAll("#browser button, #browser input")) one.disabled = true;
     part("state").textContent = text;
-    const told = await asked(message);
-    for (const one of document.querySelectorAll("#browser button, #browser input")) one.disabled = false;
-    part("state").textContent = told.error ? "" : `Done in ${told.seconds.toFixed(1)} s.`;
-    part("error").textContent = told.error ?? "";
-    part("error").hidden = !told.error;
-    if (told.broken && worker) {
+    const found = await asked(message);
+    if (found.broken) {
       worker.terminate();
       worker = null;
     }
-    return told;
+    if (found.error) throw new Error(found.error);
+    part("state").textContent = `Done in ${found.seconds.toFixed(1)} s.`;
+    told("");
+    return found;
   }
 
   async function opened(name, read) {
-    let content;
-    try {
-      content = new Uint8Array(await read());
-    } catch (error) {
-      part("error").textContent = error.message;
-      part("error").hidden = false;
-      return;
-    }
+    const content = new Uint8Array(await read());
     const text = worker ? "Reading the model …" : "Loading Python, about 20 MB the first time …";
-    const told = await waited(text, { content });
-    if (told.error) return;
-    part("table").innerHTML = told.html; // every text in it is escaped
+    const found = await waited(text, { content });
+    model = content;
+    part("table").innerHTML = found.html; // every text in it is escaped
     part("name").textContent = name;
-    part("question").value = told.statement;
+    part("question").value = found.statement;
     part("answer").replaceChildren();
     part("asking").hidden = false;
     part("question").focus();
   }
 
-  part("demo").addEventListener("click", () =>
-    opened("the demonstration's model", async () => {
-      const response = await fetch(new URL("runtime/demo.model", here)).catch(() => ({ ok: false }));
-      if (!response.ok) throw new Error("This copy of the site has no model of the demonstration. Choose a file.");
-      return response.arrayBuffer();
-    }),
-  );
+  async function demonstration() {
+    const response = await fetch(new URL("runtime/demo.model", here)).catch(() => ({ ok: false }));
+    if (!response.ok) throw new Error("This copy of the site has no model of the demonstration. Choose a file.");
+    return response.arrayBuffer();
+  }
+
+  async function answered() {
+    const question = part("question").value;
+    part("answer").replaceChildren(); // it is no answer to what is asked now
+    const found = await waited("Answering …", worker ? { question } : { content: model, question });
+    part("answer").innerHTML = found.html; // every text in it is escaped
+  }
+
+  part("demo").addEventListener("click", () => alone(() => opened("the demonstration's model", demonstration)));
+  part("file").addEventListener("click", ({ target }) => {
+    target.value = ""; // else the same file, chosen again, is no change
+  });
   part("file").addEventListener("change", ({ target }) => {
     const [file] = target.files;
-    if (file) opened(file.name, () => file.arrayBuffer());
+    if (file) alone(() => opened(file.name, () => file.arrayBuffer()));
   });
-  part("form").addEventListener("submit", async (event) => {
+  part("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const question = part("question").value;
-    const told = await waited("Answering …", { question });
-    part("answer").innerHTML = told.html ?? ""; // every text in it is escaped
+    alone(answered);
   });
   part("question").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) part("form").requestSubmit();
   });
+  for (const one of controls) one.disabled = false; // some browsers keep it when a page is loaded again
 })();

@@ -36,7 +36,8 @@ self.onmessage = async ({ data }) => {
   try {
     python ??= started();
     const model = await python;
-    told = JSON.parse("content" in data ? model.opened(data.content) : model.answered(data.question));
+    if ("content" in data) told = JSON.parse(model.opened(data.content));
+    if ("question" in data && !told?.error) told = JSON.parse(model.answered(data.question));
   } catch (error) {
     python = null;
     told = { error: String(error.message ?? error), broken: true };

@@ -14,7 +14,7 @@ from typing import Any
 
 from pmw.display.texts import number
 from pmw.public.answer import Answer, Source, marks
-from pmw.public.tables import AnswerTable
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
@@ -124,9 +124,13 @@ def new_answer(
         QueryError: it is refused.
     """
     with large.place(question.cells):
-        if isinstance(question.query, Statement):
-            return analyst.tabulate(question.query)
-        return analyst.ask(question.query) if within is None else analyst.ask_within(question.query, within)
+        query = question.query
+        if not isinstance(query, Statement):
+            return analyst.ask(query) if within is None else analyst.ask_within(query, within)
+        if within is None or query.single_count is None:
+            return analyst.tabulate(query)
+        answer = analyst.ask_within(query.single_count, within)
+        return Tabulation(analyst.state, query).table(analyst.state, [answer])
 
 
 def shown(question: Read, answer: Answer | AnswerTable) -> Shown:

@@ -167,7 +167,10 @@ class SessionStore:
                 )
             found = {row[0] for row in self._connection.execute("SELECT sql FROM sqlite_master")}
             if not found.issuperset(TABLES.values()):
-                raise SessionCorruptError(f"{self._damaged}: its tables are not those of a session")
+                raise SessionCorruptError(
+                    f"{self._name}: its tables are not those of a session of format {FORMAT_VERSION}; it is "
+                    "damaged, or was made before that format was released: use the version that made it"
+                )
             newest = self._newest_batch()  # before the charges, which may grow meanwhile
             write_ahead(self._connection)
             if newest is not None:

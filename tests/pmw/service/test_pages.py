@@ -26,7 +26,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service import session_page
 from pmw.service.app import create_app
-from pmw.service.hosting import hosting
+from pmw.service.hosting import Service, hosting
 from pmw.service.question_form import asked_by, described
 from pmw.service.shown_answers import new_answer
 from pmw.session.turns import Turns
@@ -324,3 +324,15 @@ def test_the_page_tells_the_lookups_of_an_attribute() -> None:
     also = {name: text for name, _, _, text in described(replace(PEOPLE.domain, lookups=(regions,)))}
     assert also["region"] == "missing, other, lookup regions (side, short)"
     assert "lookup" not in also["sex"]
+
+
+@pytest.mark.parametrize("words", ["{}", "SELECT COUNT(*) FROM people WHERE {}"])
+def test_what_is_paid_on_the_page_is_the_bar_whose_price_was_told(
+    client: TestClient, add: Any, service: Service, words: str
+) -> None:
+    ann, session = add("ann", 1), service.hosted(service.users.listed()[0], "study").session
+    before = len(session.ledger().lines)
+    form = {"q": words.format("sex = 'Male' AND region = 'north'"), "within": "30", "price": "1"}
+    client.post("/page/study/pay", data=form, headers={**ann, "Origin": "http://testserver"})
+    (line,) = session.ledger().lines[before:]
+    assert (line.event, line.label) == ("requested", "sex, region")  # and no test

@@ -452,3 +452,12 @@ def test_a_session_that_would_charge_a_key_twice_is_refused(script: str, trips: 
         again()
     assert pending_of(trips) is None
     assert read_ledger(trips).spent == spent
+
+
+def test_a_file_from_before_keys_were_chained_is_refused_in_words_and_stays_as_it_is(trips: Path) -> None:
+    with closing(sqlite3.connect(trips)) as connection, connection:
+        connection.execute("DROP TABLE ties")
+    before = bytes_of(trips)
+    with pytest.raises(pmw.SessionCorruptError, match="use the version that made it"):
+        pmw.resume_session(trips)
+    assert bytes_of(trips) == before
