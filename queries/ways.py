@@ -170,6 +170,7 @@ WAYS: Mapping[str, Callable[[Example], str]] = MappingProxyType(
         "a list of records": _counts_of_two,
         "a parameter": Example.one_condition,
         "a placeholder": Example.one_condition,
+        "a second dot (a date is a text such as '2023-12-31')": Example.one_condition,
         "a sub-query": Example.sub_query,
         "a tuple": Example.where,
         "a window function": Example.share,
