@@ -1,0 +1,323 @@
+"""Clear benchmark: how near the answers to natural questions are, and how near their bars say that they are.
+
+    python -m benchmarks.clear --data-dir DIR [--table acs] [--stream natural] [--queries 400] [--seeds 3]
+
+prints JSON lines: for each table and seed one for all questions, then one by number of attributes. Questions
+are asked one after the other of a session that was just opened. ``--analysts 10`` lets as many analysts take
+turns, each with an equal share.
+
+* ``natural``: conjunctions of 1 to 5 attributes, each of which selects a value, or a range about a value, of
+  a record that was drawn. Ranges have any ends and widths up to a third of the attribute;
+* ``drill``: every value of an attribute (of a long one, tenths of its range) within what was picked before;
+  then one of them is picked by its number of records, and the next attribute follows, up to five;
+* ``correlated``: conjunctions of 3 or 4 attributes that depend on each other, of 25 scopes. A scope grows by
+  drawing attributes in proportion to their mutual information with those before;
+* ``dashboard``: statements, each a count by one or two attributes under a natural condition on one or two
+  others. ``--queries`` counts statements, 30 by default.
+
+Errors and half-widths are fractions of the records. ``unclear`` is the share of the bars whose half-width is
+above a hundredth; ``ratio`` is the 90 % quantile of half-widths over the 95 % quantile of errors.
+``one_number`` is the half-width of Gaussian noise on each of these questions, whose number is known before,
+for the whole budget. ``opened`` and ``spent`` are shares of the budget. Tables are public, noise is seeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pmw
+from benchmarks.runner import alone, cell_fractions, parser, tell
+from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
+from pmw.planning.opening import filter_of_squares
+from pmw.session.asking import aggregate_statement
+from queries import CodedRecords, LinearQuery
+from queries.domain import OrderedAttribute
+
+_ALL = {**TABLES, **MADE_UP}
+_MOST_ATTRIBUTES = 5
+_SCOPES = 25  # of correlated questions
+_LONG = 20  # cells, from which on a drill-down asks for tenths of the range
+_FEWEST = 50  # records that are drilled into
+_MOST_GROUPS = 600  # of a statement
+_CLEAR = 0.01  # half-width, as a fraction of the records
+_Cells = dict[str, tuple[int, int]]  # of each attribute of a condition, its first and last cell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Questions that are asked together: one, or the groups of a statement.
+
+    Args:
+        condition: first and last cell of each attribute.
+        by: attributes whose values are the groups; none of a single question.
+    """
+
+    condition: _Cells
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One session over one table.
+
+    Args:
+        table: a name in the tables.
+        seed: of the questions and of the noise.
+        arguments: of the command.
+    """
+
+    table: str
+    seed: int
+    arguments: argparse.Namespace
+
+
+def main() -> None:
+    """Run the benchmark that the arguments describe."""
+    arguments = _arguments()
+    for table, seed in itertools.product(arguments.table or list(TABLES), range(arguments.seeds)):
+        try:
+            lines = alone(_measure, Job(table, seed, arguments))
+        except (TableAbsentError, pmw.PMWError, BrokenProcessPool) as reason:
+            print(f"skipped {table}: {reason}", file=sys.stderr, flush=True)
+            continue
+        for line in lines:
+            tell({"table": table, "stream": arguments.stream, "seed": seed, **line})
+
+
+def _arguments() -> argparse.Namespace:
+    made = parser(__doc__, tables=_ALL, budget=True)
+    made.add_argument("--stream", choices=list(_STREAMS), default="natural")
+    made.add_argument("--queries", type=int, help="questions, or statements of a dashboard")
+    made.add_argument("--seeds", type=int, default=3)
+    made.add_argument("--analysts", type=int, default=1, help="who take turns, each with an equal share")
+    made.add_argument("--opening", choices=[one.value for one in pmw.Opening], default="pairs")
+    arguments = made.parse_args()
+    arguments.queries = arguments.queries or (30 if arguments.stream == "dashboard" else 400)
+    return arguments
+
+
+# --- streams ------------------------------------------------------------------------------------------------
+
+
+def natural(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
+    """Yield conjunctions of 1 to 5 attributes that hold of a record."""
+    generator = np.random.default_rng(seed)
+    for _ in range(size):
+        several = int(generator.integers(1, min(_MOST_ATTRIBUTES, len(records.domain)) + 1))
+        yield Asked(_natural_condition(records, several, generator))
+
+
+def _natural_condition(
+    records: CodedRecords, several: int, generator: np.random.Generator, without: Sequence[str] = ()
+) -> _Cells:
+    """Return ranges and values of some attributes, all of which hold of one record that is drawn."""
+    domain = records.domain
+    names = [name for name in domain.names if name not in without]
+    chosen = sorted(generator.choice(len(names), min(several, len(names)), replace=False).tolist())
+    place = int(generator.integers(len(records)))
+    condition: _Cells = {}
+    for name in (names[one] for one in chosen):
+        cell, size = int(records.columns[domain.index(name)][place]), domain[name].base_size
+        condition[name] = cell, cell
+        if isinstance(domain[name], OrderedAttribute) and cell < size:
+            width = int(generator.integers(max(2, size // 3)))
+            low = max(0, cell - int(generator.integers(width + 1)))
+            condition[name] = low, min(size - 1, low + width)
+    return condition
+
+
+def drill(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
+    """Yield what an analyst asks who looks into the larger groups, attribute by attribute."""
+    return itertools.islice(_drilled(records, np.random.default_rng(seed)), size)
+
+
+def _drilled(records: CodedRecords, generator: np.random.Generator) -> Iterator[Asked]:
+    domain = records.domain
+    names = [name for name in domain.names if domain[name].size > 1]
+    while True:
+        picked, inside = dict[str, tuple[int, int]](), np.ones(len(records), dtype=np.bool_)
+        for name in generator.permutation(names)[:_MOST_ATTRIBUTES].tolist():
+            column, cells = records.columns[domain.index(name)], domain[name].size
+            width = 1 if cells <= _LONG else -(-cells // 10)
+            ranges = [(low, min(cells, low + width) - 1) for low in range(0, cells, width)]
+            yield from (Asked({**picked, name: ends}) for ends in ranges)
+            counts = [np.count_nonzero(inside & (column >= low) & (column <= high)) for low, high in ranges]
+            if sum(counts) < _FEWEST:
+                break
+            low, high = ranges[generator.choice(len(ranges), p=np.array(counts) / sum(counts))]
+            picked[name] = low, high
+            inside &= (column >= low) & (column <= high)
+
+
+def correlated(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
+    """Yield conjunctions of 3 or 4 attributes that depend on each other."""
+    generator, names = np.random.default_rng(seed), records.domain.names
+    pairs = list(itertools.combinations(names, 2))
+    shared = {frozenset(pair): mutual_information(records, pair) for pair in pairs}
+    scopes: list[list[str]] = []
+    for _ in range(_SCOPES):
+        scope = list(pairs[_drawn([shared[frozenset(pair)] for pair in pairs], generator)])
+        for _ in range(int(generator.integers(1, 3))):
+            rest = [name for name in names if name not in scope]
+            weights = [sum(shared[frozenset((name, other))] for other in scope) for name in rest]
+            scope.append(rest[_drawn(weights, generator)])
+        scopes.append(scope)
+    for _ in range(size):
+        scope = scopes[int(generator.integers(len(scopes)))]
+        yield Asked({name: _even_cells(records, name, generator) for name in scope})
+
+
+def _drawn(weights: Sequence[float], generator: np.random.Generator) -> int:
+    """Return a place, drawn in proportion to weights of which some may be zero."""
+    weights = np.array(weights) + 1e-12
+    return int(generator.choice(len(weights), p=weights / weights.sum()))
+
+
+def _even_cells(records: CodedRecords, name: str, generator: np.random.Generator) -> tuple[int, int]:
+    """Return a cell, or a range that is not the whole, drawn evenly."""
+    attribute = records.domain[name]
+    while True:
+        low, high = sorted(generator.integers(attribute.base_size, size=2).tolist())
+        if not isinstance(attribute, OrderedAttribute):
+            return low, low
+        if high - low < attribute.base_size - 1:
+            return low, high
+
+
+def mutual_information(records: CodedRecords, pair: tuple[str, str]) -> float:
+    """Return the mutual information of two attributes, in nats."""
+    joint = cell_fractions(records, pair).reshape(records.domain.scope_shape(pair))
+    alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    there = joint > 0
+    return float((joint[there] * np.log(joint[there] / alone[there])).sum())
+
+
+def dashboard(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
+    """Yield statements: counts by one or two attributes, under a condition on one or two others."""
+    generator, domain = np.random.default_rng(seed), records.domain
+    while size:
+        several = int(generator.integers(1, 3))
+        chosen = sorted(generator.choice(len(domain), several, replace=False).tolist())
+        by = tuple(domain.names[place] for place in chosen)
+        if domain.scope_size(by) <= _MOST_GROUPS:
+            size -= 1
+            yield Asked(_natural_condition(records, int(generator.integers(1, 3)), generator, by), by)
+
+
+_STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
+    "natural": natural,
+    "drill": drill,
+    "correlated": correlated,
+    "dashboard": dashboard,
+}
+
+# --- a session ----------------------------------------------------------------------------------------------
+
+
+def _measure(job: Job) -> list[dict[str, object]]:
+    arguments = job.arguments
+    case: Case = _ALL[job.table](arguments.data_dir, StreamChoice(seed=0, size=0))
+    asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, job.seed))
+    options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening))
+    started = time.process_time()
+    session = pmw.open_session(
+        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
+    )
+    opened = session.state.ledger.share
+    askers: list[pmw.Session | pmw.Analyst] = [session]
+    if arguments.analysts > 1:
+        share = 1 / arguments.analysts
+        askers = [session.analyst(f"analyst {place}", share) for place in range(arguments.analysts)]
+    found = [_answered(askers[place % len(askers)], one) for place, one in enumerate(asked)]
+    facts = {
+        "statements" if asked and asked[0].by else "questions": len(asked),
+        "opened": round(opened, 4),
+        "spent": round(session.state.ledger.share, 4),
+        "one_number": round(_one_number(arguments, len(asked)) / case.size, 6),
+        "cpu_seconds": round(time.process_time() - started, 2),
+    }
+    session.close()
+    answers = np.concatenate([one for one, _ in found]) / case.size
+    truth = np.concatenate([_truth(case, one) for one in asked]) / case.size
+    orders = np.concatenate(
+        [
+            np.full(len(one), len(each.condition) + len(each.by))
+            for (one, _), each in zip(found, asked, strict=True)
+        ]
+    )
+    charged = np.array([charge for _, charge in found])
+    lines: list[dict[str, object]] = [
+        {"attributes": "all", **facts, "paid": int(np.count_nonzero(charged)), **_scores(answers, truth)}
+    ]
+    for order in range(1, int(orders.max(initial=0)) + 1):
+        if (orders == order).any():
+            lines.append({"attributes": order, **_scores(answers[orders == order], truth[orders == order])})
+    return lines
+
+
+def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[NDArray[np.float64], float]:
+    """Return counts and ends of their bars, float64, shape (n, 3), and what was charged for them."""
+    before = asker.state.ledger.share
+    query = LinearQuery.cells(asker.domain, asked.condition)
+    if asked.by:
+        rows = asker.tabulate(aggregate_statement("count", "", query, asked.by, 0.5)).estimates()
+        found = [(one.value, one.interval) for one in rows]
+    else:
+        answer = asker.ask(query)
+        found = [(answer.count, answer.interval)]
+    ends = [(math.nan if value is None else value, *(bar or (0.0, math.inf))) for value, bar in found]
+    return np.array(ends, dtype=np.float64), asker.state.ledger.share - before
+
+
+def _truth(case: Case, asked: Asked) -> NDArray[np.float64]:
+    """Return the true counts: of a statement, those of its groups in the order of their values."""
+    inside = np.ones(case.size, dtype=np.bool_)
+    for name, (low, high) in asked.condition.items():
+        column = case.records.columns[case.domain.index(name)]
+        inside &= (column >= low) & (column <= high)
+    cells = np.zeros(case.size, dtype=np.int64)
+    for name in asked.by:
+        cells = cells * case.domain[name].size + case.records.columns[case.domain.index(name)]
+    return np.bincount(cells[inside], minlength=case.domain.scope_size(asked.by)).astype(np.float64)
+
+
+def _one_number(arguments: argparse.Namespace, questions: int) -> float:
+    """Return the half-width at 95 % of Gaussian noise on each of some questions, in records."""
+    budget = pmw.Budget.of(arguments.epsilon, arguments.delta)
+    if budget.delta == 0:
+        return math.nan
+    squares = filter_of_squares(budget, pmw.Options())
+    mu = float(squares.cap) * (1 if squares.composition is pmw.Composition.GDP else 2)
+    return 1.96 * math.sqrt(questions / mu)
+
+
+def _scores(answers: NDArray[np.float64], truth: NDArray[np.float64]) -> dict[str, object]:
+    """Return the figures of some answers: float64, shape (n, 3), and their truths, fractions of the records."""
+    counts, low, high = answers.T
+    errors, widths = np.abs(counts - truth), (high - low) / 2
+    narrow, near = float(np.quantile(widths, 0.9)), float(np.quantile(errors, 0.95))
+    return {
+        "answers": len(truth),
+        "mean": round(float(errors.mean()), 6),
+        "p95": round(near, 6),
+        "max": round(float(errors.max()), 6),
+        "median_half_width": round(float(np.median(widths)), 6),
+        "p90_half_width": round(narrow, 6),
+        "unclear": round(float(np.mean(widths > _CLEAR)), 4),
+        "ratio": round(narrow / near, 2) if near else None,
+        "coverage": round(float(np.mean((low <= truth + 1e-9) & (truth <= high + 1e-9))), 4),
+    }
+
+
+if __name__ == "__main__":
+    main()
