@@ -179,8 +179,8 @@ def correlated(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
 
 def _drawn(weights: Sequence[float], generator: np.random.Generator) -> int:
     """Return a place, drawn in proportion to weights of which some may be zero."""
-    weights = np.array(weights) + 1e-12
-    return int(generator.choice(len(weights), p=weights / weights.sum()))
+    chances = np.array(weights) + 1e-12
+    return int(generator.choice(len(chances), p=chances / chances.sum()))
 
 
 def _even_cells(records: CodedRecords, name: str, generator: np.random.Generator) -> tuple[int, int]:
@@ -302,7 +302,7 @@ def _one_number(arguments: argparse.Namespace, questions: int) -> float:
 
 
 def _scores(answers: NDArray[np.float64], truth: NDArray[np.float64]) -> dict[str, object]:
-    """Return the figures of some answers: float64, shape (n, 3), and their truths, fractions of the records."""
+    """Return the figures of answers with their bars, float64, shape (n, 3), against the truth."""
     counts, low, high = answers.T
     errors, widths = np.abs(counts - truth), (high - low) / 2
     narrow, near = float(np.quantile(widths, 0.9)), float(np.quantile(errors, 0.95))

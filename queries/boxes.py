@@ -31,7 +31,7 @@ from queries.products import CellSets, Products
 from queries.questions import Questions
 
 MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
-_MOST_SIDES = 5  # attributes of it: a box has a corner for each choice of their ends
+MOST_SIDES = 5  # attributes of it: a box has a corner for each choice of their ends
 _FEW = 2**12  # numbers whose texts are kept in a table; more are written for each lookup
 _Written: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32]]
 _HEAD, _BETWEEN, _AFTER, _TAIL = '{"factors":[', ",", f",{UNITS}]]]", "]}"
@@ -230,7 +230,7 @@ class BoxSums:
     @classmethod
     def of_few(cls, values: NDArray[np.float64]) -> BoxSums | None:
         """Return sums over a table of few cells and attributes; None where it has more."""
-        return cls(values) if values.ndim <= _MOST_SIDES and values.size <= MOST_SUMS else None
+        return cls(values) if values.ndim <= MOST_SIDES and values.size <= MOST_SUMS else None
 
     def one(self, box: Sequence[slice]) -> float:
         """Return the sum inside one box."""

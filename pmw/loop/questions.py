@@ -18,6 +18,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, placed
 from pmw.public.evidence import is_held
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
+from pmw.public.local_models import local_models
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -79,7 +80,7 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         needs = []
         for queries in wanted:
             for query in queries:
-                units = round(state.model.answer(query) * UNITS)
+                units = round(local_models(state).answer(query) * UNITS)
                 requests.append(QueryRequest(query, units, self.plan.threshold))
             needs.append(len(requests))
         return requests, needs

@@ -32,6 +32,7 @@ from pmw.model.hierarchical_histogram import (
     sum_covariance,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.local_fit import local_fit
 from pmw.model.measurement import (
     DEFAULT_BINS,
     CombinedMarginal,
@@ -111,6 +112,7 @@ __all__ = [
     "LARGEST_DENSE_DOMAIN",
     "LARGEST_TREE",
     "leaf_variances",
+    "local_fit",
     "longest_kept",
     "MainEffect",
     "MarginalMeasurement",

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,6 +181,19 @@ class _Point:
     loss: float
 
 
+class Evaluator(Protocol):
+    """What models say of aims, as a function of their duals; see ``_Evaluator``."""
+
+    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
+        """Return tables, one per aim and shaped like it, in one array."""
+
+    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
+        """Return the parts of one array, one per aim and shaped like it."""
+
+    def values(self, duals: Flat) -> Flat:
+        """Return what the model of these duals says: float64, records."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loss:
     """The loss as a function of the duals.
@@ -192,15 +205,14 @@ class _Loss:
         information: of each aim, the matrices K'K through which it is seen; None for numbers by themselves.
     """
 
-    evaluate: _Evaluator
+    evaluate: Evaluator
     measured: NDArray[np.float64]
     variance: NDArray[np.float64]
     information: tuple[tuple[NDArray[np.float64], ...] | None, ...]
 
     @classmethod
-    def of(cls, model: SyntheticDistribution, aims: Sequence[Aim]) -> _Loss:
-        """Return the loss of models like one."""
-        evaluate = _Evaluator(model, aims)
+    def of(cls, evaluate: Evaluator, aims: Sequence[Aim]) -> _Loss:
+        """Return the loss of what is evaluated."""
         measured = [np.asarray(_values(aim)) for aim in aims]
         variance = [
             np.broadcast_to(aim.variance, values.shape) for aim, values in zip(aims, measured, strict=True)
@@ -247,12 +259,45 @@ def descend(
     numbers = sum(np.size(_values(aim)) for aim in aims)
     if numbers == 0:
         return Descent(model, step_size, 0.0, 0)
-    free = sum(map(free_numbers, aims))
-    unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
-    loss = _Loss.of(model, aims)
-    best = ahead = loss.at(loss.evaluate.flat(start))
+    evaluate = _Evaluator(model, aims)
+    lowest = lowered(evaluate, aims, start, step_size=step_size, rule=rule, told=told)
+    return Descent(evaluate.model(lowest.duals), lowest.step_size, 2 * lowest.loss / numbers, lowest.steps)
+
+
+class Lowest(NamedTuple):
+    """Where a descent ended: duals, the loss there, the step size for the next one, and evaluations."""
+
+    duals: Flat
+    loss: float
+    step_size: float
+    steps: int
+
+
+def lowered(
+    evaluate: Evaluator,
+    aims: Sequence[Aim],
+    start: Sequence[NDArray[np.float64]],
+    *,
+    step_size: float,
+    rule: DescentRule,
+    told: Callable[[int], None] | None = None,
+) -> Lowest:
+    """Return the duals of the lowest loss that a descent meets.
+
+    Args:
+        evaluate: what models say of the aims; there is at least one number.
+        aims: what was measured.
+        start: duals of each aim, shaped like it.
+        step_size: see ``descend``.
+        rule: when to end.
+        told: called after each step with 1.
+    """
+    numbers, free = sum(one.size for one in start), sum(map(free_numbers, aims))
+    unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
+    loss = _Loss.of(evaluate, aims)
+    best = ahead = loss.at(evaluate.flat(start))
     duals, momentum, steps = ahead.duals, 0, 1
     step_size *= _FASTER
     while steps < rule.steps and 2 * best.loss >= rule.enough * free:
@@ -272,7 +317,7 @@ def descend(
             best = point
         if momentum > 1 and gain < rule.tolerance:
             break
-    return Descent(loss.evaluate.model(best.duals), step_size, 2 * best.loss / numbers, steps)
+    return Lowest(best.duals, best.loss, step_size, steps)
 
 
 def _values(aim: Aim) -> NDArray[np.float64] | float:

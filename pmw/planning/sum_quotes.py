@@ -24,6 +24,7 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
 from pmw.public.charges import sum_charge
 from pmw.public.half_widths import Confidences
+from pmw.public.local_models import local_models
 from pmw.public.quotes import Within, affordable_price
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
@@ -279,7 +280,7 @@ def _of_a_group(state: PublicState, summed: SummedValues) -> tuple[float, float,
     if summed.by_cells:
         return scale, 0.0, 0.0
     places, middles = Places.of(domain, name), cell_middles(domain, name)
-    mass = np.where(places.present, np.maximum(state.model.marginal((name,)), 0.0), 0.0)
+    mass = np.where(places.present, np.maximum(local_models(state).marginal((name,)), 0.0), 0.0)
     values = float(mass.sum())
     if values <= 0:
         return scale, 0.0, 0.0
@@ -361,7 +362,7 @@ def _expected(state: PublicState, summed: SummedValues, noise: NoiseDistribution
     """Return the measurement as it would be where the model is right, with values at the middles of cells."""
     domain, over = state.domain, state.domain.scope(summed.counted)
     empty = SumMeasurement(summed, np.zeros(summed.shape(domain), dtype=np.int64), noise)
-    counts = np.maximum(state.model.marginal(over), 0.0)
+    counts = np.maximum(local_models(state).marginal(over), 0.0)
     moved = cell_middles(domain, summed.attribute) - empty.middles(domain)
     place = over.index(summed.attribute)
     shape = [-1 if axis == place else 1 for axis in range(len(over))]

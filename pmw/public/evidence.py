@@ -276,15 +276,14 @@ class ScopeKnowledge:
         opened_bins: what was requested of it on bins.
         fine: what else is known on declared cells.
         coarse: what is known on bins of them.
-        measured: marginals that contain the scope, the newest first; whether each lies beside the model, and
-            whether it is on declared cells.
+        measured: marginals that contain the scope, the newest first, and whether each is on declared cells.
     """
 
     opened: tuple[KnownOfScope, ...]
     opened_bins: tuple[KnownOfScope, ...]
     fine: tuple[KnownOfScope, ...]
     coarse: tuple[KnownOfScope, ...]
-    measured: Sequence[tuple[MarginalValues, bool, bool]]
+    measured: Sequence[tuple[MarginalValues, bool]]
 
     @classmethod
     def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> ScopeKnowledge:
@@ -296,10 +295,8 @@ class ScopeKnowledge:
             asked: the scope of the question, which contains the other. Certificates are those of this scope:
                 whether they stood at the time of an answer can be told afterwards.
         """
-        left_out = [state.measured[place] for place in state.beside]
-        beside = {one.scope for one in left_out if isinstance(one, MarginalMeasurement)}
         known = _marginals_over(state, scope)
-        measured = [(one, one.scope in beside, _is_fine(state, one)) for one in known]
+        measured = [(one, _is_fine(state, one)) for one in known]
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)

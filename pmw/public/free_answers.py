@@ -24,9 +24,10 @@ from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import certified_half_width
+from pmw.public.local_models import local_models
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
-from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
+from queries.boxes import Boxes, BoxSums, Counted
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -116,7 +117,7 @@ class ModelAnswers:
         self.state = state
         self.bars = Bars(state)
         self._spent = spent_in(state)
-        self._sums: dict[tuple[str, ...], BoxSums | None] = {}
+        self._local = local_models(state)
 
     def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
         """Return the model's answer to a question.
@@ -182,10 +183,8 @@ class ModelAnswers:
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
 
-        Where a marginal says more of the scope than the model can know, since it is kept beside the model, or
-        is on declared cells of a bin that the question cuts, the answer is moved to within one standard
-        deviation of what the marginal says. That of a residual is what it says: a model that could not hold
-        the pair knows its attributes apart, which the residual stands on already.
+        Where a marginal was measured on declared cells of a bin that the question cuts, the answer is moved
+        to within one standard deviation of what the marginal says. That of a residual is what it says.
         """
         if not query.scope:
             return float(self.bars.everybody(query.constant / UNITS).value)
@@ -195,14 +194,13 @@ class ModelAnswers:
         elif sums is not None and Products.is_one(query):
             count = float(sums.many(Products.of_queries([query]))[0])
         else:
-            count = self.state.model.answer(query)
-        for one, beside, fine in self.bars.known(query.scope).measured:
-            if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
-                continue
-            value, deviation = weighed(self.state, one, query)
-            if isinstance(one, ResidualCounts):
-                return value
-            return min(max(count, value - deviation), value + deviation)
+            count = self._local.answer(query)
+        for one, fine in self.bars.known(query.scope).measured:
+            if fine and not self.state.coarsening.is_aligned(query):
+                value, deviation = weighed(self.state, one, query)
+                if isinstance(one, ResidualCounts):
+                    return value
+                return min(max(count, value - deviation), value + deviation)
         return count
 
     def _within(
@@ -248,9 +246,8 @@ class ModelAnswers:
     def of_boxes(self, boxes: Counted) -> BoxBounds | None:
         """Return what bounds boxes or products; None where they have to be looked at one by one.
 
-        That is where the model's marginal has too many cells for a table, a marginal lies beside the model,
-        but for a residual whose cells are whole in the boxes, or is on declared cells of bins that boxes cut,
-        bins are no runs of cells, or a contract moves answers.
+        That is where the model's marginal has too many cells for a table, one was measured on declared cells
+        of bins that boxes cut, bins are no runs of cells, or a contract moves answers.
 
         Args:
             boxes: the questions; each depends on all attributes of their scope.
@@ -259,18 +256,10 @@ class ModelAnswers:
         bins = self.state.coarsening.box_bounds(boxes)
         if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
             return None
-        inner, _, differ = bins
-        cuts = bool(differ.any())
-        for one, beside, fine in self.bars.known(boxes.scope).measured:
-            if beside or (fine and cuts):
-                if cuts or not isinstance(one, ResidualCounts):
-                    return None
-                sums, boxes_of = BoxSums(one.values), boxes if fine else inner
-                break
-        else:
-            boxes_of = boxes
+        if any(fine for _, fine in self.bars.known(boxes.scope).measured) and bool(bins[2].any()):
+            return None
         bar = self.bars.of_boxes(boxes)
-        return None if bar is None else BoxBounds.of(boxes, sums.many(boxes_of), bar)
+        return None if bar is None else BoxBounds.of(boxes, sums.many(boxes), bar)
 
     def parts_of_boxes(self, boxes: Counted) -> PartBounds | None:
         """Return what boxes or products lie between by their parts; None where they go one by one.
@@ -289,11 +278,7 @@ class ModelAnswers:
         That is where it would have too many cells, or single questions are tested, each of which the model
         answers by itself.
         """
-        if scope not in self._sums:
-            tests_marginals = self.state.contract.options.tests_marginals
-            few = tests_marginals and self.state.domain.scope_size(scope) <= MOST_SUMS
-            self._sums[scope] = BoxSums.of_few(self.state.model.marginal(scope)) if few else None
-        return self._sums[scope]
+        return self._local.sums(scope) if self.state.contract.options.tests_marginals else None
 
 
 class FreeAnswers:

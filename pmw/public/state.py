@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ from pmw.public.plans import (
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
+
+if TYPE_CHECKING:
+    from pmw.public.local_models import LocalModels
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
@@ -128,6 +131,15 @@ class Total:
         return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 
 
+class Found:
+    """What was found of the newest of some states, in case that it is asked for again; no part of any."""
+
+    __slots__ = ("local",)
+
+    def __init__(self) -> None:
+        self.local: LocalModels | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PublicState:
     """Everything about a session that may be published: a function of released numbers alone.
@@ -153,6 +165,7 @@ class PublicState:
             that decide it are not measured yet.
         sums: the sums of values that were measured, in order, those of opening first.
         heads: the numbers of persons that were measured, in order.
+        found: shared with the states that are made of this one.
     """
 
     contract: Contract
@@ -174,6 +187,7 @@ class PublicState:
     elects_prior: bool | None = None
     sums: tuple[SumMeasurement, ...] = ()
     heads: tuple[HeadMeasurement, ...] = ()
+    found: Found = field(default_factory=Found, compare=False, repr=False)
 
     @property
     def domain(self) -> Domain:

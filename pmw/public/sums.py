@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pmw.public.answer import Source
 from pmw.public.bars import Bars, SumBounds
 from pmw.public.joint_sums import JointLine, JointSums, last
+from pmw.public.local_models import local_models
 from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
@@ -260,7 +261,8 @@ class Sums:
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
         if scope not in self._models:
-            marginal = np.array(self._state.total.value) if not scope else self._state.model.marginal(scope)
+            local = local_models(self._state)
+            marginal = local.marginal(scope) if scope else np.array(self._state.total.value)
             self._models[scope] = np.asarray(marginal, dtype=np.float64)
         return self._models[scope]
 

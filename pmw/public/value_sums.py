@@ -18,6 +18,7 @@ from pmw.model import Places, SumMeasurement, Target
 from pmw.model.measurement import noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.joint_sums import JointSums
+from pmw.public.local_models import local_models
 from pmw.public.state import PublicState
 from queries.cell_values import on_scope
 from queries.domain import Domain
@@ -110,7 +111,7 @@ class ValueSums:
         total = next((one for one in totals if not one.summed.scope), None)
         if total is not None:
             middles = cell_middles(self.domain, attribute)
-            whole = float(np.sum(middles * np.maximum(self._state.model.marginal((attribute,)), 0.0)))
+            whole = float(np.sum(middles * np.maximum(local_models(self._state).marginal((attribute,)), 0.0)))
             if whole <= 0:
                 return np.zeros_like(middles)
             noise = float(total.scales(self.domain)) ** 2 * noise_variance(total.noise) / whole**2
@@ -120,7 +121,7 @@ class ValueSums:
         if measured is None:
             return cells
         scales = measured.scales(self.domain)
-        counts = np.maximum(self._state.model.marginal((attribute,)), 0.0)
+        counts = np.maximum(local_models(self._state).marginal((attribute,)), 0.0)
         noise = noise_variance(measured.noise)
         mean = measured.sums / UNITS * counts * _SPREAD / (counts**2 * _SPREAD + noise)
         moved = np.clip(mean, -1.0, 1.0) * scales

@@ -25,6 +25,7 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
+from pmw.public.local_models import local_models
 from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
@@ -190,7 +191,7 @@ def _snapshot(store: SessionStore, newest: int) -> tuple[int, NDArray[np.float64
 def _corrected(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     """Return the state of the next version."""
     if isinstance(measurement, QueryMeasurement):
-        expected = round(state.model.answer(measurement.query) * UNITS)
+        expected = round(local_models(state).answer(measurement.query) * UNITS)
         require(
             abs(expected - measurement.model_units) <= 4 + _CLOSE * abs(measurement.model_units),
             f"measurement {state.version + 1} corrects an answer that the model did not give",

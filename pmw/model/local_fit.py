@@ -1,0 +1,117 @@
+"""Local fit: a table of a few attributes, moved to all that was measured of them. Post-processing, and free.
+
+A model of many attributes holds some of what was measured, and its one descent ends before small parts of it
+have converged. The table of the attributes that a question is about is small: entropic mirror descent from
+the model's own marginal takes in all that was measured inside it. The table stays the model's where nothing
+was measured.
+
+The same step mends the model. If p is a distribution and S some of its attributes, the marginal over S of
+p(x) exp(theta(x_S)), scaled to sum to 1, is p_S(x_S) exp(theta(x_S)), scaled likewise. So the duals of a
+local fit, added to the model's, make the fitted table the model's marginal.
+
+Source: Csiszar (1975), I-divergence geometry of probability distributions, for the table that is nearest in
+    entropy; ``mirror_descent`` for the descent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.measurement import Target
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, Flat, lowered
+from queries.factors import UNITS
+from queries.frozen import dataclass
+
+# Until chi squared is half of the free numbers, as the session's own fit.
+_RULE = DescentRule(steps=150, tolerance=1e-5, enough=0.5, growth=1.02)
+_LEAST = 1e-12  # records in a cell, from which a dual of moderate size can raise it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalFit:
+    """What a local fit came to.
+
+    Args:
+        table: float64, one axis per attribute, records; read-only.
+        duals: of each aim, what was added to it: float64, shaped like it.
+        steps: evaluations of the table.
+    """
+
+    table: NDArray[np.float64]
+    duals: list[NDArray[np.float64]]
+    steps: int
+
+
+class _Cells:
+    """What a table says of aims, as a function of their duals.
+
+    Args:
+        base: float64, one axis per attribute, records: the table of no duals.
+        scope: names of its attributes.
+        aims: over some of them.
+    """
+
+    def __init__(self, base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> None:
+        self._base = np.log(np.maximum(base, _LEAST))
+        self._total = float(base.sum())
+        self._shapes = [np.shape(aim.values) if isinstance(aim, Target) else () for aim in aims]
+        ends = itertools.accumulate((math.prod(shape) for shape in self._shapes), initial=0)
+        self._parts = list(itertools.starmap(slice, itertools.pairwise(ends)))
+        self._others, self._spread, self._weights = [], [], list[NDArray[np.float64] | None]()
+        for aim in aims:
+            names = aim.scope if isinstance(aim, Target) else aim.query.scope
+            self._others.append(tuple(axis for axis, name in enumerate(scope) if name not in names))
+            sizes = zip(scope, base.shape, strict=True)
+            self._spread.append([size if name in names else 1 for name, size in sizes])
+            weights = None if isinstance(aim, Target) else aim.query.weights() / UNITS
+            self._weights.append(None if weights is None else weights.reshape(self._spread[-1]))
+
+    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
+        """Return tables, one per aim and shaped like it, in one array."""
+        return np.concatenate([table.reshape(-1) for table in tables])
+
+    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
+        """Return the parts of one array, one per aim and shaped like it."""
+        return [flat[part].reshape(shape) for part, shape in zip(self._parts, self._shapes, strict=True)]
+
+    def table(self, duals: Flat) -> NDArray[np.float64]:
+        """Return the table of these duals: float64, records."""
+        cells = self._base.copy()
+        for part, shape, weights in zip(self._parts, self._spread, self._weights, strict=True):
+            cells += duals[part].reshape(shape) if weights is None else duals[part] * weights
+        cells -= cells.max()
+        np.exp(cells, out=cells)
+        cells *= self._total / cells.sum()
+        return cells
+
+    def values(self, duals: Flat) -> Flat:
+        """Return what the table of these duals says: float64, records."""
+        cells = self.table(duals)
+        found = [
+            cells.sum(axis=others) if weights is None else np.array((cells * weights).sum())
+            for others, weights in zip(self._others, self._weights, strict=True)
+        ]
+        return self.flat(found)
+
+
+def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> LocalFit:
+    """Return a table fitted to what was measured of its attributes.
+
+    Args:
+        base: float64, one axis per attribute, records: the model's marginal.
+        scope: names of its attributes, in declared order.
+        aims: what was measured of some or all of them, on the cells of ``base``, each once.
+    """
+    start = [np.zeros(np.shape(aim.values) if isinstance(aim, Target) else ()) for aim in aims]
+    if not aims or base.size == 1:
+        return LocalFit(base, start, 0)
+    cells = _Cells(base, scope, aims)
+    lowest = lowered(cells, aims, start, step_size=FIRST_STEP_SIZE, rule=_RULE)
+    table = base if lowest.steps == 1 else cells.table(lowest.duals)
+    table.flags.writeable = False
+    return LocalFit(table, cells.tables(lowest.duals), lowest.steps)
