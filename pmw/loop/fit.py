@@ -39,6 +39,7 @@ from pmw.model import (
     free_numbers,
     refit,
     step,
+    with_local_fits,
 )
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, with_founded
@@ -316,10 +317,11 @@ def fitted_to(
         else coarse_target(coarsening, one, state.total.value)
         for one in (*state.opening, *state.fitted)
     ]
-    descent = descend(
-        coarse_model(state), aims, step_size=state.step_size, rule=rule or _rule(state), told=told
-    )
+    rule = rule or _rule(state)
+    descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule, told=told)
     model = descent.model
+    if rule is _RESIDUALS and isinstance(model, GraphicalDistribution):
+        model = with_local_fits(model, aims)
     if not coarsening.is_identity:
         model = CoarsenedDistribution(coarsening, model)
     return replace(state, model=model, step_size=descent.step_size)

@@ -32,7 +32,7 @@ from pmw.model.hierarchical_histogram import (
     sum_covariance,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
-from pmw.model.local_fit import local_fit
+from pmw.model.local_fit import local_fit, with_local_fits
 from pmw.model.measurement import (
     DEFAULT_BINS,
     CombinedMarginal,
@@ -147,4 +147,5 @@ __all__ = [
     "target_of",
     "Term",
     "WeightedFactor",
+    "with_local_fits",
 ]

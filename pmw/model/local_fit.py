@@ -22,6 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.model.distribution import MarginalTerm, QueryTerm
+from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import Target
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, Flat, lowered
 from queries.factors import UNITS
@@ -29,6 +31,8 @@ from queries.frozen import dataclass
 
 # Until chi squared is half of the free numbers, as the session's own fit.
 _RULE = DescentRule(steps=150, tolerance=1e-5, enough=0.5, growth=1.02)
+_SWEEPS = 3  # over the cliques of a model: the third changes errors by a few percent (docs/algorithm.md)
+_LARGEST_CLIQUE = 2**16  # cells of one that is fitted: larger ones take longer and gain as little
 _LEAST = 1e-12  # records in a cell, from which a dual of moderate size can raise it
 
 
@@ -64,7 +68,7 @@ class _Cells:
         self._parts = list(itertools.starmap(slice, itertools.pairwise(ends)))
         self._others, self._spread, self._weights = [], [], list[NDArray[np.float64] | None]()
         for aim in aims:
-            names = aim.scope if isinstance(aim, Target) else aim.query.scope
+            names = _names(aim)
             self._others.append(tuple(axis for axis, name in enumerate(scope) if name not in names))
             sizes = zip(scope, base.shape, strict=True)
             self._spread.append([size if name in names else 1 for name, size in sizes])
@@ -115,3 +119,42 @@ def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[
     table = base if lowest.steps == 1 else cells.table(lowest.duals)
     table.flags.writeable = False
     return LocalFit(table, cells.tables(lowest.duals), lowest.steps)
+
+
+def with_local_fits(model: GraphicalDistribution, aims: Sequence[Aim]) -> GraphicalDistribution:
+    """Return a model on a tree whose smaller cliques were fitted, one after the other, a few times.
+
+    Args:
+        model: its terms belong to the aims, in order.
+        aims: what was measured, on the model's cells.
+    """
+    for _ in range(_SWEEPS):
+        before = model
+        for clique in model.cliques:
+            if model.domain.scope_size(clique) <= _LARGEST_CLIQUE:
+                model = _with_local_fit(model, clique, aims)
+        if model is before:
+            break
+    return model
+
+
+def _with_local_fit(
+    model: GraphicalDistribution, scope: tuple[str, ...], aims: Sequence[Aim]
+) -> GraphicalDistribution:
+    """Return the model whose marginal over a scope is fitted to what was measured inside it."""
+    places = [place for place, aim in enumerate(aims) if set(_names(aim)) <= set(scope)]
+    fit = local_fit(model.marginal(scope), scope, [aims[place] for place in places])
+    if fit.steps <= 1:
+        return model
+    terms = list(model.terms)
+    for place, added in zip(places, fit.duals, strict=True):
+        term = terms[place]
+        if isinstance(term, MarginalTerm):
+            terms[place] = MarginalTerm(term.scope, term.duals + added)
+        else:
+            terms[place] = QueryTerm(term.query, term.dual + float(added))
+    return model.with_terms(terms)
+
+
+def _names(aim: Aim) -> tuple[str, ...]:
+    return aim.scope if isinstance(aim, Target) else aim.query.scope

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     Aim,
-    GraphicalDistribution,
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
@@ -51,7 +50,6 @@ class LocalModels:
         self._sums = Memory[BoxSums](most=2**20, most_bytes=_MOST_BYTES)
         self._targets = dict[int, Target]()
         plan = marginal_tier(state.plan)
-        self._is_tree = isinstance(coarse_model(state), GraphicalDistribution)
         self._has_rows = plan is not None and plan.order > 1
         beside = [state.measured[place] for place in state.beside]
         self._beside = [set(one.scope) for one in beside if isinstance(one, MarginalMeasurement)]
@@ -107,10 +105,10 @@ class LocalModels:
     def _is_local(self, scope: tuple[str, ...]) -> bool:
         """Tell whether a scope has a local model.
 
-        A dense model holds everything that was measured. So does a tree that nothing lies beside; but where
-        all pairs are measured, the noise is too small for its descent to reach.
+        A model that nothing lies beside holds everything that was measured; but where all pairs are measured,
+        their noise may be too small for its descent to reach.
         """
-        if not self._is_tree or len(scope) > MOST_ATTRIBUTES:
+        if len(scope) > MOST_ATTRIBUTES:
             return False
         if not self._has_rows and not any(len(names & set(scope)) > 1 for names in self._beside):
             return False
