@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.distribution import MarginalTerm, QueryTerm
+from pmw.model.factors import plan_projections
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import Target
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, Flat, lowered
@@ -66,14 +67,10 @@ class _Cells:
         self._shapes = [np.shape(aim.values) if isinstance(aim, Target) else () for aim in aims]
         ends = itertools.accumulate((math.prod(shape) for shape in self._shapes), initial=0)
         self._parts = list(itertools.starmap(slice, itertools.pairwise(ends)))
-        self._others, self._spread, self._weights = [], [], list[NDArray[np.float64] | None]()
-        for aim in aims:
-            names = _names(aim)
-            self._others.append(tuple(axis for axis, name in enumerate(scope) if name not in names))
-            sizes = zip(scope, base.shape, strict=True)
-            self._spread.append([size if name in names else 1 for name, size in sizes])
-            weights = None if isinstance(aim, Target) else aim.query.weights() / UNITS
-            self._weights.append(None if weights is None else weights.reshape(self._spread[-1]))
+        axes = [tuple([scope.index(name) for name in _names(aim)]) for aim in aims]
+        self._spread = [[size if axis in own else 1 for axis, size in enumerate(base.shape)] for own in axes]
+        self._weights = [None if isinstance(aim, Target) else aim.query.weights() / UNITS for aim in aims]
+        self._sums = plan_projections(base.shape, tuple(range(base.ndim)), tuple(axes))
 
     def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
         """Return tables, one per aim and shaped like it, in one array."""
@@ -87,7 +84,8 @@ class _Cells:
         """Return the table of these duals: float64, records."""
         cells = self._base.copy()
         for part, shape, weights in zip(self._parts, self._spread, self._weights, strict=True):
-            cells += duals[part].reshape(shape) if weights is None else duals[part] * weights
+            added = duals[part] if weights is None else duals[part] * weights.reshape(-1)
+            cells += added.reshape(shape)
         cells -= cells.max()
         np.exp(cells, out=cells)
         cells *= self._total / cells.sum()
@@ -95,12 +93,10 @@ class _Cells:
 
     def values(self, duals: Flat) -> Flat:
         """Return what the table of these duals says: float64, records."""
-        cells = self.table(duals)
-        found = [
-            cells.sum(axis=others) if weights is None else np.array((cells * weights).sum())
-            for others, weights in zip(self._others, self._weights, strict=True)
-        ]
-        return self.flat(found)
+        sums = zip(self._sums.run(self.table(duals)), self._weights, strict=True)
+        return self.flat(
+            [one if weights is None else np.array(np.vdot(one, weights)) for one, weights in sums]
+        )
 
 
 def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> LocalFit:

@@ -2,13 +2,15 @@
 
 The model's tree holds some of what was measured, and knows of the rest by what it implies. A question is
 about few attributes. So its answer comes from the tree's marginal of these, fitted to every measurement
-inside them (``pmw.model.local_fit``). Each table is a function of the model, the measurements and the scope
-alone: not of what was asked before. All of this is post-processing, and free; no bar rests on it.
+inside them (``pmw.model.local_fit``). Of more attributes, or long ones, it comes from a chain of such tables.
+Each is a function of the model, the measurements and the scope alone: not of what was asked before. All of
+this is post-processing, and free; no bar rests on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -16,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
+    LARGEST_TREE,
     Aim,
+    GraphicalDistribution,
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
@@ -31,9 +35,10 @@ from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
 from queries.linear import LinearQuery
 from queries.memory import Memory
 
-MOST_ATTRIBUTES = 4
-MOST_BINS = 20_000  # of a table
-_MOST_BYTES = 2**25  # of the tables that are kept
+_ATTRIBUTES, _BINS = 4, 20_000  # at most, of a table
+_CHAINED = 6  # attributes of a chain, at most
+_MOST_BYTES = 2**24  # of the tables that are kept, and of sums of them
+_Scope: TypeAlias = tuple[str, ...]
 _Table: TypeAlias = NDArray[np.float64]
 
 
@@ -46,8 +51,10 @@ class LocalModels:
 
     def __init__(self, state: PublicState) -> None:
         self._state = state
+        self._coarse = coarse_model(state)
         self._tables = Memory[_Table](most=2**20, most_bytes=_MOST_BYTES)
         self._sums = Memory[BoxSums](most=2**20, most_bytes=_MOST_BYTES)
+        self._chains = Memory[tuple[_Scope, ...]](most=2**12, most_bytes=_MOST_BYTES)
         self._targets = dict[int, Target]()
         plan = marginal_tier(state.plan)
         self._has_rows = plan is not None and plan.order > 1
@@ -59,16 +66,18 @@ class LocalModels:
         own = self._state
         return own.model is state.model and own.measured is state.measured and own.opening is state.opening
 
-    def marginal(self, scope: tuple[str, ...]) -> _Table:
+    def marginal(self, scope: _Scope) -> _Table:
         """Return expected records per declared cell: float64, one axis per attribute, read-only."""
         table = self._table(scope)
+        if table is None and self._state.coarsening.coarse.scope_size(scope) <= LARGEST_TREE:
+            table = self._joined(scope)
         if table is None:
             return self._state.model.marginal(scope)
         values = self._state.coarsening.expand(scope, table)
         values.flags.writeable = False
         return values
 
-    def sums(self, scope: tuple[str, ...]) -> BoxSums | None:
+    def sums(self, scope: _Scope) -> BoxSums | None:
         """Return sums inside boxes of a scope; None where it has too many cells for a table of them."""
         cells = self._state.domain.scope_size(scope)
         if cells > MOST_SUMS or len(scope) > MOST_SIDES:
@@ -81,40 +90,47 @@ class LocalModels:
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
-        table = self._table(query.scope) if query.scope else None
-        if table is None:
-            return self._state.model.answer(query)
-        names = list(query.scope)
-        for scope, weights in self._state.coarsening.weights(query):
-            axes = [names.index(name) for name in scope]
-            table = np.tensordot(table, weights, (axes, range(len(axes))))
-            names = [name for name in names if name not in scope]
-        return float(table)
+        factors = self._state.coarsening.weights(query)
+        table, names = self._table(query.scope), list(query.scope)
+        if table is not None:
+            for scope, weights in factors:
+                axes = [names.index(name) for name in scope]
+                table = np.tensordot(table, weights, (axes, range(len(axes))))
+                names = [name for name in names if name not in scope]
+            return float(table)
+        if all(len(scope) == 1 for scope, _ in factors):
+            found = self._along_chain(query.scope, {scope[0]: weights for scope, weights in factors})
+            if found is not None:
+                return found
+        return self._state.model.answer(query)
 
-    def _table(self, scope: tuple[str, ...]) -> _Table | None:
-        """Return the fitted table of a scope, on bins; None where the model's own marginal serves."""
-        if not self._is_local(scope):
+    # --- tables ---------------------------------------------------------------------------------------------
+
+    def _table(self, scope: _Scope) -> _Table | None:
+        """Return the fitted table of a scope, on bins; None where the model's own serves, or it is too large."""
+        if not self._is_local(scope) or self._state.coarsening.coarse.scope_size(scope) > _BINS:
             return None
         found = self._tables.get(scope)
         if found is None:
-            base = coarse_model(self._state).marginal(scope)
-            found = local_fit(base, scope, list(self._aims(scope))).table
-            self._tables.keep(scope, found, found.nbytes)
+            if len(scope) > _ATTRIBUTES:
+                found = self._joined(scope)
+            else:
+                found = local_fit(self._coarse.marginal(scope), scope, list(self._aims(scope))).table
+            if found is not None:
+                self._tables.keep(scope, found, found.nbytes)
         return found
 
-    def _is_local(self, scope: tuple[str, ...]) -> bool:
-        """Tell whether a scope has a local model.
+    def _is_local(self, scope: _Scope) -> bool:
+        """Tell whether more was measured of a scope than the model has taken in.
 
         A model that nothing lies beside holds everything that was measured; but where all pairs are measured,
         their noise may be too small for its descent to reach.
         """
-        if len(scope) > MOST_ATTRIBUTES:
+        if not scope:
             return False
-        if not self._has_rows and not any(len(names & set(scope)) > 1 for names in self._beside):
-            return False
-        return self._state.coarsening.coarse.scope_size(scope) <= MOST_BINS
+        return self._has_rows or any(len(names & set(scope)) > 1 for names in self._beside)
 
-    def _aims(self, scope: tuple[str, ...]) -> Iterator[Aim]:
+    def _aims(self, scope: _Scope) -> Iterator[Aim]:
         """Yield what was measured inside a scope, each once: of the same cells or rows one mean."""
         same: dict[tuple[object, ...], list[Target]] = {}
         for one in (*self._state.opening, *self._state.measured):
@@ -124,9 +140,9 @@ class LocalModels:
                     yield replace(one, query=inner)
                 continue
             inside = tuple(name for name in one.scope if name in scope)
-            by_cells = isinstance(one, MarginalMeasurement) and not isinstance(one, ResidualMeasurement)
+            rows = one.strategy if isinstance(one, ResidualMeasurement) else None
+            by_cells = isinstance(one, MarginalMeasurement) and rows is None
             if inside == one.scope or (by_cells and len(inside) > 1):
-                rows = one.strategy if isinstance(one, ResidualMeasurement) else None
                 same.setdefault((inside, rows), []).append(_summed(self._target(one), inside))
         yield from map(_mean, same.values())
 
@@ -136,8 +152,107 @@ class LocalModels:
             self._targets[key] = coarse_target(self._state.coarsening, measured, self._state.total.value)
         return self._targets[key]
 
+    # --- chains ---------------------------------------------------------------------------------------------
 
-def _summed(target: Target, scope: tuple[str, ...]) -> Target:
+    def _windows(self, scope: _Scope) -> tuple[_Scope, ...]:
+        """Return the attributes of each table of a chain; none where the model's own answer serves.
+
+        An attribute is independent of those before its table, given the others in it. So the order is the one
+        that parts attributes which depend least on each other.
+        """
+        found = self._chains.get(scope)
+        if found is None:
+            found = self._best_windows(scope)
+            self._chains.keep(scope, found, 64 * len(scope))
+        return found
+
+    def _best_windows(self, scope: _Scope) -> tuple[_Scope, ...]:
+        model, size = self._coarse, self._state.coarsening.coarse.scope_size
+        if (
+            not self._has_rows
+            or not 3 <= len(scope) <= _CHAINED
+            or not isinstance(model, GraphicalDistribution)
+        ):
+            return ()
+        if any(set(scope) <= set(clique) for clique in model.cliques):
+            return ()
+        pairs = itertools.combinations(scope, 2)
+        shared = {frozenset(pair): self._mutual_information(pair) for pair in pairs}
+        for width in range(min(_ATTRIBUTES, len(scope) - 1), 1, -1):
+            orders = (order for order in itertools.permutations(scope) if order[0] < order[-1])
+            chains = (
+                tuple(zip(*(order[place:] for place in range(width)), strict=False)) for order in orders
+            )
+            fitting = [one for one in chains if max(map(size, one)) <= _BINS]
+            if fitting:
+                return min(fitting, key=lambda one: _parted(one, shared))
+        return ()
+
+    def _mutual_information(self, pair: Sequence[str]) -> float:
+        """Return the mutual information of two attributes in the model's records, in nats."""
+        table = self._table(tuple(pair))
+        joint = self._coarse.marginal(tuple(pair)) if table is None else table
+        joint = joint / joint.sum()
+        alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        there = joint > 0
+        return float(np.sum(joint[there] * np.log(joint[there] / alone[there])))
+
+    def _steps(self, windows: Sequence[_Scope]) -> Iterator[_Table]:
+        """Yield the table of the first window, then the shares of each further attribute, given the others.
+
+        The axes of each are in the order of its window.
+        """
+        for number, names in enumerate(windows):
+            ordered = tuple(sorted(names, key=self._state.domain.index))
+            table = self._table(ordered)
+            if table is None:
+                table = self._coarse.marginal(ordered)
+            table = table.transpose([ordered.index(name) for name in names])
+            if number:
+                sums = table.sum(axis=-1, keepdims=True)
+                table = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
+            yield table
+
+    def _along_chain(self, scope: _Scope, weights: Mapping[str, _Table]) -> float | None:
+        """Return the expected sum of products of weights, in records; None where there is no chain."""
+        windows = self._windows(scope)
+        if not windows:
+            return None
+        passed = np.ones(())
+        for names, table in zip(windows, self._steps(windows), strict=True):
+            passed = np.tensordot(weights[names[0]], passed[..., None] * table if passed.ndim else table, 1)
+        for name in windows[-1][1:]:
+            passed = np.tensordot(weights[name], passed, 1)
+        return float(passed)
+
+    def _joined(self, scope: _Scope) -> _Table | None:
+        """Return the whole table of a chain, on bins; None where there is no chain."""
+        windows = self._windows(scope)
+        if not windows:
+            return None
+        joint, names = np.ones(()), list[str]()
+        for window, table in zip(windows, self._steps(windows), strict=True):
+            before = len(names) - (len(window) - 1)  # attributes that were left behind
+            joint = joint[..., None] * table if not names else joint[..., None] * table[(None,) * before]
+            names = [*names, window[-1]] if names else list(window)
+        return np.ascontiguousarray(joint.transpose([names.index(name) for name in scope]))
+
+
+def local_models(state: PublicState) -> LocalModels:
+    """Return the local models of a state: found once for each model, and kept with the newest."""
+    found = state.found.local
+    if found is None or not found.is_of(state):
+        found = state.found.local = LocalModels(state)
+    return found
+
+
+def _parted(windows: Sequence[_Scope], shared: Mapping[frozenset[str], float]) -> float:
+    """Return the mutual information of the pairs that no window holds together."""
+    held = {frozenset(pair) for names in windows for pair in itertools.combinations(names, 2)}
+    return sum(information for pair, information in shared.items() if pair not in held)
+
+
+def _summed(target: Target, scope: _Scope) -> Target:
     """Return what cells that were measured say of some of their attributes."""
     axes = tuple(axis for axis, name in enumerate(target.scope) if name not in scope)
     if not axes:
@@ -152,11 +267,3 @@ def _mean(same: Sequence[Target]) -> Target:
     precision = sum((1 / one.variance for one in same), start=np.zeros(same[0].values.shape))
     values = sum((one.values / one.variance for one in same), start=np.zeros(same[0].values.shape))
     return replace(same[0], values=values / precision, variance=1 / precision)
-
-
-def local_models(state: PublicState) -> LocalModels:
-    """Return the local models of a state: found once for each model, and kept with the newest."""
-    found = state.found.local
-    if found is None or not found.is_of(state):
-        found = state.found.local = LocalModels(state)
-    return found
