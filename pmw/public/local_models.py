@@ -97,7 +97,7 @@ class LocalModels:
                 axes = [names.index(name) for name in scope]
                 table = np.tensordot(table, weights, (axes, range(len(axes))))
                 names = [name for name in names if name not in scope]
-            return float(table)
+            return float(table.sum())
         if all(len(scope) == 1 for scope, _ in factors):
             found = self._along_chain(query.scope, {scope[0]: weights for scope, weights in factors})
             if found is not None:
@@ -107,7 +107,7 @@ class LocalModels:
     # --- tables ---------------------------------------------------------------------------------------------
 
     def _table(self, scope: _Scope) -> _Table | None:
-        """Return the fitted table of a scope, on bins; None where the model's own serves, or it is too large."""
+        """Return a scope's own table, on bins; None where it is too large, or the model's own serves."""
         if not self._is_local(scope) or self._state.coarsening.coarse.scope_size(scope) > _BINS:
             return None
         found = self._tables.get(scope)
@@ -218,11 +218,12 @@ class LocalModels:
         windows = self._windows(scope)
         if not windows:
             return None
-        passed = np.ones(())
+        passed, after = np.ones(()), [names[0] for names in windows[1:]]
         for names, table in zip(windows, self._steps(windows), strict=True):
-            passed = np.tensordot(weights[names[0]], passed[..., None] * table if passed.ndim else table, 1)
-        for name in windows[-1][1:]:
-            passed = np.tensordot(weights[name], passed, 1)
+            passed = table if names is windows[0] else passed[..., None] * table
+            for name in names[:1] if after else names:
+                passed = np.tensordot(weights[name], passed, 1) if name in weights else passed.sum(axis=0)
+            after = after[1:]
         return float(passed)
 
     def _joined(self, scope: _Scope) -> _Table | None:
