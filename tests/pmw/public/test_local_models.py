@@ -1,0 +1,278 @@
+"""Answers about a few attributes follow what was measured of them, and depend on nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.model import OneWayMeasurement, ResidualMeasurement, coarse_target
+from pmw.model.mirror_descent import free_numbers
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.local_models import LocalModels, local_models
+from pmw.public.state import PublicState, coarse_model
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+from queries.boxes import Boxes
+from queries.memory import Memory
+
+_RECORDS = 30_000
+
+
+@cache
+def frame(names: int = 7, seed: int = 3) -> pd.DataFrame:
+    """Return records of short attributes, each of which depends on two others, and of a long one."""
+    generator = np.random.default_rng(seed)
+    columns = {"age": np.minimum(generator.gamma(4.0, 22.0, _RECORDS).astype(int), 299)}
+    for place in range(names):
+        before = columns["age"] // 60 + (columns[f"k{place - 1}"] if place else 0)
+        columns[f"k{place}"] = (before + (generator.random((3, _RECORDS)) < 0.4).sum(axis=0)) % 4
+    return pd.DataFrame(columns)
+
+
+def domain(names: int = 7) -> Domain:
+    short = (CategoricalAttribute(f"k{place}", tuple(range(4))) for place in range(names))
+    return Domain((IntegerAttribute("age", 0, 299), *short), name="people")
+
+
+def opened(max_cells: int | None = 600, path: Path | None = None, **choices: object) -> pmw.Session:
+    """Open a session whose tree holds few of the pairs."""
+    options = pmw.Options(**{"max_cells": max_cells, "seed": 5, **choices})  # type: ignore[arg-type]
+    return pmw.open_session(frame(), domain(), epsilon=1, delta=1e-9, path=path, options=options)
+
+
+@cache
+def state() -> PublicState:
+    with opened() as session:
+        return session.state
+
+
+def truth(query: LinearQuery) -> float:
+    columns = frame()
+    shape = query.weights().shape
+    counts = np.zeros(shape)
+    np.add.at(counts, tuple(columns[name].to_numpy() for name in query.scope), 1)
+    return query.evaluate(counts)
+
+
+def misfit(table: np.ndarray, scope: tuple[str, ...], measured: OneWayMeasurement) -> float:
+    """Return chi squared of a table on bins over the free numbers of one measurement."""
+    target = coarse_target(state().coarsening, measured, state().total.value)
+    axes = tuple(axis for axis, name in enumerate(scope) if name not in target.scope)
+    error = table.sum(axis=axes) - target.values
+    return float(np.vdot(target.pull(error), error)) / free_numbers(target)
+
+
+def pairs_beside() -> list[ResidualMeasurement]:
+    found = [state().measured[place] for place in state().beside]
+    return [one for one in found if isinstance(one, ResidualMeasurement)]
+
+
+def on_bins(scope: tuple[str, ...]) -> np.ndarray:
+    return state().coarsening.summed(scope, local_models(state()).marginal(scope))
+
+
+def test_a_pair_beside_the_tree_is_answered_as_it_was_measured() -> None:
+    assert len(pairs_beside()) > 5
+    before = [misfit(coarse_model(state()).marginal(one.scope), one.scope, one) for one in pairs_beside()]
+    after = [misfit(on_bins(one.scope), one.scope, one) for one in pairs_beside()]
+    assert np.mean(after) < 1 < np.mean(before)
+
+
+def test_attributes_that_a_pair_beside_is_part_of_follow_it_too() -> None:
+    one = pairs_beside()[0]
+    other = next(name for name in state().domain.names[1:] if name not in one.scope)
+    scope = tuple(sorted((*one.scope, other), key=state().domain.index))
+    measured = [*state().opening, *state().marginals]
+    inside = [one for one in measured if set(one.scope) <= set(scope)]
+    assert len(inside) == 6
+    assert np.mean([misfit(on_bins(scope), scope, one) for one in inside]) < 1
+
+
+def test_an_attribute_alone_is_answered_as_it_was_measured() -> None:
+    for one in state().opening:
+        assert misfit(on_bins(one.scope), one.scope, one) < 0.6
+
+
+def test_answers_are_nearer_than_those_of_the_tree() -> None:
+    local, own = list[float](), list[float]()
+    for one in (one for one in pairs_beside() if "age" not in one.scope):
+        for cells in itertools.product(range(4), repeat=2):
+            query = LinearQuery.cells(
+                state().domain, {name: (cell, cell) for name, cell in zip(one.scope, cells, strict=True)}
+            )
+            local.append(abs(local_models(state()).answer(query) - truth(query)))
+            own.append(abs(state().model.answer(query) - truth(query)))
+    assert np.mean(local) < 0.8 * np.mean(own)
+
+
+SCOPES = [
+    *itertools.combinations(("age", "k0", "k3", "k6"), 2),
+    ("age", "k1", "k2"),
+    ("k0", "k2", "k4", "k6"),
+    ("k0", "k1", "k3", "k5", "k6"),
+    ("age", "k0", "k2", "k3", "k4", "k5"),
+]
+
+
+def questions() -> list[LinearQuery]:
+    return [
+        LinearQuery.cells(state().domain, {name: (40, 171) if name == "age" else (1, 1) for name in scope})
+        for scope in SCOPES
+    ]
+
+
+def test_numbers_do_not_depend_on_what_was_asked_before() -> None:
+    first = LocalModels(state())
+    numbers = [first.answer(query) for query in questions()]
+    for seed in range(3):
+        places = random.Random(seed).sample(range(len(SCOPES)), len(SCOPES))
+        other = LocalModels(state())
+        assert {place: other.answer(questions()[place]) for place in places} == dict(enumerate(numbers))
+    with opened() as session:  # another model of the same numbers
+        assert [local_models(session.state).answer(query) for query in questions()] == numbers
+
+
+def test_numbers_do_not_depend_on_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = [LocalModels(state()).answer(query) for query in questions()]
+    monkeypatch.setattr(Memory, "keep", lambda *_: None)
+    assert [LocalModels(state()).answer(query) for query in questions()] == kept
+
+
+def test_a_resumed_session_and_its_model_file_answer_alike(tmp_path: Path) -> None:
+    frame().to_parquet(tmp_path / "people.parquet")
+    options = pmw.Options(max_cells=600)
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(
+        tmp_path / "people.parquet", domain(), epsilon=1, delta=1e-9, path=path, options=options
+    ) as session:
+        numbers = [ModelAnswers(session.state).answer(query) for query in questions()]
+        session.export(tmp_path / "study.model")
+    with pmw.resume_session(path) as session:
+        answers = ModelAnswers(session.state)
+        assert [answers.answer(query) for query in questions()[::-1]] == numbers[::-1]
+    model = pmw.load_model(tmp_path / "study.model")
+    assert [model.ask(query).count for query in questions()] == [one.count for one in numbers]
+
+
+def test_groups_of_one_scope_add_up() -> None:
+    local = LocalModels(state())
+    for scope in SCOPES:
+        whole = {name: (0, 299) if name == "age" else (0, 3) for name in scope}
+        parts = [LinearQuery.cells(state().domain, {**whole, scope[-1]: (cell, cell)}) for cell in range(4)]
+        most = LinearQuery.cells(state().domain, {**whole, scope[-1]: (0, 2)})
+        assert sum(map(local.answer, parts[:3])) == pytest.approx(local.answer(most), rel=1e-9)
+
+
+def test_arrays_and_single_questions_are_one_number() -> None:
+    asked = [query for query in questions() if len(query.scope) == 4]
+    answers = ModelAnswers(state())
+    boxes = Boxes.of_queries(asked * 2)
+    bounds = answers.of_boxes(boxes)
+    assert bounds is not None
+    assert bounds.counts.tolist() == [answers._count(query) for query in asked * 2]
+
+
+def test_a_chain_is_the_same_table_by_parts_and_whole() -> None:
+    scope = SCOPES[-1]
+    local = LocalModels(state())
+    weights = dict(
+        zip(
+            scope,
+            [
+                np.random.default_rng(place).random(size)
+                for place, size in enumerate(state().coarsening.coarse.scope_shape(scope))
+            ],
+            strict=True,
+        )
+    )
+    whole = local._joined(scope)
+    assert whole is not None
+    for name in reversed(scope):
+        whole = np.tensordot(whole, weights[name], 1)
+    assert local._along_chain(scope, weights) == pytest.approx(float(whole), rel=1e-9)
+
+
+def test_a_chain_parts_attributes_that_depend_least_on_each_other() -> None:
+    local, scope = LocalModels(state()), ("k0", "k1", "k2", "k3", "k4")
+    windows = local._windows(scope)
+    assert [len(names) for names in windows] == [4, 4]
+    least = min(itertools.combinations(scope, 2), key=local._mutual_information)
+    assert {windows[0][0], windows[1][-1]} == set(least)
+
+
+def test_measurements_of_the_same_rows_count_once() -> None:
+    first = pairs_beside()[0]
+    again = replace(
+        state(), measured=(*state().measured, first), beside=(*state().beside, len(state().measured))
+    )
+    aims = list(LocalModels(again)._aims(first.scope))
+    assert sum(aim.scope == first.scope for aim in aims if not hasattr(aim, "query")) == 1
+    mean = next(aim for aim in aims if not hasattr(aim, "query") and aim.scope == first.scope)
+    alone = next(
+        aim
+        for aim in LocalModels(state())._aims(first.scope)
+        if not hasattr(aim, "query") and aim.scope == first.scope
+    )
+    assert np.allclose(mean.values, alone.values)
+    assert np.allclose(mean.variance, alone.variance / 2)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"delta": 0},
+        {"opening": pmw.Opening.ONE_WAY},
+        {"test": pmw.TestKind.QUERY},
+    ],
+)
+def test_a_session_that_nothing_lies_beside_answers_from_its_model(choices: dict[str, object]) -> None:
+    delta = choices.get("delta", 1e-9)
+    options = pmw.Options(seed=2, **{name: one for name, one in choices.items() if name != "delta"})  # type: ignore[arg-type]
+    short = Domain(domain(4).attributes[1:5], name="people")
+    with pmw.open_session(frame(4), short, epsilon=1, delta=delta, options=options) as session:  # type: ignore[arg-type]
+        session.ask_all([LinearQuery.cells(short, {"k0": (1, 1), "k3": (cell, cell)}) for cell in range(4)])
+        local = LocalModels(session.state)
+        for scope in itertools.combinations(short.names, 3):
+            assert local.marginal(scope) is session.state.model.marginal(scope) or np.array_equal(
+                local.marginal(scope), session.state.model.marginal(scope)
+            )
+            assert local._table(scope) is None
+
+
+def test_where_noise_is_all_answers_are_numbers_in_their_bars() -> None:
+    with pmw.open_session(
+        frame(), domain(), epsilon=0.01, delta=1e-9, options=pmw.Options(seed=3, max_cells=600)
+    ) as session:
+        for query in questions():
+            answer = session.ask(query)
+            assert answer.interval is not None
+            assert answer.interval[0] <= answer.count <= answer.interval[1]
+
+
+def test_a_table_of_nobody_has_answers() -> None:
+    nobody = frame().iloc[:0]
+    with pmw.open_session(
+        nobody, domain(), epsilon=1, delta=1e-9, options=pmw.Options(seed=3, max_cells=600)
+    ) as session:
+        for query in questions():
+            assert np.isfinite(session.ask(query).count)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    generator = np.random.default_rng(4)
+    local = LocalModels(state())
+    names = state().domain.names
+    for _ in range(300):
+        several = generator.choice(len(names), generator.integers(1, 6), replace=False)
+        scope = tuple(names[place] for place in sorted(several.tolist()))
+        local.sums(scope)
+        local.answer(LinearQuery.cells(state().domain, dict.fromkeys(scope, (0, 1))))
+    assert local._tables.size_in_bytes <= 2**25
+    assert local._sums.size_in_bytes <= 2**24
