@@ -194,6 +194,7 @@ def test_a_chain_is_the_same_table_by_parts_and_whole() -> None:
     )
     whole = local._joined(scope)
     assert whole is not None
+    assert whole.sum() == pytest.approx(state().total.value)
     for name in reversed(scope):
         whole = np.tensordot(whole, weights[name], 1)
     assert local._along_chain(scope, weights) == pytest.approx(float(whole), rel=1e-9)
@@ -276,3 +277,19 @@ def test_what_is_kept_is_bounded() -> None:
         local.answer(LinearQuery.cells(state().domain, dict.fromkeys(scope, (0, 1))))
     assert local._tables.size_in_bytes <= 2**25
     assert local._sums.size_in_bytes <= 2**24
+
+
+def test_a_new_measurement_makes_new_tables() -> None:
+    first = pairs_beside()[0]
+    moved = replace(first, units=first.units + np.arange(first.units.size).reshape(first.units.shape) * 2**24)
+    before = local_models(state()).marginal(first.scope)
+    measured = (*state().measured, moved)
+    after = replace(state(), measured=measured, beside=(*state().beside, len(measured) - 1))
+    assert not np.allclose(local_models(after).marginal(first.scope), before)
+    assert np.array_equal(local_models(state()).marginal(first.scope), before)
+
+
+def test_a_residual_says_nothing_of_attributes_outside_the_scope() -> None:
+    one = pairs_beside()[0]
+    scope = one.scope[:1]
+    assert [aim.scope for aim in LocalModels(state())._aims(scope) if not hasattr(aim, "query")] == [scope]
