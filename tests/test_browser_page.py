@@ -25,6 +25,7 @@ import pytest
 
 from pmw import Domain, load_model, open_session
 from queries import CategoricalAttribute, IntegerAttribute
+from tests.waiting import joined
 
 ROOT = Path(__file__).parent.parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -150,7 +151,7 @@ def address(site: Path) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join()
+    joined(thread)
     server.server_close()
 
 

@@ -176,10 +176,11 @@ class Session(Dialogue, LocalPublishing):
         from pmw.display.figures import check_target, write_figure
         from pmw.public.pictures import status_figure
 
-        if path is not None:
-            check_target(Path(path), force=force)
         with self._turn:
-            state, history = self.state, loading.load_history(self._open_store())
+            store = self._open_store()
+            if path is not None:
+                check_target(Path(path), force=force)
+            state, history = self.state, loading.load_history(store)
         figure = status_figure(state, history)
         if path is not None:
             write_figure(figure, Path(path), force=force)
@@ -200,9 +201,10 @@ class Session(Dialogue, LocalPublishing):
         """
         from pmw.public.report import write_report  # late: its charts take a while to load
 
-        require_file(Path(path), force=force)
         with self._turn:
-            write_report(loading.load_facts(self._open_store(), self.state), Path(path), force=force)
+            store = self._open_store()
+            require_file(Path(path), force=force)
+            write_report(loading.load_facts(store, self.state), Path(path), force=force)
 
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""

@@ -24,6 +24,7 @@ from pmw.session.maintenance import is_closed, read_ledger, read_session, verify
 from queries import CategoricalAttribute, Domain
 from tests.pmw.cli.commands import Run
 from tests.pmw.session.stored import pending_of, waiting_of
+from tests.waiting import WAIT
 
 ROOT = Path(__file__).parents[3]
 
@@ -148,7 +149,7 @@ def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
         os.write(process.stdin.fileno(), b'{"id": %d, "where": "age >= %d"}\n' % (number, 30 + number))
         assert json.loads(process.stdout.readline())["id"] == number
     process.stdin.close()
-    assert process.wait() == 0
+    assert process.wait(WAIT) == 0
     process.stdout.close()
 
 

@@ -23,6 +23,7 @@ from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
+from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
 
@@ -195,7 +196,7 @@ def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> N
     priced = client.post(measure, json={**body, "dry_run": True}, headers={**ann, **key})
     with ThreadPoolExecutor(2) as pool:
         sent = [pool.submit(client.post, measure, json=body, headers={**ann, **key}) for _ in range(4)]
-        contents = {one.result().content for one in sent}
+        contents = {one.result(WAIT).content for one in sent}
     assert contents == {priced.content}
     assert len(lines()) == before + 1
     for address, other in (

@@ -29,6 +29,7 @@ from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
 from tests.pmw.service.studies import opened_study
+from tests.waiting import joined
 
 WRONG = "x"
 
@@ -60,7 +61,7 @@ class Running:
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         code = self.process.wait(60)
-        self._reader.join()
+        joined(self._reader)
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -418,7 +419,7 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
         except ServiceError:
             pass
     service.end(signal.SIGKILL)
-    killer.join()
+    joined(killer)
     service = Running(study, users.path)
     with pmw.connect(service.url, token=ann) as session:
         for where, answer in given.items():

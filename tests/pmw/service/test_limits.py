@@ -23,12 +23,12 @@ from pmw.session.engine import Engine
 from pmw.session.turns import TURN_WORK
 from queries import QueryError
 from queries.parsing import Question
+from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
 BY_SEX = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
 WIDE = "SELECT age, sex, region, member, COUNT(*) FROM people GROUP BY age, sex, region, member"
 WIDE_CELLS = 42 * 4 * 6 * 4
-WAIT = 30.0
 
 
 @pytest.fixture
@@ -379,8 +379,8 @@ def test_a_session_is_held_until_its_last_thread_has_ended() -> None:
             end.wait(WAIT)
 
     def wait() -> None:
-        working.wait()
-        waited.set()
+        for step in (working.wait, waited.set):
+            step()
 
     threads = [threading.Thread(target=work)]
     threads[0].start()
