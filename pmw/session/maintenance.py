@@ -6,7 +6,8 @@ Reading, verifying and copying take no lock, so they work while the session is i
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pmw.session.loading import (
 from pmw.session.model_file import export_model
 from pmw.session.released import empty_ledger
 from pmw.session.store import OPENING, SessionFiles, SessionStore, writing
+from pmw.session.store.copying import copying, part_of
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
@@ -240,20 +242,20 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
         SessionCorruptError: the session is damaged.
         SessionError: its opening is not finished.
         SessionExistsError: the file exists, or a log of that name holds something.
+        SessionLockedError: another process is making the same copy.
         StoreError: the copy cannot be written.
 
     Privacy: free; the copy holds what was released, and what was asked. It is to be kept as the session is.
     """
     target = Path(output)
     _require_free(target)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        _forget(part)
+    part = part_of(target)
+    with _told_of(target), copying(Path(path), part):
         with closing(SessionStore.open(Path(path))) as store:
             pending = store.pending()
             if pending is not None and pending.kind == OPENING:
                 raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
-            store.copy_public(part, target)
+            store.copy_public(part)
             pending = store.pending()  # of the state that was copied, or begun since
         with closing(SessionStore.open(part)) as copy:
             copy.take_over()
@@ -266,12 +268,16 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
             status = status_of(state, copy.asked())
         _put(part, target)
         return status
+
+
+@contextmanager
+def _told_of(target: Path) -> Iterator[None]:
+    """Tell why a copy cannot be written, and not of the file that becomes it."""
+    try:
+        yield
     except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"{target}: the backup cannot be written: {error.strerror}") from None
-    finally:
-        _forget(part)
+        reason = error.strerror or "its disk is full, or fails"
+        raise StoreError(f"{target}: the copy cannot be written: {reason}") from None
 
 
 def _require_free(target: Path) -> None:
@@ -290,8 +296,3 @@ def _put(part: Path, target: Path) -> None:
     except FileExistsError:
         raise SessionExistsError(f"{target} exists; choose another name") from None
     synchronise(target.parent)
-
-
-def _forget(part: Path) -> None:
-    for file in (*SessionFiles(part).all, part.with_name(f"{part.name}-journal")):
-        file.unlink(missing_ok=True)

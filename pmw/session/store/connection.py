@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -21,6 +22,13 @@ _DAMAGED = (
     0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB,
 )  # fmt: skip
+_REASONS = {  # what else the driver complains of, as the system does
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+}
 _WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
 
@@ -55,9 +63,14 @@ class SessionFiles:
         return self._beside("-companion")
 
     @property
+    def copies(self) -> Path:
+        """Where copies of the session are being made, each on a line."""
+        return self._beside("-copies")
+
+    @property
     def all(self) -> tuple[Path, ...]:
         """Every one of them."""
-        return (self.path, self.log, self.index, self.lock, self.companion)
+        return (self.path, self.log, self.index, self.lock, self.companion, self.copies)
 
     def _beside(self, end: str) -> Path:
         return self.path.with_name(self.path.name + end)
@@ -204,7 +217,8 @@ def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception
         return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
     return StoreError(
         f"{name}: the session file cannot be read or written; nothing was released; "
-        "make room or restore access, then ask again"
+        "make room or restore access, then ask again",
+        os.strerror(_REASONS.get(code, errno.EIO)),
     )
 
 
