@@ -33,7 +33,7 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
-_WIDEST = 2**50  # units: of noise that says nothing of any table
+_WIDEST = 2**48  # units: of noise that says nothing of any table, and on rows is less than 3 times as wide
 _HELD_BY = {
     Holding.OPENING: "what opening measured of {} leaves room for no records",
     Holding.MEASURED: "what was measured of {} leaves room for no records",
