@@ -177,7 +177,8 @@ def test_wherever_the_room_ends_the_reason_is_that_of_the_copy(study: Path, tmp_
     copy.parent.mkdir()
     with closing(sqlite3.connect(study, isolation_level=None)) as connection:  # so that it takes many writes
         connection.execute("INSERT INTO snapshots VALUES (99, zeroblob(100000), x'00')")
-    command = [sys.executable, "-W", "ignore", "-c", ON_SMALL_DISKS, str(study), str(copy)]
+    # -B: what Python compiles would be cut off too, and stay for others.
+    command = [sys.executable, "-B", "-W", "ignore", "-c", ON_SMALL_DISKS, str(study), str(copy)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     told = done.stdout.splitlines()
     assert len(told) > 8

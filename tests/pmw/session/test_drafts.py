@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
@@ -28,9 +32,10 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.contract import guarantee
 from pmw.session import drafts
 from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
-from pmw.session.store import read_charges
+from pmw.session.store import read_charges, record_charge
 from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
 from queries.person import Person
+from tests.waiting import joined
 
 ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 DOMAIN = Domain((CategoricalAttribute("region", ("n", "s"), missing=True, other=True),), name="costs")
@@ -197,6 +202,58 @@ def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
     assert run.returncode == -signal.SIGKILL
     assert run.stdout == b""
     assert len(read_charges(path) if charges else list(tmp_path.iterdir())) == charges
+
+
+def test_a_charge_is_synchronised_before_the_draft_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync, lasting = tmp_path / "a.draft", os.fsync, list[str]()
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            lasting.append(path.read_text())
+        elif os.path.samestat(os.fstat(descriptor), tmp_path.stat()):
+            lasting.append("the name")
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for charges in (1, 2):
+        lasting.clear()
+        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+        assert lasting == [path.read_text(), "the name"]
+        assert len(lasting[0].splitlines()) == charges
+
+
+def test_two_drafts_at_once_are_both_charged(tmp_path: Path) -> None:
+    path, charge = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED).charge("ends of amount")
+    record_charge(path, charge)
+    adding = threading.Thread(target=record_charge, args=(path, replace(charge, what="keys of city")))
+    with path.open("r+b") as file:  # another draft, in the middle of its own charge
+        fcntl.flock(file, fcntl.LOCK_EX)
+        known = file.read()
+        adding.start()
+        adding.join(0.3)
+        assert path.read_bytes() == known
+        file.write(known)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_UN)
+    joined(adding)
+    assert [one.what for one in read_charges(path)] == ["ends of amount"] * 2 + ["keys of city"]
+
+
+@given(
+    st.fractions(Fraction(1, 10**6), 1000),
+    st.sampled_from([ADDED, REPLACED]),
+    st.integers(1, 300),
+)
+def test_the_noise_of_a_draft_costs_no_more_than_its_charge_and_hardly_less(
+    epsilon: Fraction, relation: NeighboringRelation, records: int
+) -> None:
+    terms = DraftTerms(epsilon, relation, records, "id")
+    moved = (1 if relation is ADDED else 2) * records * UNITS
+    cost = moved / terms.noise.scale  # of discrete Laplace noise, exactly
+    assert cost <= terms.charge("ends").epsilon
+    assert moved / (terms.noise.scale - 1) > epsilon
 
 
 def test_a_line_that_was_never_finished_is_written_over(tmp_path: Path) -> None:

@@ -246,8 +246,9 @@ def test_a_file_size_limit_is_survived(study: Path) -> None:
     # The operating system refuses every write beyond a few kilobytes more.
     size = sum(path.stat().st_size for path in study.parent.glob("study.pmw*"))
     program = (
-        "import resource, signal\n"
+        "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "sys.dont_write_bytecode = True\n"  # it would be cut off too, and stay for others
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
         "from pmw.cli import main\nmain()\n"
     )

@@ -106,6 +106,26 @@ def keys_in(path: Path) -> dict[str, int]:
         return dict(connection.execute("SELECT request, answer FROM requests"))
 
 
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda session, **given: session.measure_sum("visit", "region", **given),
+        lambda session, **given: session.measure_heads("region", **given),
+    ],
+    ids=["sums", "persons"],
+)
+def test_a_key_is_of_one_share_of_the_budget(measure: Measure) -> None:
+    with open_trips() as session:
+        quote = measure(session, share="0.02", request_id="k")
+        spent = session.state.ledger.spent
+        for other in ({"share": "0.01"}, {"share": "0.03"}, {}):
+            with pytest.raises(QueryError, match="'k' was used for"):
+                measure(session, request_id="k", **other)
+        for same in ("0.02", 0.02, "1/50"):
+            assert measure(session, share=same, request_id="k") == quote
+        assert session.state.ledger.spent == spent
+
+
 # --- one charge --------------------------------------------------------------------------------------------
 
 

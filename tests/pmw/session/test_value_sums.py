@@ -25,6 +25,7 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.aggregates import Aggregates
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
+from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
 from pmw.session.store import Outcome, SessionStore
 from queries import (
@@ -336,6 +337,23 @@ def test_a_price_that_is_not_left_is_refused() -> None:
         session.finalize()
         with pytest.raises(SessionError, match="closed"):
             session.measure_sum("delay")
+
+
+def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:
+    with open_trips() as session:
+        for rooms in range(1, 7):
+            session.ask(f"rooms = {rooms} AND region = 'north' AND years < 9")
+            if session.state.round_open:
+                break
+        state = session.state
+        left, whole = affordable_price(state), state.ledger.remaining
+        assert left < whole * Fraction(99, 100)
+        share = (left + whole) / 2 / state.ledger.cap
+        assert not session.measure_sum("delay", "region", share=share, dry_run=True).affordable
+        assert session.measure_sum("delay", "region", share=left / state.ledger.cap, dry_run=True).affordable
+        with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
+            session.measure_sum("delay", "region", share=share)
+        assert session.state.ledger == state.ledger
 
 
 def test_an_interrupted_sum_is_drawn_as_it_would_have_been(
