@@ -257,8 +257,10 @@ def main() -> None:
             mock.patch(f"pmw.{module}.fresh_seed", repeated).start()
         made[sys.argv[1]](Path(sys.argv[2]))
         return
-    root = Path(__file__).parent.parent
-    keep(root / "tests" / "pmw" / "session" / "store" / f"format_{FORMAT_VERSION}")
+    kept = Path(__file__).parent.parent / "tests" / "pmw" / "session" / "store" / f"format_{FORMAT_VERSION}"
+    if kept.exists():
+        sys.exit(f"{kept} is there, and what is kept is never made again")
+    keep(kept)
 
 
 if __name__ == "__main__":
