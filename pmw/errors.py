@@ -60,16 +60,7 @@ class SessionCorruptError(SessionError):
 
 
 class StoreError(PMWError, OSError):
-    """The session file could not be written; nothing was released.
-
-    Args:
-        message: what was expected, what came, what to do next.
-        reason: what the system says of it, for whoever tells it in other words.
-    """
-
-    def __init__(self, message: str, reason: str | None = None) -> None:
-        super().__init__(message)
-        self.strerror = reason
+    """The session file could not be written; nothing was released. ``strerror`` may tell why."""
 
 
 class ModelFileError(PMWError, ValueError):

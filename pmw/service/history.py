@@ -29,14 +29,10 @@ CREATE INDEX IF NOT EXISTS newest_asked ON asked (session, user, number);
 CREATE TABLE IF NOT EXISTS spending (session TEXT NOT NULL, time TEXT NOT NULL, share REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS course ON spending (session);
 """
-# Of a file whose index is over the questions themselves.
 _SHORTENED = """
-BEGIN;
-INSERT INTO asked SELECT number, session, user, time, question, digest(question) FROM questions;
-DROP TABLE questions;
-COMMIT;
-VACUUM;
-"""
+BEGIN; INSERT INTO asked SELECT number, session, user, time, question, digest(question) FROM questions;
+DROP TABLE questions; COMMIT; VACUUM;
+"""  # of a file whose index is over the questions themselves
 
 
 @dataclass(frozen=True, slots=True)

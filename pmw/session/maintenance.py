@@ -6,8 +6,7 @@ Reading, verifying and copying take no lock, so they work while the session is i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -250,31 +249,24 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
     target = Path(output)
     _require_free(target)
     part = part_of(target)
-    with _told_of(target), copying(Path(path), part):
-        with closing(SessionStore.open(Path(path))) as store:
+    try:
+        with closing(SessionStore.open(Path(path))) as store, copying(Path(path), part):
             pending = store.pending()
             if pending is not None and pending.kind == OPENING:
                 raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
             store.copy_public(part)
             pending = store.pending()  # of the state that was copied, or begun since
-        with closing(SessionStore.open(part)) as copy:
-            copy.take_over()
-            if copy.meta("closed") is None:
-                if pending is not None and pending.id != copy.last_intent() + 1:
-                    pending = None
-                copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
-            copy.scrub()
-            state = load_state(copy)
-            status = status_of(state, copy.asked())
-        _put(part, target)
-        return status
-
-
-@contextmanager
-def _told_of(target: Path) -> Iterator[None]:
-    """Tell why a copy cannot be written, and not of the file that becomes it."""
-    try:
-        yield
+            with closing(SessionStore.open(part)) as copy:
+                copy.take_over()
+                if copy.meta("closed") is None:
+                    if pending is not None and pending.id != copy.last_intent() + 1:
+                        pending = None
+                    copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
+                copy.scrub()
+                state = load_state(copy)
+                status = status_of(state, copy.asked())
+            _put(part, target)
+            return status
     except OSError as error:
         reason = error.strerror or "its disk is full, or fails"
         raise StoreError(f"{target}: the copy cannot be written: {reason}") from None

@@ -22,13 +22,6 @@ _DAMAGED = (
     0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB,
 )  # fmt: skip
-_REASONS = {  # what else the driver complains of, as the system does
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-    sqlite3.SQLITE_PERM: errno.EACCES,
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
-    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
-}
 _WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
 
@@ -215,11 +208,12 @@ def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception
         return SessionLockedError(f"{name}: another process is using the session; try again when it ended")
     if code in _DAMAGED or extended == sqlite3.SQLITE_IOERR_SHORT_READ:
         return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
-    return StoreError(
+    told = StoreError(
         f"{name}: the session file cannot be read or written; nothing was released; "
-        "make room or restore access, then ask again",
-        os.strerror(_REASONS.get(code, errno.EIO)),
+        "make room or restore access, then ask again"
     )
+    told.strerror = os.strerror(errno.ENOSPC if code == sqlite3.SQLITE_FULL else errno.EIO)
+    return told
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Copies under way: what a killed process left of one is removed by whoever opens the session next.
 
-A copy is made in a file with a name of its own, and that is locked as a session is. A note beside the session
-says where, for a copy may lie in any folder.
+A copy is made in a file with a name of its own, locked as a session is. It may lie in any folder, so a note
+beside the session says where.
 """
 
 from __future__ import annotations
@@ -27,10 +27,6 @@ def part_of(target: Path) -> Path:
 def copying(session: Path, part: Path) -> Iterator[None]:
     """Note that a copy is being made; at the end its files are removed, as far as they are still there.
 
-    Args:
-        session: the session file.
-        part: the file that is made.
-
     Raises:
         OSError: the note or the lock cannot be written.
         SessionLockedError: another process makes the same copy.
@@ -41,15 +37,12 @@ def copying(session: Path, part: Path) -> Iterator[None]:
         descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(f"\n{json.dumps(str(part))}\n".encode())
-        for written in (note, note.parent):
-            synchronise(written)
+        synchronise(note)
         lock = SessionLock(part)
     try:
         _remove(part)
         yield
     finally:
-        with suppress(OSError):
-            _remove(part)
         lock.release()
         forget_copies(session)
 
@@ -61,36 +54,29 @@ def forget_copies(session: Path) -> None:
         session: the session file, with every symbolic link followed.
     """
     note = SessionFiles(session).copies
-    if not note.exists():
-        return
-    with suppress(OSError), turn_in(note.parent):
-        if not note.is_symlink() and not [one for one in note.read_bytes().splitlines() if not _is_gone(one)]:
-            note.unlink()
+    if note.exists():
+        with suppress(OSError), turn_in(note.parent):
+            if not [line for line in note.read_bytes().splitlines() if _is_made(line)]:
+                note.unlink()
 
 
-def _is_gone(line: bytes) -> bool:
-    """Remove the files that a line of the note names, unless the copy is still being made."""
+def _is_made(line: bytes) -> bool:
+    """Tell whether the copy that a line of the note names is still being made; remove its files if not."""
     try:
         part = Path(json.loads(line))
-        is_copy = part == part_of(part.with_name(part.name[1 : -len(".part")]))
-    except (ValueError, TypeError):  # such as a line that is torn
-        return True
-    if not (is_copy and part.is_absolute() and part.parent.is_dir()):
-        return True
-    try:
-        lock = SessionLock(part)
+        if part.is_absolute() and part == part_of(part.with_name(part.name[1:-5])) and part.parent.is_dir():
+            lock = SessionLock(part)
+            _remove(part)
+            SessionFiles(part).lock.unlink(missing_ok=True)
+            lock.release()
     except (SessionLockedError, OSError):
-        return False
-    try:
-        _remove(part)
-        SessionFiles(part).lock.unlink(missing_ok=True)
-    finally:
-        lock.release()
-    return True
+        return True
+    except (ValueError, TypeError):  # a line that is torn
+        pass
+    return False
 
 
 def _remove(part: Path) -> None:
-    lock = SessionFiles(part).lock
-    for file in (*SessionFiles(part).all, part.with_name(f"{part.name}-journal")):
-        if file != lock:  # held meanwhile
-            file.unlink(missing_ok=True)
+    files = SessionFiles(part)
+    for file in (files.path, files.log, files.index, files.companion, part.with_name(f"{part.name}-journal")):
+        file.unlink(missing_ok=True)

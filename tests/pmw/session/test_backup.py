@@ -133,6 +133,13 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Pat
         pmw.backup_session(study, tmp_path / "absent" / "copy.pmw")
 
 
+@pytest.mark.parametrize("absent", ["absent.pmw", "absent/study.pmw"])
+def test_a_session_that_is_not_there_is_told_and_nothing_is_written(absent: str, tmp_path: Path) -> None:
+    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
+        pmw.backup_session(tmp_path / absent, tmp_path / "copy.pmw")
+    assert list(tmp_path.iterdir()) == []
+
+
 def full(store: SessionStore, *_: object) -> None:
     raise own_error(database_error(sqlite3.SQLITE_FULL), "the file")
 
@@ -300,10 +307,9 @@ def test_a_note_that_names_no_copy_removes_nothing(study: Path, tmp_path: Path) 
     read_session(study)
     assert not note.exists()
     assert all(file.read_text() == "mine" for file in kept)
-    note.symlink_to(kept[0])
-    read_session(study)
-    with pytest.raises(pmw.StoreError, match="the copy cannot be written"):
-        pmw.backup_session(study, tmp_path / "copy.pmw")
+    note.symlink_to(kept[0])  # a link to another's file is removed, and not written through
+    pmw.backup_session(study, tmp_path / "copy.pmw")
+    assert not note.is_symlink()
     assert kept[0].read_text() == "mine"
 
 
