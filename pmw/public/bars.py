@@ -81,6 +81,33 @@ class _Ends(NamedTuple):
 _UNKNOWN = _Ends(-math.inf, math.inf)
 
 
+def ends_in_order(low: Number, high: Number, hard: tuple[float, float]) -> _Ends:
+    """Return two ends in order, within what every table allows.
+
+    Ends cross by rounding, and where what may fail has failed: they are exchanged. Either may be a hard end,
+    so that both are cut afterwards.
+
+    Args:
+        low, high: one end, or one of each interval.
+        hard: the ends of what every table allows.
+    """
+    least, greatest = np.clip((np.minimum(low, high), np.maximum(low, high)), *hard) + 0.0  # no minus of a zero
+    return _Ends(least, greatest)
+
+
+def hard_ends_of(state: PublicState, least: float = 0.0, greatest: float = 1.0) -> tuple[float, float]:
+    """Return what a sum over records lies between on every table.
+
+    Args:
+        state: whose number of records may be public.
+        least, greatest: a record's weight is between these.
+    """
+    is_public = state.total.deviation == 0
+    fewest, most = (state.total.estimate, state.total.value) if is_public else (0.0, math.inf)
+    low, high = fewest if least >= 0 else most, most if greatest > 0 else fewest
+    return least * low, greatest * high
+
+
 class Bars:
     """Bounds sums in one state; what those over a scope have in common is looked up once.
 

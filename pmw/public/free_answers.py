@@ -19,7 +19,7 @@ from pmw.model import ResidualCounts, half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
-from pmw.public.bars import Bar, Bars
+from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
 from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
@@ -215,9 +215,7 @@ class ModelAnswers:
         numbers alone.
         """
         contract = self.state.contract
-        low, high = (
-            max(0.0, end) for end in (min(interval), max(interval))
-        )  # swapped: what may fail has failed
+        low, high = map(float, ends_in_order(*interval, hard_ends_of(self.state)))
         shown, ends = min(max(count, low), high), (low, high)
         limit = contract.options.bar_limit
         refused = limit is not None and high - low > 2 * limit + BAR_SLACK
@@ -439,8 +437,7 @@ def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[
 def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
     """Return the model's answers to boxes or products, within what bounds them."""
     size, (low, high, basis) = len(bounds.counts), bounds.bar
-    ends = np.stack([np.minimum(low, high), np.maximum(low, high)])
-    low, high = np.maximum(0.0, ends) + 0.0  # no minus of a zero
+    low, high = map(np.asarray, ends_in_order(low, high, hard_ends_of(state)))
     shown = np.minimum(np.maximum(bounds.counts, low), high)
     typical = np.full((size, 2), math.nan)
     for code in np.flatnonzero(np.bincount(as_index(bounds.kinds))).tolist():

@@ -399,7 +399,8 @@ class Windows:
         sure = ends[far, ~lacking[frame.held]]
         if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
             return Estimate(value)
-        return Estimate(value, _with(value, *sorted((float(fold(ends[near])), float(fold(sure))))))
+        found = float(fold(ends[near])), float(fold(sure))
+        return Estimate(value, _with(value, *(found if least else found[::-1])))
 
     def _sum_ends(
         self, node: Window, partition: _Partition, frame: _Frame, events: int
