@@ -23,7 +23,7 @@ from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
 from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
-from pmw.public.half_widths import certified_half_width
+from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.boxes import MOST_SUMS, Boxes, BoxSums, Counted
@@ -404,6 +404,35 @@ def _joined(
     if left.size or not parts:
         parts.append((left, Answers.of(of.state, list(map(one, left.tolist())))))
     return placed(parts)
+
+
+def chosen_answer(bars: Bars, query: LinearQuery, answer: Answer) -> Answer:
+    """Return the answer of a row that answers choose, within a bar that holds whichever they choose.
+
+    Where a question is held by its own test or measurement alone, the number of that is no farther from
+    either end of the answer's own bar than the width that it gave.
+
+    Args:
+        bars: of all rows that there are to choose from.
+        query: the question.
+        answer: to it, within a bar of its own.
+    """
+    state, plan = bars.state, bars.state.query_plan
+    if answer.interval is None:
+        return answer
+    low, high, _ = bars.of_query(query)
+    is_own = answer.source in (Source.MEASURED, Source.SYNTHETIC) and query.readings is None
+    if plan is not None and is_own and math.isinf(bars.width_of_query(query)):
+        surely = Confidences.in_state(state).alone, bars.confidences.alone
+        if answer.source is Source.MEASURED:
+            width = sum(half_width(plan.noise, one) for one in surely)
+        else:
+            width = sum(certified_half_width(plan, plan.threshold, one) for one in surely)
+        low, high = bars.of_parts(query)
+        low, high = max(low, answer.interval[1] - width), min(high, answer.interval[0] + width)
+    bar = ends_in_order(low, high, hard_ends_of(state))
+    interval = min(float(bar.low), answer.count), max(float(bar.high), answer.count)
+    return replace(answer, interval=interval, typical=None)
 
 
 def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:

@@ -275,7 +275,7 @@ class Sums:
     def _shared(self, events: int) -> Bars:
         """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
-            self._bounds[events] = Bars(self._state, events)
+            self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
         return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
