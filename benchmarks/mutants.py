@@ -1075,7 +1075,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/public/test_windows"),
     ("frames-of-chosen-rows-as-one-sum", "pmw/public/windows",
      "if self._are_chosen or not frame.is_certain:", "if not frame.is_certain:",
-     "pmw/public/test_windows"),
+     "pmw/public/test_chosen_rows"),
     ("frames-of-equal-rows-as-one-sum", "pmw/public/windows",
      " or len({one.places for one in groups}) < len(groups)", "", "pmw/public/test_windows"),
     ("rows-of-windows-hold-one-by-one", "pmw/public/windows",
