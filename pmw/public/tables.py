@@ -392,10 +392,8 @@ class Tabulation:
 
 def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[LinearQuery]) -> Iterator[str]:
     """Yield which keys have values in one bin, where nothing but bins is known of the questions."""
-    by_bins = set[str]()
-    for scope in {query.scope for query in queries}:
-        known = ScopeKnowledge.of(state, scope, scope)
-        by_bins |= set() if known.opened or known.fine else {*scope}
+    known = {scope: ScopeKnowledge.of(state, scope, scope) for scope in {query.scope for query in queries}}
+    by_bins = {name for scope, one in known.items() if not (one.opened or one.fine) for name in scope}
     for name in state.domain.scope(sorted(by_bins)):
         bin_ = state.coarsening.bins[state.domain.index(name)]
         keys = [one.groups for one in statement.groupings if one.scope == (name,)]
@@ -516,8 +514,8 @@ class _Rows:
             if _is_counting(leaf):
                 self._answers[key] = chosen_answer(bars, query, self._answers[key])
         return (
-            f"answers choose these rows out of {groups:,}, so each bar has 1/{groups:,} of what may fail: it "
-            "holds whichever they choose",
+            f"answers choose these rows from {groups:,} groups: bars are wider than those of fixed rows, so "
+            "that they hold whichever rows are chosen",
         )
 
     def kept(self, pause: Pause) -> list[Group]:

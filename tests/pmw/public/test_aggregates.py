@@ -321,8 +321,8 @@ def test_a_table_in_its_forms(exact: tuple[pmw.Session, pd.DataFrame]) -> None:
     assert form["notes"] == [
         "ORDER BY and LIMIT act on the answers, not on the true numbers",
         "numbers beyond the declared ends count as the ends",
-        "answers choose these rows out of 2, so each bar has 1/2 of what may fail: it holds whichever they "
-        "choose",
+        "answers choose these rows from 2 groups: bars are wider than those of fixed rows, so that they hold "
+        "whichever rows are chosen",
     ]
     assert form["rows"][0]["sex"] == "m"
     assert list(table.to_pandas().columns) == ["sex", "v", "v_low", "v_high", "v_source"]
