@@ -171,6 +171,9 @@ class _Reader:
         having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
         if having is not None and having.find(exp.Window):
             refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
+        distinct, shown = self._tree.args.get("distinct"), [node for _, node in self._columns]
+        if distinct is not None and (len(self._sets) > 1 or not all(key in shown for key in self._keys)):
+            refuse(distinct, "DISTINCT of rows whose keys are not all shown", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
             where,

@@ -169,6 +169,8 @@ class Statement:
     Attributes:
         leaves: the aggregates, each once.
         counts_alone: it has no aggregate but COUNT(*), one in an expression: counting questions answer it.
+        choices: from how many groups answers choose the rows that are shown, by HAVING, by QUALIFY, or by
+            LIMIT and OFFSET in an order of answers; 1 where they choose none.
 
     Raises:
         QueryError: there are more groups than MOST_BINS, two columns would be called alike, or the
@@ -189,6 +191,7 @@ class Statement:
     text: str = field(default="", compare=False)
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
+    choices: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.sets is None:
@@ -210,6 +213,7 @@ class Statement:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
             union_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
+        object.__setattr__(self, "choices", self._choices())
 
     @classmethod
     def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
@@ -263,6 +267,19 @@ class Statement:
     @property
     def _most_groups(self) -> int:
         return sum(math.prod(len(self.groupings[key].groups) for key in keys) for keys in self.sets or ())
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether HAVING is about answers."""
+        return _is_about_answers(self.having)
+
+    def _choices(self) -> int:
+        filtered = self.is_filtered or _is_about_answers(self.qualify)
+        if not filtered and not any(one.node.leaves() for one in self.order):
+            return 1
+        groups = sum(1 for _ in self.groups())
+        drops = self.offset > 0 or (self.limit is not None and self.limit < groups)
+        return max(1, groups) if filtered or drops else 1
 
     @property
     def single_count(self) -> LinearQuery | None:
@@ -353,6 +370,10 @@ class Statement:
             *(node for test in tests for node in test.nodes()),
             *(one.node for one in self.order),
         ]
+
+
+def _is_about_answers(test: Test | None) -> bool:
+    return test is not None and any(node.leaves() for node in test.nodes())
 
 
 class _Reach:

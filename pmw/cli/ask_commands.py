@@ -106,7 +106,8 @@ Workloads:
     metavar="N|P%",
     callback=_width,
     help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer; where "
-    "that costs something, say the price and ask first.",
+    "that costs something, say the price and ask first. Whether P% is met depends on a drawn number, so that "
+    "a little more may miss.",
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @click.option(

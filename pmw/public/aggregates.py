@@ -176,12 +176,12 @@ class Aggregates:
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
         if measured is None:
-            return within(value, *self._sums.ends(weights, events))
+            return within(value, self._sums.ends(weights, events))
         if measured.joint is not None:
             return self._sums.joint_sum(weights, measured, measured.joint)
         low, high = self._sums.ends(measured.counted, measured.events)
         low, high = (low + measured.value - measured.half_width, high + measured.value + measured.half_width)
-        return within(self._sums.joined(weights, measured), low, high)
+        return within(self._sums.joined(weights, measured), (low, high), self._sums.hard_ends(weights))
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor, measured = self._sums.model(below), self._sums.measured(above, events, below)
@@ -198,7 +198,7 @@ class Aggregates:
         ends = self._sums.ratio_ends(above, below, bounds, measured, hard)
         if ends is None:
             return Estimate(value)
-        return within(value, *ends, conditional=not self._sums.is_sure(below, bounds, events))
+        return within(value, ends, hard, conditional=not self._sums.is_sure(below, bounds, events))
 
     # --- quantiles ------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Aggregates:
         )
         bounds = self._sums.bounds(counted, events)
         if bounds is None:
-            return within(value, float(np.nanmin(low)), float(np.nanmax(high)), conditional=True)
+            return within(value, (float(np.nanmin(low)), float(np.nanmax(high))), conditional=True)
         sure = self._sums.is_sure(counted, bounds, events)
         if node.extreme:
             bottom, top = _extreme_ends(node.part, low, high, counted, bounds)
@@ -222,7 +222,7 @@ class Aggregates:
         else:
             bottom = _first_end(low, counted, bounds, node.part, -node.part)
             top = _last_end(high, counted, bounds, node.part, 1 - node.part)
-        return within(value, bottom, top, conditional=not sure)
+        return within(value, (bottom, top), conditional=not sure)
 
     def _placed(self, values: CellValues, scope: tuple[str, ...], array: _Array) -> _Array:
         return np.broadcast_to(
@@ -266,7 +266,7 @@ def _extreme_ends(
         return -top, -bottom
     bottom = _first_end(low, counted, bounds, 0.0, 1.0)
     top = _last_end(high, counted, bounds, 0.0, 0.0)
-    return min(bottom, top), top
+    return bottom, top
 
 
 def _first_end(low: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
@@ -306,6 +306,7 @@ def _shifted(inside: NDArray[np.bool_], part: float, counted: GroupWeights) -> t
 # --- variances and correlations -----------------------------------------------------------------------------
 
 _Counted = tuple[GroupWeights, SumBounds]  # the records that are meant, and what bounds their sums
+_Ends = tuple[float, float]
 
 
 def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
@@ -319,35 +320,36 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     mean = sums.model(summed) / count
     square = sums.model(sums.weights(squared_values(node.values, mean), group)) / count
     value = finish(max(0.0, square), max(count, least))
+    lowest, highest = hard_ends(summed, counted)
+    hard = 0.0, finish((highest - lowest) ** 2 / 4, least)
     joint = sums.joint_spread(node.values, group, (mean, square), events)
     if joint is not None:
-        return _joint_spread(sums, node, (counted, value), joint, events)
+        return _joint_spread(sums, node, (counted, value, hard), joint, events)
     bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
     if bounds is None:
-        lowest, highest = hard_ends(summed, counted)
-        return within(value, 0.0, finish((highest - lowest) ** 2 / 4, least), conditional=True)
+        return within(value, hard, conditional=True)
     sure = sums.is_sure(counted, bounds, _SPREAD_EVENTS * events, least=least)
     fewest, most = (max(end, least) for end in sums.ends(counted, _SPREAD_EVENTS * events))
     low, high = _variance_ends(sums, node.values, group, (counted, bounds))
-    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
+    return within(value, (finish(low, most), finish(high, fewest)), hard, conditional=not sure)
 
 
 def _joint_spread(
-    sums: Sums, node: Spread, model: tuple[GroupWeights, float], measured: JointLine, events: int
+    sums: Sums, node: Spread, model: tuple[GroupWeights, float, _Ends], measured: JointLine, events: int
 ) -> Estimate:
     """Return the same by what was measured of the number of the values, their sum and their squares."""
-    (joint, (factor, constant)), (counted, value) = measured, model
+    (joint, (factor, constant)), (counted, value, hard) = measured, model
     least, finish = 2 if node.sample else 1, _finisher(node)
     alone = sums.alone(_SPREAD_EVENTS * events)
-    hard = sorted((end - constant) / factor for end in _range(node.values))
-    low, high = (end * factor**2 for end in joint.variance_ends((hard[0], hard[1]), alone))
+    least_mean, most_mean = sorted((end - constant) / factor for end in _range(node.values))
+    low, high = (end * factor**2 for end in joint.variance_ends((least_mean, most_mean), alone))
     half = joint.count_half_width(alone)
     fewest, most = (max(joint.count + sign * half, least) for sign in (-1, 1))
     sure = joint.is_sure(least, alone)
     if sure:  # else what was measured may say anything
         records = max(sums.counted(joint, counted, events), least)
         value = finish(joint.variance(records) * factor**2, records)
-    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
+    return within(value, (finish(low, most), finish(high, fewest)), hard, conditional=not sure)
 
 
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:

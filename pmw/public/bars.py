@@ -81,6 +81,27 @@ class _Ends(NamedTuple):
 _UNKNOWN = _Ends(-math.inf, math.inf)
 
 
+def ends_in_order(low: Number, high: Number, hard: tuple[float, float]) -> _Ends:
+    """Return two ends in order, within what every table allows.
+
+    Ends cross by rounding, and where what may fail has failed: they are exchanged. Either may be a hard end,
+    so that both are cut afterwards.
+
+    Args:
+        low, high: one end, or one of each interval.
+        hard: the ends of what every table allows.
+    """
+    ends = np.clip((np.minimum(low, high), np.maximum(low, high)), *hard)
+    return _Ends(*(ends + 0.0))  # no minus of a zero
+
+
+def hard_ends_of(state: PublicState, least: float = 0.0, greatest: float = 1.0) -> tuple[float, float]:
+    """Return what a sum over records, each of a weight between two, lies between on every table."""
+    is_public = state.total.deviation == 0
+    fewest, most = (state.total.estimate, state.total.value) if is_public else (0.0, math.inf)
+    return least * (fewest if least >= 0 else most), greatest * (most if greatest > 0 else fewest)
+
+
 class Bars:
     """Bounds sums in one state; what those over a scope have in common is looked up once.
 
@@ -88,11 +109,12 @@ class Bars:
         state: the state after the tests that questions asked for.
         events: how many intervals have to hold together, each with its part of what may fail.
         beside: other events that have to hold with all of these, each with as much as all of these.
+        groups: how many intervals answers choose from.
     """
 
-    def __init__(self, state: PublicState, events: int = 1, beside: int = 0) -> None:
+    def __init__(self, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1) -> None:
         self.state = state
-        self.confidences = Confidences.in_state(state, events, beside)
+        self.confidences = Confidences.in_state(state, events, beside, groups)
         self._total_error = total_error_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.answer import Source
-from pmw.public.bars import Bars, SumBounds
+from pmw.public.bars import Bars, SumBounds, ends_in_order, hard_ends_of
 from pmw.public.joint_sums import JointLine, JointSums, last
 from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
@@ -275,7 +275,7 @@ class Sums:
     def _shared(self, events: int) -> Bars:
         """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
-            self._bounds[events] = Bars(self._state, events)
+            self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
         return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
@@ -283,7 +283,13 @@ class Sums:
 
         The two ends fail together with what may fail of ``events`` aggregates.
         """
-        return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
+        ends = self._shared(events).of_sum(weights.scope, weights.low, weights.high)
+        low, high = map(float, ends_in_order(*ends, self.hard_ends(weights)))
+        return low, high
+
+    def hard_ends(self, weights: GroupWeights) -> tuple[float, float]:
+        """Return what a sum lies between on every table."""
+        return hard_ends_of(self._state, float(weights.low.min()), float(weights.high.max()))
 
     def measured(
         self, weights: GroupWeights, events: int, below: GroupWeights | None = None
@@ -357,7 +363,8 @@ class Sums:
     def joint_sum(self, weights: GroupWeights, measured: MeasuredSum, joint: JointSums) -> Estimate:
         """Return a sum by what was measured of it and of the number of its values, joined with the model."""
         found, ends = joint.sum_ends(measured.line, self.alone(measured.events))
-        return within(joined_by_width((found, self.model(weights)), measured.widths), *ends)
+        value = joined_by_width((found, self.model(weights)), measured.widths)
+        return within(value, ends, self.hard_ends(weights))
 
     def joint_mean(
         self, pair: tuple[GroupWeights, GroupWeights], measured: MeasuredSum, joint: JointSums
@@ -378,8 +385,8 @@ class Sums:
         if sure:  # else the measured quotient may lie anywhere
             found = joint.mean(measured.line, self.counted(joint, pair[1], measured.events))
             value = joined_by_width((found, value), measured.widths)
-        ends = joint.mean_ends(measured.line, hard_ends(*pair), alone)
-        return within(value, *ends, conditional=not sure)
+        hard = hard_ends(*pair)
+        return within(value, joint.mean_ends(measured.line, hard, alone), hard, conditional=not sure)
 
     def counted(self, joint: JointSums, counted: GroupWeights, events: int) -> float:
         """Return a number of values as it was measured and as other measurements have it, by their scales."""
@@ -515,16 +522,22 @@ def _line_of(over: SummedOver, part: MeasuredPart, below: GroupWeights | None) -
     return factor, constant
 
 
-def within(value: float, low: float, high: float, *, conditional: bool = False) -> Estimate:
+def within(
+    value: float,
+    ends: tuple[float, float],
+    hard: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    conditional: bool = False,
+) -> Estimate:
     """Return a value and its interval; the value is moved into it, for no record is where it is not.
 
     Args:
         value: the model's.
-        low, high: the ends of the interval.
+        ends: of the interval.
+        hard: what the number lies between on every table; nothing where ``ends`` are of this kind.
         conditional: they hold if there are records to take the value of.
     """
-    if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
-        low, high = min(low, high), max(low, high)
+    low, high = map(float, ends_in_order(*ends, hard))
     return Estimate(min(max(value, low), high), (low, high), conditional=conditional)
 
 

@@ -17,9 +17,10 @@ from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
+from pmw.public.bars import Bars
 from pmw.public.contract import RecordsKept
-from pmw.public.evidence import NOT_HELD, holding_of, is_held
-from pmw.public.free_answers import spent_in
+from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
+from pmw.public.free_answers import chosen_answer, spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import way_to_bars
 from pmw.public.result_pictures import Drawn, promise_words
@@ -64,6 +65,7 @@ _ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
+_Asked: TypeAlias = tuple[AggregateNode, Group, LinearQuery]
 _Row: TypeAlias = tuple[tuple[Key, ...], tuple[Estimate, ...]]
 
 
@@ -354,6 +356,7 @@ class Tabulation:
         found, moved = with_sums(state, statement, found)
         found = in_whole_numbers(statement, found)
         reader = _Rows(state, statement, found)
+        moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
         groups = reader.ordered(reader.kept(pause), statement.order)
@@ -376,6 +379,7 @@ class Tabulation:
                 *statement.notes,
                 *statement.clip_notes,
                 *moved,
+                *_bin_notes(state, statement, [*self.left_out, *(query for _, _, query in self._asked)]),
                 *reader.reasons(shown, groups[statement.offset : end]),
             ),
             version,
@@ -384,6 +388,22 @@ class Tabulation:
             state.contract.records_kept,
         )
         return _described(table, statement, groups[statement.offset : end])
+
+
+def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[LinearQuery]) -> Iterator[str]:
+    """Yield which keys have values in one bin, where nothing but bins is known of the questions."""
+    known = {scope: ScopeKnowledge.of(state, scope, scope) for scope in {query.scope for query in queries}}
+    by_bins = {name for scope, one in known.items() if not (one.opened or one.fine) for name in scope}
+    for name in state.domain.scope(sorted(by_bins)):
+        bin_ = state.coarsening.bins[state.domain.index(name)]
+        keys = [one.groups for one in statement.groupings if one.scope == (name,)]
+        if bin_ is not None and any(
+            sum(np.unique(bin_[cells]).size for _, cells in groups) > bin_.max() + 1 for groups in keys
+        ):
+            yield (
+                f"of {name} these rows are known by {bin_.max() + 1:,} bins of {bin_.size:,} values: those "
+                "that share bins are told apart by how all records are spread inside them, not by their own"
+            )
 
 
 def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]) -> AnswerTable:
@@ -472,15 +492,31 @@ class _Rows:
         self._state = state
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
-        self._answers = answers
+        self._answers = dict(answers)
         self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
         self._are_whole: dict[int, bool] = {}
         self._groups: list[Group] = []
         self._pause: Pause = lambda _: None
-        self._windows = Windows(self, (), self._aggregates, statement.domain)
+        self._windows = Windows(self, (), self._aggregates, statement)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
+
+    def allow_for_choice(self, asked: Iterable[_Asked], pause: Pause) -> tuple[str, ...]:
+        """Give counts bars that hold whichever rows answers choose, as those of sums do; return a note."""
+        groups = self._statement.choices
+        if groups == 1 or self._state.contract.options.simultaneous:  # they hold for whatever is chosen
+            return ()
+        bars = Bars(self._state, groups=groups)
+        for leaf, group, query in asked:
+            pause(1)
+            key = id(leaf), group.places
+            if _is_counting(leaf):
+                self._answers[key] = chosen_answer(bars, query, self._answers[key])
+        return (
+            f"answers choose these rows from {groups:,} groups: bars are wider than those of fixed rows, so "
+            "that they hold whichever rows are chosen",
+        )
 
     def kept(self, pause: Pause) -> list[Group]:
         """Return the groups that the conditions on answers keep, windows among these.
@@ -489,14 +525,12 @@ class _Rows:
         """
         self._pause = pause
         having, qualify, groups = self._statement.having, self._statement.qualify, []
-        asked = list(self._statement.groups())
-        for group in asked:
+        for group in self._statement.groups():
             pause(_WORK * len(self._statement.columns))
             if having is None or self.holds(having, group):
                 groups.append(group)
         self._groups = groups
-        chosen_of = None if having is None else len(asked)
-        self._windows = Windows(self, groups, self._aggregates, self._statement.domain, chosen_of)
+        self._windows = Windows(self, groups, self._aggregates, self._statement)
         return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
 
     def ordered(self, groups: Iterable[Group], order: Sequence[Sorting]) -> list[Group]:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from pmw.display.texts import counted
 from pmw.public.aggregates import Aggregates
 from pmw.public.sums import Estimate, joined
-from queries.domain import Domain
 from queries.expressions import Linear, Node, Share, Sorting, Window
 from queries.frozen import dataclass
-from queries.statements import Group
+from queries.statements import Group, Statement
 
 _Places = NDArray[np.int64]
 _Array = NDArray[np.float64]
@@ -238,15 +237,14 @@ class _Frame:
 class Windows:
     """What windows come to in each row of a table.
 
-    Rows that are chosen by their answers are no fixed ones: every interval then holds together with those of
-    all rows that they were chosen of, and so whichever they are.
+    Rows that are chosen by their answers are no fixed ones: the intervals of all that they are chosen from
+    hold together then, and so whichever they are.
 
     Args:
         rows: answers expressions.
         groups: the rows.
         aggregates: bounds sums over several rows together.
-        domain: the declared attributes.
-        chosen_of: how many rows they were chosen of by their answers; None where all are taken.
+        statement: what is asked.
     """
 
     def __init__(
@@ -254,11 +252,11 @@ class Windows:
         rows: Rows,
         groups: Sequence[Group],
         aggregates: Aggregates,
-        domain: Domain,
-        chosen_of: int | None = None,
+        statement: Statement,
     ) -> None:
-        self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
-        self._chosen_of = chosen_of
+        self._rows, self._groups, self._aggregates = rows, groups, aggregates
+        self._domain, self._are_chosen = statement.domain, statement.is_filtered
+        self._hold_together = statement.choices > 1
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
         self._of_all: dict[tuple[int, int, int], Estimate] = {}
         self._answers: dict[tuple[int, int], _Array] = {}
@@ -343,7 +341,7 @@ class Windows:
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
         uncertain = sum(1 for by in node.order if by.node.events())
-        together = events * max(1, uncertain) * (self._chosen_of or len(groups))
+        together = events * max(1, uncertain) * (1 if self._hold_together else len(groups))
         columns = order_columns(self._rows, groups, node.order, together)
         true = positions(columns) if columns else Positions(at, at)
         return _Partition(groups, at, true, _true_ranks(node.function, true))
@@ -399,7 +397,8 @@ class Windows:
         sure = ends[far, ~lacking[frame.held]]
         if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
             return Estimate(value)
-        return Estimate(value, _with(value, *sorted((float(fold(ends[near])), float(fold(sure))))))
+        found = float(fold(ends[near])), float(fold(sure))
+        return Estimate(value, _with(value, *(found if least else found[::-1])))
 
     def _sum_ends(
         self, node: Window, partition: _Partition, frame: _Frame, events: int
@@ -433,7 +432,7 @@ class Windows:
         """
         key = id(node), id(partition), events
         if key not in self._all_ends:
-            together = events * (self._chosen_of or len(partition.groups))
+            together = events * (1 if self._hold_together else len(partition.groups))
             told = [self._answered(node.inner, group, together) for group in partition.groups]
             ends = np.array([one.interval or _ANYWHERE for one in told]).T
             self._all_ends[key] = ends, np.array([one.conditional for one in told], dtype=bool)
@@ -446,7 +445,7 @@ class Windows:
         set that stands twice overlaps itself.
         """
         groups = partition.groups
-        if self._chosen_of is not None or not frame.is_certain:
+        if self._are_chosen or not frame.is_certain:
             return None
         if len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(groups):
             return None

@@ -347,7 +347,8 @@ class Asking(ABC):
 
         Args:
             statement: with one AVG or SUM of an attribute's numbers, and no other aggregate.
-            within: half-width of every group's bar: a number, or a part of the least that each may be.
+            within: half-width of every group's bar: a number, or such a part of the least that each may be as
+                ``5%``. That is a drawn number, so that a little more may miss.
 
         Raises:
             QueryError: it is no such statement, or no price gives such bars.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from queries import Domain, IntegerAttribute, save_schema
 from tests import worlds
 from tests.pmw.cli.commands import OPEN, Run
 
+ROOT = Path(__file__).parent.parent.parent.parent
 YEARS = worlds.YEARS.domain
 
 PAIR = "sex = 'Female' AND region = 'north'"
@@ -151,3 +153,21 @@ def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
     assert spent(summed_study) == paid
     median = ("ask", "study.pmw", "--sql", "SELECT MEDIAN(age) FROM people", "--within", "3")
     assert "one AVG or SUM" in run.refused(*median, code=4)
+
+
+def test_a_width_that_is_a_part_of_the_answer_says_that_a_little_more_may_miss(run: Run) -> None:
+    """What is kept where noise came out high misses by the whole upper tail, the rest as often as stated."""
+    help_ = " ".join(run.told("ask", "--help").split())
+    assert "Whether P% is met depends on a drawn number, so that a little more may miss" in help_
+    normal, tried = NormalDist(), [number / 100 for number in range(-300, 400)]
+    end, most = normal.inv_cdf(0.975), 0.025 + 0.975 * 0.05
+    missed = [
+        1 - normal.cdf(max(least, end))  # kept
+        + max(0.0, normal.cdf(-end) - normal.cdf(least))  # kept, and too low
+        + normal.cdf(least) * 0.05  # drawn anew
+        for least in tried
+    ]  # fmt: skip
+    assert max(missed) == pytest.approx(most, abs=1e-3)
+    assert max(missed) <= most
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("analyst.md", "intervals.md")]
+    assert all(f"{100 * most:.1f} %" in page for page in pages)
