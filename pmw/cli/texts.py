@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.display.texts import counted, listed, number
+from pmw.display.texts import budget_words, counted, listed, number
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
@@ -320,7 +320,6 @@ def _asked(number: int) -> str:
 def table_text(table: AnswerTable) -> str:
     """Return the table of a statement, and what it rests on."""
     spent = table.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     bounds = f"low and high: {table.confidence:.0%} confidence each"
     refused = [one.is_refused for one in table.estimates()]
     if any(refused):
@@ -330,7 +329,7 @@ def table_text(table: AnswerTable) -> str:
     lines = [
         table.to_text(width=terminal_width()),
         f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
-        f"cap epsilon {spent.epsilon_cap:g}{delta})",
+        f"cap {budget_words(spent.epsilon_cap, spent.delta)})",
     ]
     if not all(one.aligned for one in table.estimates()):
         lines.append(

@@ -6,7 +6,7 @@ import enum
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.public.contract import RecordsKept
 from queries.frozen import dataclass
 
@@ -58,8 +58,8 @@ class Spent:
 
     Args:
         share: part of the cap, in [0, 1].
-        epsilon_cap: epsilon of the guarantee.
-        delta: delta of the guarantee.
+        epsilon_cap: epsilon of the guarantee, drafts of the schema included.
+        delta: likewise.
     """
 
     share: float
@@ -180,10 +180,9 @@ class Answer:
     def origin(self) -> str:
         """Return in words where it comes from, and when."""
         spent = self.spent
-        delta = f", delta {spent.delta:g}" if spent.delta else ""
         return (
             f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
-            f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})"
+            f"{spent.share:.1%} of the budget spent, cap {budget_words(spent.epsilon_cap, spent.delta)})"
         )
 
     def _typically(self) -> str:

@@ -56,7 +56,7 @@ class Answers(Result, Sequence[Answer]):
         aligned: bool, shape (n,): False where the cells cannot decide the condition.
         confidence: of the intervals, in (0, 1).
         total: of the model, in records.
-        budget: the guarantee.
+        budget: the guarantee, drafts of the schema included.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records are counted; None where no column of ids bounds a person's.
         asked: the questions, or their workload; None where that is not known.
@@ -94,7 +94,7 @@ class Answers(Result, Sequence[Answer]):
             **cast("dict[str, Any]", columns),
             confidence=contract.options.confidence,
             total=total,
-            budget=contract.budget,
+            budget=contract.whole,
             seeded=contract.seeded,
             kept=contract.records_kept,
         )

@@ -255,7 +255,7 @@ class Session(Dialogue, LocalPublishing):
 
     def __repr__(self) -> str:
         state = self.state
-        budget = state.contract.budget
+        budget = state.contract.whole
         return (
             f"Session({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,12 +21,15 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
+from pmw.cli.texts import table_text
 from pmw.data import as_source
 from pmw.errors import BudgetError, DataError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.contract import guarantee
+from pmw.public.pictures import headline
+from pmw.public.report.page import best_guess
 from pmw.session import drafts
 from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
 from pmw.session.store import read_charges
@@ -253,7 +257,13 @@ def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
         assert session.state.contract.options.drafts == charges
         assert told in guarantee(session.state.contract)
         assert session.verify().holds
-        assert session.ledger().sentence().endswith("on top: epsilon 0.04, delta 1e-09.")
+        assert (
+            session.ledger()
+            .sentence()
+            .endswith(
+                "the cap is epsilon 1.04, delta 2e-09, of which drafts of the schema took epsilon 0.04, delta 1e-09."
+            )
+        )
         assert [one["what"] for one in session.ledger().to_dict()["drafts"]] == ["ends of amount"] * 2
         form = session.status().to_dict()
         assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
@@ -261,6 +271,38 @@ def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
     assert told in json.dumps(manifest)
     assert told in pmw.load_model(tmp_path / "out.model").guarantee
+
+
+def test_every_output_tells_the_epsilon_and_delta_of_session_and_drafts_together(tmp_path: Path) -> None:
+    charge = replace(DraftTerms(Fraction(3, 4), ADDED).charge("keys"), delta=Fraction(1, 10**5))
+    options, out = pmw.Options(drafts=(charge,)), tmp_path / "out.csv"
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta="1e-9", options=options) as session:
+        answer, table = session.ask("region = 'n'"), session.sql("SELECT COUNT(*) FROM costs")
+        every = session.ask_all(["region = 'n'", "region = 's'"])
+        told = (1.75, 1.0001e-05)
+        for spent in (answer.spent, table.spent, *(one.spent for one in every.each())):
+            assert (spent.epsilon_cap, spent.delta) == told
+        session.export(out, format="csv")
+        session.export(tmp_path / "out.model", format="model")
+        manifest = json.loads(out.with_name("out.csv.manifest.json").read_text())
+        for form in (session.status().to_dict(), session.ledger().to_dict(), manifest):
+            assert (form["epsilon_cap"], form["delta"]) == told
+        shown = (
+            answer.origin(),
+            session.ledger().sentence(),
+            session._repr_html_(),
+            session.status()._repr_html_(),
+            table_text(table),
+            repr(session),
+            repr(pmw.load_model(tmp_path / "out.model")),
+            headline(session.state),
+            next(one.detail for one in session.verify().checks if one.name == "the plans fit the contract"),
+        )
+        for text in shown:
+            assert re.search(r"epsilon( |=| = )1[.]75, delta( |=| = )1[.]0001e-05", text), text
+        assert best_guess(session.contract) == pytest.approx(0.85195, abs=1e-4)  # that of epsilon 1 is 0.731
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta="1e-9") as session:
+        assert session.ask("region = 'n'").spent.to_dict()["epsilon_cap"] == 1
 
 
 @pytest.mark.parametrize(
