@@ -54,7 +54,7 @@ class QuestionKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the session had spent when the answer was given.
+    """What the session had spent when the answer was told, a stored one too.
 
     Args:
         share: part of the cap, in [0, 1].

@@ -51,7 +51,7 @@ class Answers(Result, Sequence[Answer]):
         typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
         source: uint8, shape (n,): places in ``sources``.
         version: int64, shape (n,), of the model that answered.
-        share: float64, shape (n,): part of the cap that was spent when the answer was given.
+        share: float64, shape (n,): part of the cap that was spent when the answer was told.
         kind: uint8, shape (n,): places in ``kinds``.
         aligned: bool, shape (n,): False where the cells cannot decide the condition.
         confidence: of the intervals, in (0, 1).

@@ -257,13 +257,8 @@ def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
         assert session.state.contract.options.drafts == charges
         assert told in guarantee(session.state.contract)
         assert session.verify().holds
-        assert (
-            session.ledger()
-            .sentence()
-            .endswith(
-                "the cap is epsilon 1.04, delta 2e-09, of which drafts of the schema took epsilon 0.04, delta 1e-09."
-            )
-        )
+        drafts = "of which drafts of the schema took epsilon 0.04, delta 1e-09."
+        assert session.ledger().sentence().endswith(f"the cap is epsilon 1.04, delta 2e-09, {drafts}")
         assert [one["what"] for one in session.ledger().to_dict()["drafts"]] == ["ends of amount"] * 2
         form = session.status().to_dict()
         assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
