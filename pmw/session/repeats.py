@@ -124,7 +124,7 @@ class Stored:
             own[places] = getattr(answers, name)
 
     def spend(self, requests: Requests, share: float, start: int = 0) -> None:
-        """Note what is spent by now, for the answers from a place on; a retry of a key's is told as before."""
+        """Note what is spent by now for the answers from a place on; what has a key keeps what it told."""
         keys = requests.request_ids[start:]
         self._columns["share"][start:][[key is None for key in keys] if keys else slice(None)] = share
 
