@@ -162,18 +162,40 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
     return quote_noise(state, scope, plan.noise_of(scope))
 
 
-def way_to_bars(state: PublicState, scope: tuple[str, ...]) -> str:
-    """Return why numbers over a scope have no promise, and what measuring it costs; a clause."""
+def measuring(place: str | None, scope: Sequence[str], summed: str = "") -> str:
+    """Return how counts over a scope are measured, or the price of sums by it is told.
+
+    Args:
+        place: of the session, as commands name it; None where it has no file: then in Python.
+        scope: attribute names.
+        summed: the attribute whose values are summed; empty for counts.
+    """
+    names, given = list(scope), shlex.quote(",".join(scope))
+    if place is None:
+        sums = f"session.measure_sum({summed!r}, {names!r}, dry_run=True)"
+        return sums if summed else f"session.measure({names!r})"
+    command = f"pmw measure {shlex.quote(place)}"
+    by = f" --by {given}" if scope else ""
+    return f"{command} --sum {shlex.quote(summed)}{by} --dry-run" if summed else f"{command} {given}"
+
+
+def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -> str:
+    """Return why numbers over a scope have no promise, and what measuring it costs, once; a clause.
+
+    Args:
+        state: the public state.
+        scope: attribute names in declared order.
+        place: of the session; see ``measuring``.
+    """
     told = _HELD_BY[holding_of(state, scope)].format(", ".join(scope) or "all records")
+    if any(one.requested and set(scope) <= set(one.scope) for one in state.marginals):
+        return told
     try:
         quote = quote_marginal(state, scope)
     except (QueryError, SessionError) as refusal:
         return f"{told}; {refusal}"
     left = "" if quote.affordable else ", and so much is not left"
-    return (
-        f"{told}: pmw measure \N{HORIZONTAL ELLIPSIS} {shlex.quote(','.join(scope))} costs "
-        f"{quote.share:.1%} of the budget{left}"
-    )
+    return f"{told}: {measuring(place, scope)} costs {quote.share:.1%} of the budget{left}"
 
 
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:

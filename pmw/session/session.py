@@ -51,6 +51,7 @@ class Session(Dialogue, LocalPublishing):
         self._turn = Turns()
         self._process = os.getpid()
         self._store: SessionStore | None = store
+        self.place = store.place
         self._engine = Engine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
 
