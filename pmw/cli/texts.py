@@ -213,12 +213,26 @@ def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) ->
 
 def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
     """Return drafted ends in words, and as lines for a schema."""
-    charge = ends.charge
+    epsilon = float(ends.charge.epsilon)
+    head = f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {epsilon:g}."
+    stands = f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge."
+    if ends.low is None or ends.high is None:
+        enough = (
+            f"{ends.needed:,.0f} records are enough, and 100 at epsilon = {epsilon * ends.needed / 100:.2g}"
+        )
+        return "\n".join(
+            (
+                head,
+                "# It shows noise alone: there are no ends to declare.",
+                f"# Between two powers of two about {enough}.",
+                stands,
+            )
+        )
     told = (
-        f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {float(charge.epsilon):g}.",
+        head,
         f"# It aims at about 1 % of {max(ends.records, 0):,.0f} records beyond them, and promises nothing.",
         f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
-        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
+        stands,
         f"min = {ends.low:.16g}",
         f"max = {ends.high:.16g}",
         f"# Of numbers in cells they are the first and the last edge: edges = [{ends.low:.16g}, …, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -95,6 +96,7 @@ def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) ->
     for number in range(30):
         terms = DraftTerms(Fraction(1, 10), ADDED)
         ends = draft_bounds(FRAME, "amount", terms, tmp_path / f"{number}.draft")
+        assert ends.low is not None
         clipped = int(((amount < ends.low) | (amount > ends.high)).sum())
         parts.append(clipped / len(FRAME))
         held.append(clipped <= ends.most_clipped)
@@ -114,10 +116,36 @@ def test_ends_of_both_signs_and_of_nobody(tmp_path: Path) -> None:
     ends = draft_bounds(positive, "amount", terms, tmp_path / "a.draft")
     assert (ends.low, ends.high) == (32, 64)
     nobody = draft_bounds(positive.iloc[:0], "amount", terms, tmp_path / "a.draft")
-    assert nobody.low < nobody.high
+    assert (nobody.low, nobody.high) == (None, None)
     for bad in ("nan", "inf", "", "text"):
         frame = pd.DataFrame({"amount": [bad] * 3000 + ["50"] * 3000})
         assert draft_bounds(frame, "amount", terms, tmp_path / "a.draft").low == 32
+
+
+@pytest.mark.usefixtures("repeated")
+def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_same(tmp_path: Path) -> None:
+    path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED)
+    found = {
+        records: [
+            draft_bounds(pd.DataFrame({"x": np.resize(np.arange(1, 101), records)}), "x", terms, path)
+            for _ in range(20)
+        ]
+        for records in (0, 500, 5000)
+    }
+    assert len(read_charges(path)) == 60
+    for records in (0, 500):
+        assert sum(one.low is None for one in found[records]) >= 17  # 1 of 100 is told by noise alone
+        assert all(one.most_clipped >= records for one in found[records] if one.low is None)
+    assert all(0 <= (one.low or 0.0) <= 4 and 128 <= (one.high or 0.0) <= 512 for one in found[5000])
+    needed = math.ceil(found[0][0].needed)
+    assert 550 < needed < 600  # of scale 50: 168 bins, each of which noise alone brings so far once in 16,800
+    enough = [
+        draft_bounds(pd.DataFrame({"x": [100.0] * needed}), "x", terms, path).high == 128 for _ in range(40)
+    ]
+    assert sum(enough) >= 36
+    assert draft_bounds(FRAME, "amount", replace(terms, neighboring_relation=REPLACED), path).needed == (
+        pytest.approx(2 * found[0][0].needed)
+    )
 
 
 def test_what_is_told_is_a_function_of_the_noisy_counts() -> None:
