@@ -140,7 +140,8 @@ def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_sam
     needed = math.ceil(found[0][0].needed)
     assert 550 < needed < 600  # of scale 50: 168 bins, each of which noise alone brings so far once in 16,800
     enough = [
-        draft_bounds(pd.DataFrame({"x": [100.0] * needed}), "x", terms, path).high == 128 for _ in range(40)
+        draft_bounds(pd.DataFrame({"x": [100.0] * needed}), "x", terms, path).high is not None
+        for _ in range(40)
     ]
     assert sum(enough) >= 36
     assert draft_bounds(FRAME, "amount", replace(terms, neighboring_relation=REPLACED), path).needed == (
