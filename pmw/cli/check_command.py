@@ -105,11 +105,12 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
             f"and drops {facts.dropped:,}."
         )
     if facts.malformed:
-        more = ", …" if facts.malformed > len(facts.malformed_lines) else ""
-        places = ", ".join(map(str, facts.malformed_lines))
         held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
         outcome = "undeclared in every column" if held else "dropped"
-        yield f"Malformed lines, each {outcome}: {facts.malformed:,} (line {places}{more})."
+        yield f"Malformed lines, each {outcome}: {facts.malformed:,}."
+        for one in facts.malformed_lines:
+            more = ", …" if one.count > len(one.lines) else ""
+            yield f"  {one.count:,} (line {', '.join(map(str, one.lines))}{more}): {one.why}"
     if facts.people is not None:
         yield from _people(facts.people)
     if facts.ignored:

@@ -7,6 +7,7 @@ the table, before a session is opened, and no session can reach it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -108,6 +109,21 @@ class PeopleFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Malformed:
+    """Lines of a file that cannot be read for one cause.
+
+    Args:
+        why: they cannot, and what may help.
+        count: of them.
+        lines: the numbers of the first, the first line of the file being 1.
+    """
+
+    why: str
+    count: int
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableFacts:
     """What a file holds.
 
@@ -115,7 +131,7 @@ class TableFacts:
         read: number of records, malformed lines included.
         kept: number of records that a session would count.
         malformed: number of lines that cannot be read; kept where every attribute has an ``other`` cell.
-        malformed_lines: the first of them, the first line of the file being 1.
+        malformed_lines: the same by why they cannot, the most frequent first.
         ignored: columns that the schema does not name.
         absent: declared columns that are missing or stand there twice; the records are not read then.
         attributes: one per declared attribute; none where the records are not read.
@@ -127,7 +143,7 @@ class TableFacts:
     read: int
     kept: int
     malformed: int
-    malformed_lines: tuple[int, ...]
+    malformed_lines: tuple[Malformed, ...]
     ignored: tuple[str, ...]
     absent: tuple[str, ...]
     attributes: tuple[AttributeFacts, ...]
@@ -155,7 +171,7 @@ class TableFacts:
             "kept": self.kept,
             "dropped": self.dropped,
             "malformed": self.malformed,
-            "malformed_lines": list(self.malformed_lines),
+            "malformed_lines": [{**asdict(one), "lines": list(one.lines)} for one in self.malformed_lines],
             "ignored_columns": list(self.ignored),
             "absent_columns": list(self.absent),
             "attributes": attributes,
@@ -183,7 +199,7 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     tallies = [_Tally(attribute, "." if file is None else file.dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
-    malformed: list[int] = []
+    malformed: dict[str, list[int]] = {}
     for part in place.parts(domain):
         codes = encode_columns(part.columns, domain)
         for tally, cells in zip(tallies, codes, strict=True):
@@ -193,14 +209,16 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
         kept += int(whole.sum())
         if people is not None:
             people.add(part.columns, whole)
-        malformed += part.malformed
+        for number, why in part.malformed.items():
+            malformed.setdefault(why, []).append(number)
     is_text = file is not None and not file.is_parquet
     facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
-    count = len(malformed)
+    faults = (Malformed(why, len(lines), tuple(lines[:_MOST_LINES])) for why, lines in malformed.items())
+    lines = tuple(sorted(faults, key=lambda one: -one.count))
+    count = sum(one.count for one in lines)
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()
     kept = kept if found is None else found.kept[found.limit]
-    lines = tuple(malformed[:_MOST_LINES])
     return TableFacts(read + count, kept, count, lines, ignored, (), facts, people=found)
 
 
@@ -347,6 +365,11 @@ def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is
         yield "give --trim to drop spaces around fields"
     if any(text not in declared and text.casefold() in folded for text in rest):
         yield "declare values in the case in which the table writes them"
+    composed = {unicodedata.normalize("NFC", text): text for text in declared}
+    alike = [(text, composed.get(unicodedata.normalize("NFC", text))) for text in rest]
+    for text, like in [(text, like) for text, like in alike if like is not None][:1]:
+        way = "apart" if len(text) > len(like) else "together"
+        yield f"{text!a} is {like!r} with its accents written {way}: write it in the schema as the table does"
     if rest and not attribute.other:
         yield "list these values, or declare other = true to keep them in one cell"
 
