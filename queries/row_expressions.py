@@ -6,8 +6,9 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
+_MOST_CUT = 2  # cells of a comparison whose edges a message names
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
@@ -366,6 +368,24 @@ class _Rows:
 
     def condition(self, node: exp.Expr, *, negated: bool = False) -> CellCondition:
         return row_condition(node, self.domain, negated=negated)
+
+
+def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
+    """Return a refusal of what cuts cells that names the edges nearest to its comparisons."""
+    found = dict[str, None]()
+    for one in node.find_all(*COMPARISONS, exp.Between) if refusal.code == "unaligned" else ():
+        with suppress(QueryError):
+            condition = row_condition(one, domain)
+            attribute: Any = domain[condition.scope[0]]
+            cut = np.flatnonzero(condition.most & ~condition.least)
+            if len(condition.scope) == 1 and attribute.is_ordered and len(cut) <= _MOST_CUT:
+                for place in cut[cut < attribute.base_size]:
+                    low, high = map(attribute.literal, attribute.boundaries[place : place + 2])
+                    found[f"{low} and {high} of {attribute.name!r}"] = None
+    if not found:
+        return refusal
+    message = f"{refusal.message}; nearest are {', '.join(found)}"
+    return QueryError(message, code=refusal.code, position=refusal.position)
 
 
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
