@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import LookupCells, single_column
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, nearest_to
 from queries.predicates import Junction, Not
 from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
 from queries.segments import conditions_where, count_where
@@ -46,7 +46,6 @@ from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_MOST_CUT = 2  # cells of a comparison whose edges a message names
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
@@ -371,21 +370,13 @@ class _Rows:
 
 
 def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
-    """Return a refusal of what cuts cells that names the edges nearest to its comparisons."""
-    found = dict[str, None]()
+    """Return a refusal; where a key cuts cells, one that names conditions at the edges nearest to its own."""
+    cut = list[LinearQuery]()
     for one in node.find_all(*COMPARISONS, exp.Between) if refusal.code == "unaligned" else ():
         with suppress(QueryError):
-            condition = row_condition(one, domain)
-            attribute: Any = domain[condition.scope[0]]
-            cut = np.flatnonzero(condition.most & ~condition.least)
-            if len(condition.scope) == 1 and attribute.is_ordered and len(cut) <= _MOST_CUT:
-                for place in cut[cut < attribute.base_size]:
-                    low, high = map(attribute.literal, attribute.boundaries[place : place + 2])
-                    found[f"{low} and {high} of {attribute.name!r}"] = None
-    if not found:
-        return refusal
-    message = f"{refusal.message}; nearest are {', '.join(found)}"
-    return QueryError(message, code=refusal.code, position=refusal.position)
+            cut.append(count_where(convert_condition(one, domain), domain))
+    message = refusal.message + nearest_to(cut)
+    return QueryError(message, code=refusal.code, position=refusal.position) if cut else refusal
 
 
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:

@@ -97,6 +97,8 @@ def _refusal(data: Place, facts: TableFacts) -> Iterator[str]:
 
 
 def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
+    from pmw.data.inspection import MOST_LINES
+
     if facts.absent:
         yield from _refusal(data, facts)
     else:
@@ -108,9 +110,9 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
         held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
         outcome = "undeclared in every column" if held else "dropped"
         yield f"Malformed lines, each {outcome}: {facts.malformed:,}."
-        for one in facts.malformed_lines:
-            more = ", …" if one.count > len(one.lines) else ""
-            yield f"  {one.count:,} (line {', '.join(map(str, one.lines))}{more}): {one.why}"
+        for why, lines in facts.malformed_lines.items():
+            more = ", …" if len(lines) > MOST_LINES else ""
+            yield f"  {len(lines):,} (line {', '.join(map(str, lines[:MOST_LINES]))}{more}): {why}"
     if facts.people is not None:
         yield from _people(facts.people)
     if facts.ignored:

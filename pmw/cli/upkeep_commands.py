@@ -209,20 +209,17 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
 
 
 def _tell_left(session: Path) -> None:
-    """Print what closing gives up, and that pmw finish could spend it; what cannot be read closing tells."""
+    """Print what closing gives up, and what would spend it; what cannot be read closing tells."""
     from pmw.errors import PMWError, SessionError
     from pmw.public.quotes import measuring_plan
     from pmw.session.maintenance import read_session
 
-    told = "."
     with contextlib.suppress(PMWError):
-        state = read_session(session)[0]
-        left = 1 - state.ledger.share
+        state, told = read_session(session)[0], "."
         with contextlib.suppress(SessionError):
             measuring_plan(state)
-            name = shlex.quote(str(session))
-            told = f"; pmw finish {name} spends it on the questions that were asked, and closes too."
-        if left >= _LEAST_TOLD:
+            told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked."
+        if (left := 1 - state.ledger.share) >= _LEAST_TOLD:
             click.echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
 
 

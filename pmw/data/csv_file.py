@@ -40,23 +40,20 @@ _QUOTES = "a quote that is not closed, or stands inside a field; give --quote ''
 _RETURNS = "its lines end with carriage returns alone: write it with line feeds"
 _LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
 _NO_CHARACTERS = "\r\n\x00\x1e\x1f"  # line ends, and what may stand for one
-_OTHERS = tuple(  # what the first line of a file that is no CSV file begins with, what it is, and a way on
-    (re.compile(begins, re.DOTALL | re.IGNORECASE), told)
-    for begins, told in (
-        (rb"PK\x03\x04.{26}(\[Content_Types|xl/)", "an Excel workbook; save the sheet as CSV UTF-8"),
-        (rb"\xd0\xcf\x11\xe0", "an old Excel workbook; save the sheet as CSV UTF-8"),
-        (rb"PK\x03\x04", "a zip archive; name a file that was in it"),
-        (rb"\x1f\x8b", "a file compressed by gzip; give it a name that ends in .gz"),
-        (rb"(ARROW1|FEA1)\x00", "an Arrow file; read it with pyarrow, and write Parquet"),
-        (rb"PAR1[^ -~]", "a Parquet file; give it a name that ends in .parquet"),
-        (rb"SQLite format 3\x00", "an SQLite database; write its table as CSV"),
-        (rb".{8}DUCK", "a DuckDB database; name it as duckdb:FILE, with --table"),
-        (rb"<stata_dta>|[\x6e-\x73][\x01\x02]\x01\x00", "a Stata file; write it as CSV or Parquet"),
-        (rb"\$FL[23]@\(#\)", "an SPSS file; write it as CSV or Parquet"),
-        (rb"\s*(\{\s*(\"|$)|\[\s*([{\[\"]|$))", "JSON; write its records as CSV or Parquet"),
-        (rb"\xff\xfe|\xfe\xff|([^\x00]\x00){2}|(\x00[^\x00]){2}", "UTF-16 text; save it as UTF-8"),
-        (rb"sep=(.)\r?\n", "Excel's line of the delimiter; delete it, and give --delimiter '{}'"),
-    )
+_OTHERS = (  # what the first line of a file that is no CSV file begins with, what it is, and a way on
+    (rb"PK\x03\x04.{26}(\[Content_Types|xl/)", "an Excel workbook; save the sheet as CSV UTF-8"),
+    (rb"\xd0\xcf\x11\xe0", "an old Excel workbook; save the sheet as CSV UTF-8"),
+    (rb"PK\x03\x04", "a zip archive; name a file that was in it"),
+    (rb"\x1f\x8b", "a file compressed by gzip; give it a name that ends in .gz"),
+    (rb"(ARROW1|FEA1)\x00", "an Arrow file; read it with pyarrow, and write Parquet"),
+    (rb"PAR1[^ -~]", "a Parquet file; give it a name that ends in .parquet"),
+    (rb"SQLite format 3\x00", "an SQLite database; write its table as CSV"),
+    (rb".{8}DUCK", "a DuckDB database; name it as duckdb:FILE, with --table"),
+    (rb"<stata_dta>|[\x6e-\x73][\x01\x02]\x01\x00", "a Stata file; write it as CSV or Parquet"),
+    (rb"\$FL[23]@\(#\)", "an SPSS file; write it as CSV or Parquet"),
+    (rb"\s*(\{\s*(\"|$)|\[\s*([{\[\"]|$))", "JSON; write its records as CSV or Parquet"),
+    (rb"\xff\xfe|\xfe\xff|([^\x00]\x00){2}|(\x00[^\x00]){2}", "UTF-16 text; save it as UTF-8"),
+    (rb"sep=(.)\r?\n", "Excel's line of the delimiter; delete it, and give --delimiter '{}'"),
 )
 
 
@@ -155,7 +152,7 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
 def _require_csv(file: Path, first: bytes) -> None:
     """Refuse a file that begins as another kind does, or whose first line is too long; no record tells."""
     for begins, told in _OTHERS:
-        if found := begins.match(first):
+        if found := re.match(begins, first, re.DOTALL | re.IGNORECASE):
             told_of = told.format(found[found.lastindex or 0].decode("latin-1"))
             raise DataError(f"{file}: expected column names in the first line, got {told_of}")
     if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):

@@ -7,6 +7,7 @@ the table, before a session is opened, and no session can reach it.
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ WARNING = "these numbers are exact and not private: they are for the custodian a
 
 _LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
-_MOST_LINES = 10  # line numbers that are listed
+MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
 _MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
 _COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
@@ -109,21 +110,6 @@ class PeopleFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
-    """Lines of a file that cannot be read for one cause.
-
-    Args:
-        why: they cannot, and what may help.
-        count: of them.
-        lines: the numbers of the first, the first line of the file being 1.
-    """
-
-    why: str
-    count: int
-    lines: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TableFacts:
     """What a file holds.
 
@@ -131,7 +117,7 @@ class TableFacts:
         read: number of records, malformed lines included.
         kept: number of records that a session would count.
         malformed: number of lines that cannot be read; kept where every attribute has an ``other`` cell.
-        malformed_lines: the same by why they cannot, the most frequent first.
+        malformed_lines: the numbers of these lines, the first of the file being 1, by why they cannot.
         ignored: columns that the schema does not name.
         absent: declared columns that are missing or stand there twice; the records are not read then.
         attributes: one per declared attribute; none where the records are not read.
@@ -143,7 +129,7 @@ class TableFacts:
     read: int
     kept: int
     malformed: int
-    malformed_lines: tuple[Malformed, ...]
+    malformed_lines: dict[str, list[int]]
     ignored: tuple[str, ...]
     absent: tuple[str, ...]
     attributes: tuple[AttributeFacts, ...]
@@ -171,7 +157,10 @@ class TableFacts:
             "kept": self.kept,
             "dropped": self.dropped,
             "malformed": self.malformed,
-            "malformed_lines": [{**asdict(one), "lines": list(one.lines)} for one in self.malformed_lines],
+            "malformed_lines": [
+                {"why": why, "count": len(lines), "lines": lines[:MOST_LINES]}
+                for why, lines in self.malformed_lines.items()
+            ],
             "ignored_columns": list(self.ignored),
             "absent_columns": list(self.absent),
             "attributes": attributes,
@@ -195,7 +184,7 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
         option = None if file is None else file.delimiter_option(domain)
-        return TableFacts(0, 0, 0, (), ignored, absent, (), option)
+        return TableFacts(0, 0, 0, {}, ignored, absent, (), option)
     tallies = [_Tally(attribute, "." if file is None else file.dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
@@ -213,13 +202,11 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
             malformed.setdefault(why, []).append(number)
     is_text = file is not None and not file.is_parquet
     facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
-    faults = (Malformed(why, len(lines), tuple(lines[:_MOST_LINES])) for why, lines in malformed.items())
-    lines = tuple(sorted(faults, key=lambda one: -one.count))
-    count = sum(one.count for one in lines)
+    count = sum(map(len, malformed.values()))
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()
     kept = kept if found is None else found.kept[found.limit]
-    return TableFacts(read + count, kept, count, lines, ignored, (), facts, people=found)
+    return TableFacts(read + count, kept, count, malformed, ignored, (), facts, people=found)
 
 
 class _PeopleTally:
@@ -335,7 +322,7 @@ def _suggestions(
     markers = [text for text in outside if text.strip().casefold() in _MARKERS]
     if markers and is_text:
         declare = "" if attribute.missing else " and declare missing = true"
-        options = " ".join(f"--missing-text {_shell_quoted(text)}" for text in markers[:_MOST_EXAMPLES])
+        options = " ".join(f"--missing-text {shlex.quote(text)}" for text in markers[:_MOST_EXAMPLES])
         yield f"{_if_empty(markers)}, give {options}{declare}"
     elif markers:
         yield f"{_if_empty(markers)}, write NULL in the table instead"
@@ -377,7 +364,3 @@ def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is
 def _if_empty(markers: list[str]) -> str:
     shown = " and ".join(map(repr, markers[:_MOST_EXAMPLES]))
     return f"if {shown} {'means' if len(markers) == 1 else 'mean'} empty"
-
-
-def _shell_quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

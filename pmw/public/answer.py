@@ -66,6 +66,11 @@ class Spent:
     epsilon_cap: float
     delta: float
 
+    def describe(self, version: int) -> str:
+        """Return it in words, with the version of the model that answered."""
+        cap = budget_words(self.epsilon_cap, self.delta)
+        return f"model version {version}; {self.share:.1%} of the budget spent, cap {cap}"
+
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON, the value of ``spent``."""
         share = float(f"{self.share:.6g}")
@@ -179,11 +184,7 @@ class Answer:
 
     def origin(self) -> str:
         """Return in words where it comes from, and when."""
-        spent = self.spent
-        return (
-            f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
-            f"{spent.share:.1%} of the budget spent, cap {budget_words(spent.epsilon_cap, spent.delta)})"
-        )
+        return f"({self.source.value}: {_SOURCES[self.source]}; {self.spent.describe(self.version)})"
 
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""

@@ -163,30 +163,21 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
 
 
 def measuring(place: str | None, scope: Sequence[str], summed: str = "") -> str:
-    """Return how counts over a scope are measured, or the price of sums by it is told.
+    """Return how counts by attributes are measured, or what tells the price of sums by them.
 
-    Args:
-        place: of the session, as commands name it; None where it has no file: then in Python.
-        scope: attribute names.
-        summed: the attribute whose values are summed; empty for counts.
+    It is a command, or where the session has no file or address to name, ``place``, a call in Python.
     """
     names, given = list(scope), shlex.quote(",".join(scope))
     if place is None:
         sums = f"session.measure_sum({summed!r}, {names!r}, dry_run=True)"
         return sums if summed else f"session.measure({names!r})"
-    command = f"pmw measure {shlex.quote(place)}"
     by = f" --by {given}" if scope else ""
-    return f"{command} --sum {shlex.quote(summed)}{by} --dry-run" if summed else f"{command} {given}"
+    what = f"--sum {shlex.quote(summed)}{by} --dry-run" if summed else given
+    return f"pmw measure {shlex.quote(place)} {what}"
 
 
 def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -> str:
-    """Return why numbers over a scope have no promise, and what measuring it costs, once; a clause.
-
-    Args:
-        state: the public state.
-        scope: attribute names in declared order.
-        place: of the session; see ``measuring``.
-    """
+    """Return why numbers over a scope have no promise, and what measuring it costs, once; a clause."""
     told = _HELD_BY[holding_of(state, scope)].format(", ".join(scope) or "all records")
     if any(one.requested and set(scope) <= set(one.scope) for one in state.marginals):
         return told

@@ -473,11 +473,7 @@ class _Rows:
     """Answers expressions, group by group."""
 
     def __init__(
-        self,
-        state: PublicState,
-        statement: Statement,
-        answers: Mapping[Asked, Answer],
-        place: str | None,
+        self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer], place: str | None
     ) -> None:
         self._place = place
         self._state = state
@@ -603,33 +599,22 @@ class _Rows:
         return tuple(reasons)
 
     def _ways(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
-        """Return why an aggregate has no promise, and what measuring its attributes would cost."""
+        """Return why an aggregate has no promise, and what measuring would cost until it was paid for."""
         key = id(leaf), group.scope
         if key not in self._told:
-            scope = self._aggregates.scope(leaf, group)
-            has_bars = not isinstance(leaf, Correlation)
-            is_known = holding_of(self._state, scope) not in NOT_HELD
-            way = () if is_known and not has_bars else (way_to_bars(self._state, scope, self._place),)
-            ways = (*way, *self._way_to_sums(leaf, scope)) if not self._are_summed(leaf, scope) else ()
-            self._told[key] = ways if has_bars else (_NO_BAR, *ways)
+            state, place, scope = self._state, self._place, self._aggregates.scope(leaf, group)
+            has_bars, name = not isinstance(leaf, Correlation), _summed_by(state, leaf)
+            is_known = holding_of(state, scope) not in NOT_HELD
+            ways = [] if is_known and not has_bars else [way_to_bars(state, scope, place)]
+            by, where = [one for one in scope if one != name], self._statement.where.scope
+            if name is not None and not state.closed:
+                way = measuring(place, by, name)
+                ways.append(f"sums of {name} by these groups bound it, too: {way} tells their price")
+            known = (one.summed.scope for one in state.sums if one.summed.attribute == name)
+            if name not in where and any(set(by) <= set(one) for one in known):
+                ways = []  # records are all that it may lack
+            self._told[key] = tuple(ways if has_bars else (_NO_BAR, *ways))
         return self._told[key]
-
-    def _are_summed(self, leaf: AggregateNode, scope: tuple[str, ...]) -> bool:
-        """Tell whether sums bound an aggregate already: that a group may have no records is all it lacks."""
-        name = _summed_by(self._state, leaf)
-        by = set(scope) - {name}
-        known = (one.summed for one in self._state.sums)
-        return name not in (None, *self._statement.where.scope) and any(
-            one.attribute == name and by <= set(one.scope) for one in known
-        )
-
-    def _way_to_sums(self, leaf: AggregateNode, scope: tuple[str, ...]) -> tuple[str, ...]:
-        """Return how a mean, or a sum, gets a bar that no cell widens, where its values are summed."""
-        name = _summed_by(self._state, leaf)
-        if name is None or self._state.closed:
-            return ()
-        way = measuring(self._place, [one for one in scope if one != name], name)
-        return (f"sums of {name} by these groups bound it, too: {way} tells their price",)
 
     def holds(self, test: Test, group: Group) -> bool:
         """Tell whether a condition holds of the answers; what is compared with NULL does not."""

@@ -401,16 +401,17 @@ def test_what_cannot_be_is_refused_with_its_reason(statement: str, code: str, me
 @pytest.mark.parametrize(
     ("key", "edges"),
     [
-        ("age < 18", "15 and 20 of 'age'"),
-        ("age BETWEEN 3 AND 17", "0 and 5 of 'age', 15 and 20 of 'age'"),
-        ("CASE WHEN age < 18 THEN 'a' WHEN age > 66 THEN 'b' END", "15 and 20 of 'age', 65 and 70 of 'age'"),
-        ("CASE WHEN age < 18 THEN 1 END", "15 and 20 of 'age'"),
-        ("NOT (pay > 50 AND age >= 20)", "10 and 100 of 'pay'"),
-        ("d < DATE '2023-03-10'", "'2023-03-01' and '2023-04-01' of 'd'"),
-        ("age / 3", None),
+        ("age < 18", "age < 15, or age < 20"),
+        ("age BETWEEN 3 AND 17", "age >= 5 AND age < 15, or age < 20"),
+        ("CASE WHEN age < 18 THEN 'a' WHEN age > 66 THEN 'b' END",
+         "age < 15, or age < 20, or age >= 70, or age >= 65"),
+        ("CASE WHEN age < 18 THEN 1 END", "age < 15, or age < 20"),
+        ("NOT (pay > 50 AND age >= 20)", "pay >= 10"),
+        ("d < DATE '2023-03-10'", "d < '2023-03-01', or d < '2023-04-01'"),
+        ("age / 3", ""),
     ],
 )  # fmt: skip
-def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str | None) -> None:
+def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str) -> None:
     domain = Domain(
         (
             IntegerAttribute("age", 0, 99, 5),
@@ -421,8 +422,7 @@ def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str | No
     )
     error = refusal(parse_sql, f"SELECT {key} AS k, COUNT(*) FROM people GROUP BY k", domain)
     assert error.code == "unaligned"
-    near = "" if edges is None else f"; nearest are {edges}"
-    assert error.message.partition("; nearest")[1:] == near.partition("; nearest")[1:]
+    assert error.message.partition("; nearest to it: ")[2] == edges
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_close_names_what_is_left_and_what_would_spend_it(
     left = 1 - run.form("status", "study.pmw")["budget_share"]
     words = (
         f"Closing gives up {left:.1%} of the budget; pmw finish study.pmw spends it on the questions that "
-        "were asked, and closes too.\n"
+        "were asked.\n"
     )
     assert run("close", "study.pmw", *given).stderr.startswith(words)
     run.told("close", "study.pmw", "--yes")
