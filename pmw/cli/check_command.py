@@ -47,9 +47,9 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
     It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
-    number, or outside the declared ends; it lists malformed lines, columns that are ignored or missing, and
-    what may help. With a column of ids it shows what share of the records is kept for several numbers of
-    records per person.
+    number, or outside the declared ends; it lists malformed lines with the cause, columns that are ignored or
+    missing, and what may help. With a column of ids it shows what share of the records is kept for several
+    numbers of records per person.
 
     Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
 
