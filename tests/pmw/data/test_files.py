@@ -245,6 +245,7 @@ def of_stata(version: Literal[114, 118]) -> bytes:
         (b"\xef\xbb\xbfSEP=|\nage|sex|income\n", f"{SEP} '|'"),
         (b"age,sex,income\r30,f,5\r", RETURNS),
     ],
+    ids=lambda given: given[:20] if isinstance(given, str) else "",
 )  # fmt: skip
 def test_a_file_of_another_kind_is_told_by_its_first_bytes(tmp_path: Path, content: bytes, told: str) -> None:
     message = f"table.csv: expected column names in the first line, got {told}"
