@@ -201,7 +201,7 @@ def parse_tree(
         ) from None
     if not trees:
         raise QueryError(f"expected {expected()}, got none", code="syntax", position=0)
-    trees[0].meta["text"] = text
+    trees[0].meta.update(text=text)
     return trees[0]
 
 
