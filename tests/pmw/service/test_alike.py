@@ -470,6 +470,7 @@ def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None
         for number, (result, expected) in enumerate(zip(results, here, strict=True)):
             told = result(remote)
             if isinstance(told, str):  # commands name the session where it is
+                assert str(path) not in told  # the service tells nobody where its file lies
                 told = told.replace(f"{url}/sessions/study", str(path))
             assert told == expected, number
 
