@@ -22,7 +22,7 @@ from queries.expressions import (
     total,
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind
-from queries.sql_tree import error_at, position_of, refuse
+from queries.sql_tree import error_at, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -88,7 +88,7 @@ def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) 
 
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Distinct):
-        refuse(aggregate, f"{aggregate.sql_name()}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
+        refuse(aggregate, f"{written(aggregate)}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
                grammar=GRAMMAR)  # fmt: skip
     if node.find(*AGGREGATES):
         refuse(node, "an aggregate inside another one", grammar=GRAMMAR)
@@ -96,7 +96,7 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
         refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
     if values.labels is not None:
-        name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
+        name = written(aggregate) if isinstance(aggregate, exp.Func) else "this aggregate"
         raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node, values)
     if np.any(values.undecided & values.present):
         raise _untold(node)

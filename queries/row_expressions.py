@@ -6,6 +6,7 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -35,7 +36,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import LookupCells, single_column
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, nearest_to
 from queries.predicates import Junction, Not
 from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
 from queries.segments import conditions_where, count_where
@@ -366,6 +367,16 @@ class _Rows:
 
     def condition(self, node: exp.Expr, *, negated: bool = False) -> CellCondition:
         return row_condition(node, self.domain, negated=negated)
+
+
+def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
+    """Return a refusal; where a key cuts cells, one that names conditions at the edges nearest to its own."""
+    cut = list[LinearQuery]()
+    for one in node.find_all(*COMPARISONS, exp.Between) if refusal.code == "unaligned" else ():
+        with suppress(QueryError):
+            cut.append(count_where(convert_condition(one, domain), domain))
+    message = refusal.message + nearest_to(cut)
+    return QueryError(message, code=refusal.code, position=refusal.position) if cut else refusal
 
 
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:

@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +207,23 @@ def _numeric(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _date(entry: Mapping[str, Any]) -> Attribute:
-    return DateAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width", "format"))
+    low, high = _unquoted(entry["min"]), _unquoted(entry["max"])
+    return DateAttribute(entry["name"], low, high, **_given(entry, "width", "format"))
 
 
 def _datetime(entry: Mapping[str, Any]) -> Attribute:
     zone = entry.get("zone", "UTC")
-    low = _time(entry["min"], zone, datetime.time())
-    high = _time(entry["max"], zone, datetime.time(23, 59, 59))
+    low = _time(_unquoted(entry["min"]), zone, datetime.time())
+    high = _time(_unquoted(entry["max"]), zone, datetime.time(23, 59, 59))
     return DatetimeAttribute(entry["name"], low, high, **_given(entry, "width", "zone", "format"))
+
+
+def _unquoted(value: Any) -> Any:
+    """Return the date or time that a text in quotes says by ISO 8601; else the value itself."""
+    for kind in (datetime.date, datetime.datetime) if isinstance(value, str) else ():
+        with suppress(ValueError):
+            return kind.fromisoformat(value)
+    return value
 
 
 def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:

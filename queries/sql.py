@@ -33,7 +33,7 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.row_expressions import row_value, where_query
+from queries.row_expressions import row_value, where_query, with_edges
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
@@ -101,7 +101,8 @@ def _with_way_on(refusal: QueryError, domain: Domain) -> QueryError:
         ways = (refusal.instead, way_on(construct, domain))
         way = next((one for one in ways if one is not None and _is_read(one, domain)), None)
         rows = ", and count its rows" if way is not None and way == refusal.instead else ""
-        message = f"{construct} is not supported" + (f"; write {way}{rows}" if way is not None else "")
+        words = message.partition(" is not supported")[0]
+        message = f"{words} is not supported" + (f"; write {way}{rows}" if way is not None else "")
     message = f"{message}, or run the statement on {SYNTHETIC}"
     return QueryError(message, code=refusal.code, position=refusal.position)
 
@@ -319,7 +320,7 @@ class _Reader:
             values = row_value(node, self._domain)
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
         except QueryError as refusal:
-            told = cut_part(node, self._domain, refusal)
+            told = with_edges(node, self._domain, cut_part(node, self._domain, refusal))
             told.position = position_of(node) if told.position is None else told.position
             raise told from None
 

@@ -29,6 +29,7 @@ from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
 SYNTHETIC = "synthetic records, which pmw export writes"
+_LONGEST_SHOWN = 40  # characters of a refused part
 _MOST_TRIED = 8  # words of a refused text that are tried as names
 COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
@@ -96,9 +97,11 @@ CONDITIONS = Grammar.of(
     "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE",
 )
 
+_CALLED = re.compile(
+    r"(\w+)\s*\((?:\s*\w+\s)?\s*$"
+)  # before the first operand of a function that the parser moved
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
-    exp.Anonymous: "a function",
     exp.Block: "a second statement",
     exp.Case: "CASE",
     exp.Cast: "a cast",
@@ -198,6 +201,7 @@ def parse_tree(
         ) from None
     if not trees:
         raise QueryError(f"expected {expected()}, got none", code="syntax", position=0)
+    trees[0].meta.update(text=text)
     return trees[0]
 
 
@@ -252,12 +256,29 @@ def refuse(
     Raises:
         QueryError: always.
     """
-    name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
-    words = what or _WORDS.get(type(node)) or f"{name} here"
+    known = what or _WORDS.get(type(node))
+    words = known or f"{written(node)} here"
     error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
     error.position = error.position if position is None else position
-    error.construct = words
+    error.construct = known or (
+        node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+    )
     raise error
+
+
+def written(node: exp.Expr) -> str:
+    """Return a function by the name that was written, and how any other part of a text was written."""
+    text, own = node.root().meta.get("text"), node.meta
+    starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+    if text is None or not starts or not isinstance(node, exp.Func):
+        return node.sql()[:_LONGEST_SHOWN]
+    if "end" in own:
+        return str(text[own["start"] : own["end"] + 1])
+    before = text[: min(starts)]
+    called = _CALLED.search(before)
+    return (
+        called[1] if called is not None else str(text[len(before.rstrip(" [{")) :].strip())[:_LONGEST_SHOWN]
+    )
 
 
 def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:

@@ -396,7 +396,8 @@ class _Printer:
             self._table = Tabulation(self._state, question.query)
         self._answers.append(answer)
         if len(self._answers) == len(self._table):
-            self._write(self._table.table(self._state, self._answers))
+            place = self._session.place if isinstance(self._session, LocalAsking) else None
+            self._write(self._table.table(self._state, self._answers, place=place))
 
     def _population(self, query: LinearQuery, answer: Answer) -> PopulationInterval | None:
         """Return the interval of the population beside an answer, where the writer tells it."""

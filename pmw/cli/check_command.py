@@ -47,9 +47,9 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
     It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
-    number, or outside the declared ends; it lists malformed lines, columns that are ignored or missing, and
-    what may help. With a column of ids it shows what share of the records is kept for several numbers of
-    records per person.
+    number, or outside the declared ends; it lists malformed lines with the cause, columns that are ignored or
+    missing, and what may help. With a column of ids it shows what share of the records is kept for several
+    numbers of records per person.
 
     Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
 
@@ -97,6 +97,8 @@ def _refusal(data: Place, facts: TableFacts) -> Iterator[str]:
 
 
 def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
+    from pmw.data.inspection import MOST_LINES
+
     if facts.absent:
         yield from _refusal(data, facts)
     else:
@@ -105,11 +107,12 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
             f"and drops {facts.dropped:,}."
         )
     if facts.malformed:
-        more = ", …" if facts.malformed > len(facts.malformed_lines) else ""
-        places = ", ".join(map(str, facts.malformed_lines))
         held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
         outcome = "undeclared in every column" if held else "dropped"
-        yield f"Malformed lines, each {outcome}: {facts.malformed:,} (line {places}{more})."
+        yield f"Malformed lines, each {outcome}: {facts.malformed:,}."
+        for why, lines in facts.malformed_lines.items():
+            more = ", …" if len(lines) > MOST_LINES else ""
+            yield f"  {len(lines):,} (line {', '.join(map(str, lines[:MOST_LINES]))}{more}): {why}"
     if facts.people is not None:
         yield from _people(facts.people)
     if facts.ignored:

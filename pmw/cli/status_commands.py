@@ -125,7 +125,7 @@ Examples:
 With --json, one object: epsilon_cap, delta, composition, unit, cap, spent, share, and entries. Each entry has
 number, event, label, epsilon (null where the event is not pure), charge, share, running_share, theorem (what
 its price rests on), and exact: the
-charge as a fraction.
+charge as a fraction. epsilon_cap and delta are of the session and of its drafts, cap of the session alone.
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))

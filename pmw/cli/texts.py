@@ -213,18 +213,26 @@ def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) ->
 
 def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
     """Return drafted ends in words, and as lines for a schema."""
-    charge = ends.charge
-    told = (
-        f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {float(charge.epsilon):g}.",
-        f"# It aims at about 1 % of {max(ends.records, 0):,.0f} records beyond them, and promises nothing.",
-        f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
-        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
-        f"min = {ends.low:.16g}",
-        f"max = {ends.high:.16g}",
-        f"# Of numbers in cells they are the first and the last edge: edges = [{ends.low:.16g}, …, "
-        f"{ends.high:.16g}]",
-    )
-    return "\n".join(told)
+    epsilon, found = float(ends.charge.epsilon), list[str]()
+    told = [
+        "# It shows noise alone: there are no ends to declare.",
+        f"# Between two powers of two about {ends.needed:,.0f} records are enough, and 100 at epsilon = "
+        f"{epsilon * ends.needed / 100:.2g}.",
+    ]
+    if ends.low is not None and ends.high is not None:
+        low, high, about = f"{ends.low:.16g}", f"{ends.high:.16g}", max(ends.records, 0)
+        told = [
+            f"# It aims at about 1 % of {about:,.0f} records beyond them, and promises nothing.",
+            f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
+        ]
+        edges = f"# Of numbers in cells they are the first and the last edge: edges = [{low}, …, {high}]"
+        found = [f"min = {low}", f"max = {high}", edges]
+    head = f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {epsilon:g}."
+    return "\n".join([head, *told, _charged_in(path), *found])
+
+
+def _charged_in(path: Path) -> str:
+    return f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge."
 
 
 def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
@@ -233,7 +241,7 @@ def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
     cost = f"epsilon = {float(charge.epsilon):g} and delta = {float(charge.delta):g}"
     head = (
         f"# Values of {keys.attribute} by noisy counts of persons, for {cost}.",
-        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
+        _charged_in(path),
     )
     if not keys.keys:
         told = (
@@ -319,8 +327,6 @@ def _asked(number: int) -> str:
 
 def table_text(table: AnswerTable) -> str:
     """Return the table of a statement, and what it rests on."""
-    spent = table.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     bounds = f"low and high: {table.confidence:.0%} confidence each"
     refused = [one.is_refused for one in table.estimates()]
     if any(refused):
@@ -329,8 +335,7 @@ def table_text(table: AnswerTable) -> str:
         bounds += "; where they are missing, nothing is promised"
     lines = [
         table.to_text(width=terminal_width()),
-        f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
-        f"cap epsilon {spent.epsilon_cap:g}{delta})",
+        f"({bounds}; {table.spent.describe(table.version)})",
     ]
     if not all(one.aligned for one in table.estimates()):
         lines.append(

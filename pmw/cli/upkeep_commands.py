@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ from pmw.cli.table_options import (
     table_options,
 )
 from pmw.cli.usage import typed
+
+_LEAST_TOLD = 0.001  # of the budget: that closing gives up
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger
@@ -179,11 +183,16 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     is changed: restore the table, or name its new place with `pmw move`. With --abandon such a batch is given
     up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
     finished is finished all the same. Closing cannot be undone.
+
+    What is left of the budget is given up: `pmw finish` spends it on the questions that were asked, and
+    closes the session too.
     """
     from pmw.cli.texts import json_line
     from pmw.session.maintenance import finalize_session, is_closed, read_ledger
 
     again = is_closed(session)
+    if not again:
+        _tell_left(session)
     if not (again or yes):
         _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
     status = patiently(
@@ -197,6 +206,21 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
         )
     else:
         click.echo(closing_text(session, status, read_ledger(session), abandon=abandon))
+
+
+def _tell_left(session: Path) -> None:
+    """Print what closing gives up, and what would spend it; what cannot be read closing tells."""
+    from pmw.errors import PMWError, SessionError
+    from pmw.public.quotes import measuring_plan
+    from pmw.session.maintenance import read_session
+
+    with contextlib.suppress(PMWError):
+        state, told = read_session(session)[0], "."
+        with contextlib.suppress(SessionError):
+            measuring_plan(state)
+            told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked."
+        if (left := 1 - state.ledger.share) >= _LEAST_TOLD:
+            click.echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
 
 
 def _confirm(verb: str, question: str) -> None:

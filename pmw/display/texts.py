@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 _NARROWEST = 8  # characters of a text that is cut
 _MOST_LETTERS = 200  # of a text that somebody else wrote
@@ -28,6 +29,12 @@ def listed(parts: Sequence[str]) -> str:
 def installed_by(extra: str) -> str:
     """Return what to do where a package of an extra is missing: its name, and the command in a checkout."""
     return f"install the extra {extra!r} (in a checkout: pip install '.[{extra}]')"
+
+
+def budget_words(epsilon: float | Fraction, delta: float | Fraction, sign: str = " ", digits: int = 6) -> str:
+    """Return the numbers of a guarantee, but for a delta of 0, such as ``epsilon 1, delta 1e-09``."""
+    told = (("epsilon", epsilon), ("delta", delta))
+    return ", ".join(f"{name}{sign}{float(value):.{digits}g}" for name, value in told if value)
 
 
 def isolated(text: str) -> str:

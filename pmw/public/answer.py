@@ -6,7 +6,7 @@ import enum
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.public.contract import RecordsKept
 from queries.frozen import dataclass
 
@@ -54,17 +54,22 @@ class QuestionKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the session had spent when the answer was given.
+    """What the session had spent when the answer was told, a stored one too.
 
     Args:
         share: part of the cap, in [0, 1].
-        epsilon_cap: epsilon of the guarantee.
-        delta: delta of the guarantee.
+        epsilon_cap: epsilon of the guarantee, drafts of the schema included.
+        delta: likewise.
     """
 
     share: float
     epsilon_cap: float
     delta: float
+
+    def describe(self, version: int) -> str:
+        """Return it in words, with the version of the model that answered."""
+        cap = budget_words(self.epsilon_cap, self.delta)
+        return f"model version {version}; {self.share:.1%} of the budget spent, cap {cap}"
 
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON, the value of ``spent``."""
@@ -179,12 +184,7 @@ class Answer:
 
     def origin(self) -> str:
         """Return in words where it comes from, and when."""
-        spent = self.spent
-        delta = f", delta {spent.delta:g}" if spent.delta else ""
-        return (
-            f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
-            f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})"
-        )
+        return f"({self.source.value}: {_SOURCES[self.source]}; {self.spent.describe(self.version)})"
 
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""

@@ -51,12 +51,12 @@ class Answers(Result, Sequence[Answer]):
         typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
         source: uint8, shape (n,): places in ``sources``.
         version: int64, shape (n,), of the model that answered.
-        share: float64, shape (n,): part of the cap that was spent when the answer was given.
+        share: float64, shape (n,): part of the cap that was spent when the answer was told.
         kind: uint8, shape (n,): places in ``kinds``.
         aligned: bool, shape (n,): False where the cells cannot decide the condition.
         confidence: of the intervals, in (0, 1).
         total: of the model, in records.
-        budget: the guarantee.
+        budget: the guarantee, drafts of the schema included.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records are counted; None where no column of ids bounds a person's.
         asked: the questions, or their workload; None where that is not known.
@@ -94,7 +94,7 @@ class Answers(Result, Sequence[Answer]):
             **cast("dict[str, Any]", columns),
             confidence=contract.options.confidence,
             total=total,
-            budget=contract.budget,
+            budget=contract.whole,
             seeded=contract.seeded,
             kept=contract.records_kept,
         )

@@ -506,8 +506,8 @@ def half_widths(state: PublicState, queries: Sequence[LinearQuery]) -> list[floa
 
 def spent_in(state: PublicState) -> Spent:
     """Return what a session has spent in a state."""
-    budget = state.contract.budget
-    return Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
+    whole = state.contract.whole
+    return Spent(state.ledger.share, float(whole.epsilon), float(whole.delta))
 
 
 def _is_alike(one: PublicState, other: PublicState) -> bool:

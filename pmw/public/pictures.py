@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pmw.display.charts import Bar, Bars, Cap, Line, Lines, Picture
 from pmw.display.figures import INK, MEASURED, draw_bars, draw_lines, new_figure
-from pmw.display.texts import counted, isolated, number, percent, shortened
+from pmw.display.texts import budget_words, counted, isolated, number, percent, shortened
 from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement, half_width
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
@@ -97,8 +97,7 @@ def headline(state: PublicState) -> str:
 
 
 def _budget_text(contract: Contract) -> str:
-    delta = f", delta = {float(contract.budget.delta):g}" if contract.budget.delta else ""
-    return f"epsilon = {float(contract.budget.epsilon):g}{delta}"
+    return budget_words(contract.whole.epsilon, contract.whole.delta, " = ")
 
 
 def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[Picture, Bars]:

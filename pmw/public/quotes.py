@@ -162,18 +162,31 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
     return quote_noise(state, scope, plan.noise_of(scope))
 
 
-def way_to_bars(state: PublicState, scope: tuple[str, ...]) -> str:
-    """Return why numbers over a scope have no promise, and what measuring it costs; a clause."""
+def measuring(place: str | None, scope: Sequence[str], summed: str = "") -> str:
+    """Return how counts by attributes are measured, or what tells the price of sums by them.
+
+    It is a command, or where the session has no file or address to name, ``place``, a call in Python.
+    """
+    names, given = list(scope), shlex.quote(",".join(scope))
+    if place is None:
+        sums = f"session.measure_sum({summed!r}, {names!r}, dry_run=True)"
+        return sums if summed else f"session.measure({names!r})"
+    by = f" --by {given}" if scope else ""
+    what = f"--sum {shlex.quote(summed)}{by} --dry-run" if summed else given
+    return f"pmw measure {shlex.quote(place)} {what}"
+
+
+def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -> str:
+    """Return why numbers over a scope have no promise, and what measuring it costs, once; a clause."""
     told = _HELD_BY[holding_of(state, scope)].format(", ".join(scope) or "all records")
+    if any(one.requested and set(scope) <= set(one.scope) for one in state.marginals):
+        return told
     try:
         quote = quote_marginal(state, scope)
     except (QueryError, SessionError) as refusal:
         return f"{told}; {refusal}"
     left = "" if quote.affordable else ", and so much is not left"
-    return (
-        f"{told}: pmw measure \N{HORIZONTAL ELLIPSIS} {shlex.quote(','.join(scope))} costs "
-        f"{quote.share:.1%} of the budget{left}"
-    )
+    return f"{told}: {measuring(place, scope)} costs {quote.share:.1%} of the budget{left}"
 
 
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:

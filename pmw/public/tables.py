@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
@@ -22,7 +21,7 @@ from pmw.public.contract import RecordsKept
 from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
 from pmw.public.free_answers import chosen_answer, spent_in
 from pmw.public.plans import marginal_tier
-from pmw.public.quotes import way_to_bars
+from pmw.public.quotes import measuring, way_to_bars
 from pmw.public.result_pictures import Drawn, promise_words
 from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
@@ -339,7 +338,11 @@ class Tabulation:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def table(
-        self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
+        self,
+        state: PublicState,
+        answers: Sequence[Answer],
+        pause: Pause = lambda _: None,
+        place: str | None = None,
     ) -> AnswerTable:
         """Return the table, from the state after its counting questions; nothing is spent.
 
@@ -347,6 +350,7 @@ class Tabulation:
             state: what is known.
             answers: to the questions.
             pause: called with the work of each group, in questions that take as long.
+            place: of the session, for notes that tell how to measure; see ``pmw.public.quotes.measuring``.
         """
         statement = self._statement
         found: Mapping[Asked, Answer] = {
@@ -355,7 +359,7 @@ class Tabulation:
         }
         found, moved = with_sums(state, statement, found)
         found = in_whole_numbers(statement, found)
-        reader = _Rows(state, statement, found)
+        reader = _Rows(state, statement, found, place)
         moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
@@ -488,7 +492,10 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 class _Rows:
     """Answers expressions, group by group."""
 
-    def __init__(self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer]) -> None:
+    def __init__(
+        self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer], place: str | None
+    ) -> None:
+        self._place = place
         self._state = state
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
@@ -626,15 +633,21 @@ class _Rows:
         return tuple(reasons)
 
     def _ways(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
-        """Return why an aggregate has no promise, and what measuring its attributes would cost."""
+        """Return why an aggregate has no promise, and what measuring would cost until it was paid for."""
         key = id(leaf), group.scope
         if key not in self._told:
-            scope = self._aggregates.scope(leaf, group)
-            has_bars = not isinstance(leaf, Correlation)
-            is_known = holding_of(self._state, scope) not in NOT_HELD
-            way = () if is_known and not has_bars else (way_to_bars(self._state, scope),)
-            ways = (*way, *_way_to_sums(self._state, leaf, scope))
-            self._told[key] = ways if has_bars else (_NO_BAR, *ways)
+            state, place, scope = self._state, self._place, self._aggregates.scope(leaf, group)
+            has_bars, name = not isinstance(leaf, Correlation), _summed_by(state, leaf)
+            is_known = holding_of(state, scope) not in NOT_HELD
+            ways = [] if is_known and not has_bars else [way_to_bars(state, scope, place)]
+            by, where = [one for one in scope if one != name], self._statement.where.scope
+            if name is not None and not state.closed:
+                way = measuring(place, by, name)
+                ways.append(f"sums of {name} by these groups bound it, too: {way} tells their price")
+            known = (one.summed.scope for one in state.sums if one.summed.attribute == name)
+            if name not in where and any(set(by) <= set(one) for one in known):
+                ways = []  # records are all that it may lack
+            self._told[key] = tuple(ways if has_bars else (_NO_BAR, *ways))
         return self._told[key]
 
     def holds(self, test: Test, group: Group) -> bool:
@@ -695,18 +708,12 @@ class _Rows:
         return self._known[key]
 
 
-def _way_to_sums(state: PublicState, leaf: AggregateNode, scope: tuple[str, ...]) -> tuple[str, ...]:
-    """Return how a mean, or a sum, gets a bar that no cell widens, where its values are summed."""
+def _summed_by(state: PublicState, leaf: AggregateNode) -> str | None:
+    """Return the attribute whose values a mean or a sum is made of, where they can be summed; else None."""
     form = leaf.numerator if isinstance(leaf, Ratio) else leaf
     summed = form.summed if isinstance(form, Linear) else None
-    if summed is None or not any(grid.attribute == summed.line.attribute for grid in state.domain.grids):
-        return ()
-    name, by = summed.line.attribute, [one for one in scope if one != summed.line.attribute]
-    given = f" --by {shlex.quote(','.join(by))}" if by else ""
-    return (
-        f"sums of {name} by these groups bound it, too: pmw measure \N{HORIZONTAL ELLIPSIS} --sum "
-        f"{shlex.quote(name)}{given} --dry-run tells their price",
-    )
+    known = {grid.attribute for grid in state.domain.grids}
+    return summed.line.attribute if summed is not None and summed.line.attribute in known else None
 
 
 def _exactly(value: Any) -> Estimate:

@@ -350,7 +350,7 @@ def ask(
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
-        analyst = hosted.asking(user, request.state.gone)
+        analyst = hosted.asking(user, request)
         if asked.within is not None and asked.dry_run:
             price = asking.priced(analyst, hosted.large, forms[0], asked.within, aligned=aligned)
             return told(request, price, needed=price.needed)

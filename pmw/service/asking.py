@@ -242,7 +242,7 @@ def answered_within(
             return analyst.sql_within(asked, width, request_id=key)
         answer = analyst.ask_within(query, width.amount, request_id=key)
         if isinstance(asked, Statement):
-            return Tabulation(analyst.state, asked).table(analyst.state, [answer])
+            return Tabulation(analyst.state, asked).table(analyst.state, [answer], place=analyst.place)
         return answer
 
 
@@ -415,4 +415,4 @@ def _result(session: Dialogue, question: Question, answers: Iterator[Answer], *,
     if not question.is_counting:
         return session.tabulate(query, fresh=fresh, request_id=question.request_id)
     work = Tabulation(session.state, query)
-    return work.table(session.state, list(islice(answers, len(work))))
+    return work.table(session.state, list(islice(answers, len(work))), place=session.place)

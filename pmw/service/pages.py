@@ -172,7 +172,7 @@ def answer(
 ) -> Response:
     """Give a stored answer as a file."""
     with used(request, user, name) as hosted:
-        analyst, text = hosted.asking(user, request.state.gone), _lines(q)
+        analyst, text = hosted.asking(user, request), _lines(q)
         question = read(analyst, text)
         found = stored_answer(analyst, hosted.large, question)
         if found is None:
@@ -185,7 +185,7 @@ def answer(
 def chart(request: Request, user: CurrentUser, name: str, number: int, q: str = "") -> Response:
     """Give a chart of a stored answer as a file."""
     with used(request, user, name) as hosted:
-        analyst = hosted.asking(user, request.state.gone)
+        analyst = hosted.asking(user, request)
         question = read(analyst, _lines(q))
         found = stored_answer(analyst, hosted.large, question)
         charts = () if found is None else shown(question, found).charts
@@ -328,7 +328,7 @@ def _shown(
 
 
 def _values(request: Request, user: User, hosted: Hosted, filled: Filled, outcome: Outcome) -> dict[str, Any]:
-    base = str(request.base_url).rstrip("/")
+    base = str(request.base_url)
     return {**_frame(user, hosted.name), **page_values(request, user, hosted, filled, outcome, base)}
 
 

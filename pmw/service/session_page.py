@@ -109,7 +109,7 @@ def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> O
     """Return the stored answer to a question, or what asking costs. Nothing is asked, recorded or spent."""
     if filled.question is None:
         return Outcome()
-    analyst = hosted.asking(user, request.state.gone)
+    analyst = hosted.asking(user, request)
     try:
         question = read(analyst, filled.question)
         found = stored_answer(analyst, hosted.large, question)
@@ -136,7 +136,7 @@ def _offer(hosted: Hosted, analyst: Analyst, question: Read, found: Answer | Ans
 
 def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
     """Ask a question."""
-    analyst = hosted.asking(user, request.state.gone)
+    analyst = hosted.asking(user, request)
     try:
         question = read(analyst, filled.text)
         return _given(analyst, hosted, question)
@@ -146,7 +146,7 @@ def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Ou
 
 def paid(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
     """Pay for a bar of so many records, and answer; a price above the one that was told is told first."""
-    analyst = hosted.asking(user, request.state.gone)
+    analyst = hosted.asking(user, request)
     try:
         question = read(analyst, filled.text)
         _counted(question)  # one count waits for no large request, so it may hold the session

@@ -130,7 +130,7 @@ def new_answer(
         if within is None or query.single_count is None:
             return analyst.tabulate(query)
         answer = analyst.ask_within(query.single_count, within)
-        return Tabulation(analyst.state, query).table(analyst.state, [answer])
+        return Tabulation(analyst.state, query).table(analyst.state, [answer], place=analyst.place)
 
 
 def shown(question: Read, answer: Answer | AnswerTable) -> Shown:

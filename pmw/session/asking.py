@@ -591,6 +591,8 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 class LocalAsking(Asking):
     """The questions of an analyst, where the public state is at hand."""
 
+    place: str | None = None  # as commands name the session: its file or address; None where it has none
+
     @property
     @abstractmethod
     def state(self) -> PublicState:
@@ -626,7 +628,7 @@ class LocalAsking(Asking):
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
             with self._watched(len(parts)) as told:
                 answers = answer(Requests.of(parts), told)
-            return work.table(self.state, answers, self._pause)  # the state after them
+            return work.table(self.state, answers, self._pause, self.place)  # the state after them
 
     def explain(self, question: Asked | Statement) -> Explanation:
         from pmw.public.tables import Tabulation

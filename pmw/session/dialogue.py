@@ -209,7 +209,7 @@ class Dialogue(LocalAsking):
             work = Tabulation(self.state, question, self._pause)
             parts = [self._part(query, False, None) for query, _ in work.questions()]
             answers = engine.stored(Requests.of(parts))
-            return None if answers is None else work.table(self.state, answers, self._pause)
+            return None if answers is None else work.table(self.state, answers, self._pause, self.place)
 
     def forecast(self, question: Asked | Statement) -> Forecast:
         from pmw.public.tables import Tabulation
@@ -260,7 +260,7 @@ class Analyst(Dialogue):
     """
 
     def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
-        self._session, self._turn = session, session._turn
+        self._session, self._turn, self.place = session, session._turn, session.place
         self._account = account
         self._stop = stop
 

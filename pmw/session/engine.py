@@ -138,7 +138,7 @@ class Engine:
         which, waiting = same[which], waiting[same[waiting] == waiting]
         if is_given.any():
             self._repeats.give(self._state, distinct, stored, is_given, self._charges)
-        ready = batches = done = 0
+        ready, batches, done, share = 0, 0, 0, self._state.ledger.share
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
             if deliver is not None and stop > ready:
@@ -153,6 +153,9 @@ class Engine:
             answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
             batches, done = batches + 1, done + len(answers)
+            if self._state.ledger.share != share:
+                share = self._state.ledger.share
+                stored.spend(distinct, share, int(waiting[done - 1]) + 1 if done else 0)
             if distinct.request_ids:  # a question may wait under several
                 rest = waiting[done:]
                 stored.settle(rest, self._were_settled(distinct.take(rest)))
@@ -177,7 +180,7 @@ class Engine:
         self._repeats.require_keys(self._state, requests.of_analyst(account.name))
 
     def stored(self, requests: Requests) -> Answers | None:
-        """Return the newest stored answers to questions, as they were released; None where one has none.
+        """Return the newest stored answers to questions; None where one has none.
 
         Nothing is drawn, charged or recorded, and no newer model is looked at.
         """

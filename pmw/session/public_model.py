@@ -149,7 +149,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
 
     def __repr__(self) -> str:
-        state, budget = self._state, self._state.contract.budget
+        state, budget = self._state, self._state.contract.whole
         return (
             f"PublicModel({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, version {state.version})"

@@ -115,13 +115,18 @@ class Stored:
         return self._columns["version"]
 
     def answers(self, places: Places) -> Answers:
-        """Return some of the answers, as they were released."""
+        """Return some of the answers, as they were released but for what is spent; see ``spend``."""
         return Answers.of_columns(self._state, {name: own[places] for name, own in self._columns.items()})
 
     def put(self, places: Places, answers: Answers) -> None:
         """Put answers that are given in the places of some requests."""
         for name, own in self._columns.items():
             own[places] = getattr(answers, name)
+
+    def spend(self, requests: Requests, share: float, start: int = 0) -> None:
+        """Note what is spent by now for the answers from a place on; what has a key keeps what it told."""
+        keys = requests.request_ids[start:]
+        self._columns["share"][start:][[key is None for key in keys] if keys else slice(None)] = share
 
     def fill(self, places: Places, found: Found, questions: Questions, *, are_keyed: bool = False) -> None:
         """Fill in what was found of the requests at some places."""
@@ -196,6 +201,7 @@ class Repeats:
             newest = self._store.answers.find(part.texts())
             if newest.parts:
                 found.fill(rest[places], newest, part)
+        found.spend(requests, state.ledger.share)
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:

@@ -51,6 +51,7 @@ class Session(Dialogue, LocalPublishing):
         self._turn = Turns()
         self._process = os.getpid()
         self._store: SessionStore | None = store
+        self.place = store.place
         self._engine = Engine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
 
@@ -118,8 +119,8 @@ class Session(Dialogue, LocalPublishing):
         The fingerprint of the table, its key, the threshold noise and the bytes of an unfinished batch are
         wiped from the file; copies of it that were made earlier keep theirs. Questions and exports go on
         from the model, without the table: a repeated question gets its stored answer, one that released
-        numbers cover its interval, any other the source ``exhausted`` and no interval. ``close`` is another
-        thing: it lets go of the file.
+        numbers cover its interval, any other the source ``exhausted`` and no interval. What is left of the
+        budget is given up: ``finish`` spends it first. ``close`` is another thing: it lets go of the file.
 
         Raises:
             DataError: an interrupted batch needs the table, and it cannot be read or differs.
@@ -257,7 +258,7 @@ class Session(Dialogue, LocalPublishing):
 
     def __repr__(self) -> str:
         state = self.state
-        budget = state.contract.budget
+        budget = state.contract.whole
         return (
             f"Session({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, "

@@ -304,7 +304,8 @@ def test_records_and_declarations_come_back(
     ("lines", "message"),
     [
         ("min = 2023-02-29\nmax = 2023-03-01", "expected TOML: Invalid date or datetime"),
-        ("min = '2023-02-01'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '2023-02-01'"),
+        ("min = '1.2.2023'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '1.2.2023'"),
+        ("min = '2023-02-01\\nx = 1'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got "),
         ("min = 2023-04-01\nmax = 2023-03-01", "min must not exceed max, got min=2023-04-01, max=2023-03-01"),
         ("min = 2023-02-01T00:00:00\nmax = 2023-03-01", "min must be a date such as 2023-03-31"),
         ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'mnth'", "got 'mnth'; did you mean 'month'?"),
@@ -337,6 +338,23 @@ def test_times_that_cannot_be_declared_are_refused() -> None:
         assert message in str(refused.value)
     with pytest.raises(DomainError, match="min must be a time"):
         DatetimeAttribute("d", datetime(2023, 1, 1).astimezone(), datetime(2023, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("date", "2023-01-01", "2023-12-31"),
+        ("datetime", "2023-01-01", "2023-12-31"),  # the last second of that day
+        ("datetime", "2023-01-01T08:00:00", "2023-12-31 17:30:00"),
+        ("datetime", "2023-01-01T08:00:00+02:00", "2023-12-31T17:30:00Z"),
+    ],
+)
+def test_a_date_or_a_time_may_stand_in_quotes(kind: str, low: str, high: str) -> None:
+    def declared(quote: str) -> Domain:
+        ends = f"min = {quote}{low}{quote}\nmax = {quote}{high}{quote}\n"
+        return parse_schema(f"[[attributes]]\nname = 'd'\nkind = '{kind}'\n{ends}")
+
+    assert declared('"') == declared("")
 
 
 def test_a_date_as_the_last_time_is_its_last_second_and_a_zone_is_put_on_the_clock() -> None:

@@ -74,11 +74,12 @@ class SessionStore:
 
     Attributes:
         answers: what was answered.
+        place: the file as it was named; None in memory.
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
         self._connection = connect(":memory:" if path is None else str(path), name)
-        self._name = name
+        self._name, self.place = name, None if path is None else name
         self._damaged = f"{name}: the session file is damaged"
         self._chain = Chain(self._connection, name)
         self.answers = StoredAnswers(self._connection, name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
@@ -136,6 +138,33 @@ def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: R
     assert within["mean_half_width"] < form["mean_half_width"]
     assert "nothing was spent" in run.refused(*SUMS, "--share", "90%", "--yes", code=1)
     run.told("verify", "study.pmw")
+
+
+def test_what_an_answer_advises_can_be_pasted_and_ends_with_the_purchase(
+    frame: pd.DataFrame, tmp_path: Path, run: Run
+) -> None:
+    """Nobody has no sex, so that no number of records says that somebody has."""
+    age, sex, *others = YEARS
+    assert isinstance(age, IntegerAttribute)
+    attributes = (replace(age, width=10, resolution=1), replace(sex, missing=True), *others)
+    save_schema(Domain(attributes, name="people"), tmp_path / "people.toml")
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    run.told("open", "my study.pmw", *OPEN[2:-1], "4", "--delta", "1e-9", "--opening", "none")
+    mean = ("ask", "my study.pmw", "--sql", "SELECT sex, AVG(age) AS mean FROM people GROUP BY sex")
+
+    def advised() -> list[list[str]]:
+        """Return the commands of the notes, for which the session needs no other name."""
+        told = re.findall(r"pmw (measure .*?) (?:costs|tells)", run.told(*mean))
+        return [shlex.split(one) for one in told]
+
+    assert [one[:2] for one in advised()] == [["measure", "my study.pmw"]] * 2
+    counts, sums = advised()
+    assert "would cost" in run.told(*counts, "--dry-run")
+    assert "would cost" in run.told(*sums)
+    run.told(*sums[:-1], "--yes")
+    assert advised() == []
+    run.told("close", "my study.pmw", "--yes")
+    assert advised() == []
 
 
 def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:

@@ -165,7 +165,7 @@ def test_what_may_be_empty_has_a_value_whose_interval_holds_if_it_is_not() -> No
         assert not table.is_promised
         price = session.measure(["age", "grade"], dry_run=True).share
         assert any(
-            note.endswith(f"pmw measure \N{HORIZONTAL ELLIPSIS} age,grade costs {price:.1%} of the budget")
+            note.endswith(f"session.measure(['age', 'grade']) costs {price:.1%} of the budget")
             for note in table.notes
         )
         assert "conditional" not in session.sql("SELECT AVG(age) AS v FROM people").to_dict()["rows"][0]["v"]

@@ -168,7 +168,9 @@ def test_notebooks_show_a_session_and_that_it_is_closed(frame: pd.DataFrame, dom
     used = f'width="{174 * session.status().budget_share:.1f}"'  # of 174 pixels
     for page in (session._repr_html_(), session.status()._repr_html_()):
         assert page.index('<rect x="3" y="2" width="174"') < page.index(used)
-        assert f"11.0% of epsilon = 1, delta = 1e-09 is spent. {SEEDED_WARNING}" in page
+        assert (
+            f"11.0% of the budget is spent; the cap is epsilon = 1, delta = 1e-09. {SEEDED_WARNING}" in page
+        )
     session.close()
     assert '>open</th><td class="text">no</td>' in session._repr_html_()
 

@@ -49,7 +49,8 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     several: list[Any] = [{"id": "a", "where": "age >= 30"}, {"id": 2, "where": "height > 2"}]
     several.append({"where": {"sex": {"eq": "Male"}}})
     answers = client.post(ASK, json={"queries": several}, headers=ann).json()["answers"]
-    assert answers[0] == {"id": "a", **answer.json()}
+    assert answers[0] == {"id": "a", **answer.json(), "spent": answers[0]["spent"]}
+    assert answers[0]["spent"]["share"] >= answer.json()["spent"]["share"]
     assert answers[1]["id"] == 2
     assert answers[1]["error"]["code"] == "unknown_attribute"
     assert answers[2]["interval"] is not None

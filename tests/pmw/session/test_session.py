@@ -87,7 +87,8 @@ def test_a_durable_session_is_read_while_it_is_in_use_and_goes_on_where_it_was(t
     with pmw.resume_session(path, PEOPLE.frame) as again:
         assert again.status() == status
         assert again.state.model.marginal(names) == pytest.approx(model, rel=1e-9)
-        assert again.ask_all(QUESTIONS) == answers
+        told_again = zip(again.ask_all(QUESTIONS), answers, strict=True)
+        assert all(replace(one, spent=answer.spent) == answer for one, answer in told_again)
         assert again.state.round_open == session.state.round_open
         more = again.ask("region = 'south' AND age < 40 AND sex = 'Male'")
         assert more.spent.share >= status.budget_share

@@ -468,7 +468,31 @@ def test_a_mean_without_a_promise_says_how_sums_give_it_one() -> None:
     with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=1) as session:
         statement = "SELECT AVG(delay) AS a FROM trips WHERE years < 9 AND cost > 100 AND rooms = 3"
         told = " ".join(session.sql(statement).notes)
-        assert "--sum delay --by rooms,years,cost --dry-run" in told
+        assert "session.measure_sum('delay', ['rooms', 'years', 'cost'], dry_run=True) tells" in told
+        session.finalize()
+        notes = session.sql(statement).notes
+        assert notes
+        assert "session.measure" not in " ".join(notes)  # nothing is measured any more
+
+
+def test_how_a_group_gets_a_bar_is_told_until_it_is_bought() -> None:
+    """Nobody has no region, so that no number of records says that somebody has."""
+    statement = "SELECT region, AVG(delay) AS a FROM trips GROUP BY region"
+    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=5) as session:
+        notes = " ".join(session.sql(statement).notes)
+        assert "session.measure(['region', 'delay']) costs" in notes
+        assert "session.measure_sum('delay', ['region'], dry_run=True) tells" in notes
+        session.measure_sum("delay", "region")
+        table = session.sql(statement)
+        assert not table.is_promised  # of the group without a region
+        assert "if there are records" in " ".join(table.notes)
+        assert "session.measure" not in " ".join(table.notes)
+        of_itself = session.sql("SELECT region, AVG(delay) AS a FROM trips WHERE delay > 100 GROUP BY region")
+        assert "session.measure(['region', 'delay']) costs" in " ".join(of_itself.notes)
+        session.measure(["region", "delay"])
+        notes = " ".join(session.sql("SELECT region, MEDIAN(delay) FROM trips GROUP BY region").notes)
+        assert "what was measured of region, delay leaves room for no records" in notes
+        assert "session.measure" not in notes
 
 
 def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:
