@@ -319,8 +319,6 @@ def _asked(number: int) -> str:
 
 def table_text(table: AnswerTable) -> str:
     """Return the table of a statement, and what it rests on."""
-    spent = table.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     bounds = f"low and high: {table.confidence:.0%} confidence each"
     refused = [one.is_refused for one in table.estimates()]
     if any(refused):
@@ -329,8 +327,7 @@ def table_text(table: AnswerTable) -> str:
         bounds += "; where they are missing, nothing is promised"
     lines = [
         table.to_text(width=terminal_width()),
-        f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
-        f"cap epsilon {spent.epsilon_cap:g}{delta})",
+        f"({bounds}; model version {table.version}; {table.spent.describe()})",
     ]
     if not all(one.aligned for one in table.estimates()):
         lines.append(

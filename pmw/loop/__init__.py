@@ -20,6 +20,7 @@ from pmw.loop.loop import (
     draw_tests,
     forecast,
     may_test,
+    most_charged,
     propose,
     settle,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "may_test",
     "model_of_terms",
     "MOST_STEPS",
+    "most_charged",
     "OpeningDraws",
     "prior_of_model",
     "prior_of_table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
@@ -60,16 +61,25 @@ class Spent:
         share: part of the cap, in [0, 1].
         epsilon_cap: epsilon of the guarantee.
         delta: delta of the guarantee.
+        charged: part of the cap that was charged for this answer; 0 for a stored or a free one.
     """
 
     share: float
     epsilon_cap: float
     delta: float
+    charged: float = field(default=0.0, compare=False)  # a repeated answer is the same, and free
 
     def to_dict(self) -> dict[str, float]:
-        """Return a form ready for JSON, the value of ``spent``."""
-        share = float(f"{self.share:.6g}")
-        return {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        """Return a form ready for JSON, the value of ``spent``; a free answer tells no charge."""
+        share, charged = (float(f"{part:.6g}") for part in (self.share, self.charged))
+        form = {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        return {**form, "charged": charged} if charged else form
+
+    def describe(self) -> str:
+        """Return in words what was charged, and what was spent."""
+        own = f"{self.charged:.2%} of the budget charged for it, " if self.charged else ""
+        delta = f", delta {self.delta:g}" if self.delta else ""
+        return f"{own}{self.share:.1%} of the budget spent, cap epsilon {self.epsilon_cap:g}{delta}"
 
 
 def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:
@@ -179,12 +189,8 @@ class Answer:
 
     def origin(self) -> str:
         """Return in words where it comes from, and when."""
-        spent = self.spent
-        delta = f", delta {spent.delta:g}" if spent.delta else ""
-        return (
-            f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
-            f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})"
-        )
+        source = f"{self.source.value}: {_SOURCES[self.source]}"
+        return f"({source}; model version {self.version}; {self.spent.describe()})"
 
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""

@@ -410,7 +410,8 @@ def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]
 def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     """Return the newest model's version and what was spent: as the answers say, where they say it all."""
     if answers:
-        return max(answer.version for answer in answers), answers[-1].spent
+        charged = sum(answer.spent.charged for answer in answers)
+        return max(answer.version for answer in answers), replace(answers[-1].spent, charged=charged)
     return state.version, spent_in(state)
 
 

@@ -104,6 +104,7 @@ class Stored:
             "share": np.zeros(size),
             "kind": np.zeros(size, dtype=np.uint8),
             "aligned": np.ones(size, dtype=np.bool_),
+            "charged": np.zeros(size),
         }
         self.numbers: Places = np.zeros(size, dtype=np.int64)
         self.analysts: NDArray[np.object_] = np.full(size, "", dtype=object)

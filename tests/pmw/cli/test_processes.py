@@ -201,7 +201,7 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
     study = yearly_study
     recorded = []
     for _ in range(2):
-        killed = killed_at(1, "measure", str(study), "sex,region", "--yes")
+        killed = killed_at(1, "measure", str(study), "sex,region", "--at-most", "100%")
         assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
         recorded.append(waiting_of(study))
     first, second = recorded
@@ -227,7 +227,7 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
 def test_a_key_is_charged_once_wherever_its_process_was_killed(
     yearly_study: Path, run: Run, *, after: bool
 ) -> None:
-    study, keyed = yearly_study, ("sex,region", "--yes", "--json", "--request-id", "k")
+    study, keyed = yearly_study, ("sex,region", "--at-most", "100%", "--json", "--request-id", "k")
     price, before = run.form("measure", "study.pmw", "sex,region", "--dry-run"), read_ledger(study).lines
     killed = killed_at(1, "measure", str(study), *keyed, after=after)
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")

@@ -197,7 +197,13 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "", "--sql", "SELECT COUNT(*) FROM people"), "one of the four"),
     (("ask", "study.pmw", "--stream", "--workload", "marginals:1"), "one of the four"),
     (("ask", "study.pmw", "--sql", "x", "--workload", "marginals:1"), "one of the four"),
-    (("ask", "study.pmw", "", "--yes"), "give --within N with it"),
+    *each(
+        (("ask", "study.pmw", "", "--at-most"), ("measure", "study.pmw", "sex", "--at-most")),
+        (("101%",), "expected a part of the budget from 0 to 100%, such as 2%"),
+        (("-1%",), "expected a part of the budget from 0 to 100%"),
+        (("nan",), "expected a part of the budget from 0 to 100%"),
+        (("much",), "expected a part of the budget from 0 to 100%"),
+    ),
     (("ask", "study.pmw", "", "--format", "csv"), "--format is for --stream and --workload"),
     (("ask", "study.pmw", "--sql", "x", "--format", "csv"), "--format is for --stream and --workload"),
     (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
@@ -209,11 +215,7 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (("measure", "study.pmw", "sex", "--token-file", "ann.token"), "--token-file is for the address"),
     (("status", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
-    (("ask", "study.pmw", "age >= 30", "--request-id", "k"), "--request-id is for what pays unasked"),
-    (
-        ("ask", "study.pmw", "age >= 30", "--within", "9", "--request-id", "k"),
-        "--request-id is for what pays unasked",
-    ),
+    (("ask", "study.pmw", "age >= 30", "--request-id", "k"), "--request-id is for a bar that is paid once"),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
     (
         (*SERVICE, "age >= 30", "--population", "--token-file", "t"),
@@ -246,9 +248,7 @@ REFUSED: list[tuple[Any, ...]] = [
             4,
         ),
     ),
-    (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
-    (("measure", "study.pmw", "sex", "--request-id", "k"), "--request-id is for what pays unasked"),
-    (("measure", "study.pmw", "sex", "--request-id", "", "--yes"), "request_id must be a text", 4),
+    (("measure", "study.pmw", "sex", "--request-id", ""), "request_id must be a text", 4),
     (("measure", "study.pmw"), "give attributes whose counts are measured, or --sum"),
     (("measure", "study.pmw", "sex", "--sum", "age"), "give attributes whose counts are measured, or --sum"),
     (("measure", "study.pmw", "sex", "--by", "age"), "--by goes with --sum"),
@@ -463,7 +463,7 @@ ALWAYS = {
     "--confidence", "--model", "--update", "--person-clip",
 }  # fmt: skip
 WITH_EFFECT = {
-    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads", "shell": "wait no-history",
+    "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run", "shell": "wait no-history",
     "finish": "wait dry-run", "draft": "from-public bounds keys dry-run draft",
     "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
     "serve": "users host port rate",
