@@ -43,7 +43,8 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     }  # fmt: skip
     groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
     assert [one["sex"] for one in groups.json()["rows"]][:2] == ["Female", "Male"]
-    means = client.post(ASK, json={"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex"}, headers=ann)
+    mean = {"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex", "at_most": 1}
+    means = client.post(ASK, json=mean, headers=ann)
     assert means.status_code == 200
     several: list[Any] = [{"id": "a", "where": "age >= 30"}, {"id": 2, "where": "height > 2"}]
     several.append({"where": {"sex": {"eq": "Male"}}})
@@ -68,11 +69,14 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     quote = sent(reader, dry_run=True).json()
     assert quote["needed"]
     assert not quote["affordable"]  # a reader has no share
-    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "forbidden")
+    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "budget_exhausted")
     assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
     before = spent()
     assert before.get("bea", 0) == before.get("rea", 0) == 0
-    answer = sent(ann, within=40.0).json()
+    dear = sent(ann, within=40.0)
+    assert (dear.status_code, dear.json()["error"]["code"]) == (403, "not_paid")
+    answer = sent(ann, within=40.0, at_most=dear.json()["error"]["price"]).json()
+    assert answer["spent"]["charged"] == pytest.approx(quote["share"], rel=1e-5)
     low, high = answer["interval"]
     assert high - low <= 80.001
     paid = spent()
@@ -114,10 +118,10 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     reader = add("rea", "1/2", role=Role.READER)  # which counts for nothing: the role decides
     for headers in (reader, ann, bea):
         for age in range(21, 40):
-            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'"}
+            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'", "at_most": 1}
             assert client.post(ASK, json=sent, headers=headers).status_code == 200
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=reader)
-    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "forbidden")
+    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=bea)
     assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
@@ -145,8 +149,8 @@ def test_sums_of_others_are_rounded_and_ones_own_is_exact(
     """Else whose sum grew, or number of questions, tells whose a new line of the ledger is."""
     ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
     for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
-        measured = client.post("/sessions/study/measure", json={"scope": scope}, headers=headers)
-        assert measured.status_code == 200
+        body = {"scope": scope, "at_most": 1}
+        assert client.post("/sessions/study/measure", json=body, headers=headers).status_code == 200
     client.post(ASK, json={"where": "age >= 30"}, headers=bea)
     (hosted,) = service.visible(service.users.listed()[0])
     booked = {one.name: one for one in hosted.session.bookings()}
@@ -236,7 +240,7 @@ def test_a_price_of_what_nothing_is_known_of_asks_nothing(client: TestClient, ad
     assert priced.status_code == 400
     assert "ask the statement first" in priced.json()["error"]["message"]
     assert client.get("/sessions/study/ledger", headers=ann).json()["entries"] == before
-    assert client.post(ASK, json=body, headers=ann).is_success
+    assert client.post(ASK, json={**body, "at_most": 1}, headers=ann).is_success
 
 
 @pytest.mark.parametrize("kind", WITHIN)
@@ -244,7 +248,7 @@ def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None
     ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
 
     def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
-        return client.post(address, json=body, headers={**headers, "Idempotency-Key": "k"})
+        return client.post(address, json={**body, "at_most": 1}, headers={**headers, "Idempotency-Key": "k"})
 
     def spent() -> float:
         return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])
