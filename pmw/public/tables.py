@@ -379,7 +379,7 @@ class Tabulation:
                 *reader.reasons(shown, groups[statement.offset : end]),
             ),
             version,
-            spent,
+            replace(spent, charged=sum(answer.spent.charged for answer in answers)),
             state.contract.seeded,
             state.contract.records_kept,
         )
@@ -410,8 +410,7 @@ def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]
 def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
     """Return the newest model's version and what was spent: as the answers say, where they say it all."""
     if answers:
-        charged = sum(answer.spent.charged for answer in answers)
-        return max(answer.version for answer in answers), replace(answers[-1].spent, charged=charged)
+        return max(answer.version for answer in answers), answers[-1].spent
     return state.version, spent_in(state)
 
 

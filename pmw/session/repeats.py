@@ -148,7 +148,7 @@ class Stored:
         """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
         So is what was refused, for what was measured since may answer it; what an analyst whose share was
-        spent was told without a test, by whoever can pay for one; and what is asked afresh, where the model
+        spent, or who paid nothing, was told without a test, by whoever can pay for one; and what is asked afresh, where the model
         is newer or a test can be made that was not.
 
         Args:
@@ -160,7 +160,7 @@ class Stored:
         source, state = self._columns["source"], self._state
         older = fresh & (self.versions < state.version)
         asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
-        untested = (self.analysts != "") & _ARE_UNTESTED[source]
+        untested = ((self.analysts != "") | ~self.were_settled) & _ARE_UNTESTED[source]
         if fresh.any():
             answers = self.answers(np.arange(len(fresh)))
             untested = np.where(fresh, ~rests_on_test(state, answers), untested)
