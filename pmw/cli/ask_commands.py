@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
     from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking, Part
     from pmw.session.session import Session
@@ -302,22 +303,23 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
         return _explain(cast("Session", session), where or "", given)
     if given["sql"] is not None:
         return _ask_statement(session, given["sql"], options, given)
-    if given["within"] is not None:
-        return _ask_within(cast("Session", session), where or "", options, given)  # no model is asked so
-    return _ask_condition(session, where or "", options, as_json=given["as_json"])
+    return _ask_condition(session, where or "", options, given)
 
 
-def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_json: bool) -> int:
-    """Print the answer to one condition; return the exit code."""
+def _ask_condition(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to one condition, within a bar where one is asked for; return the exit code."""
     from pmw.cli.answering import condition_of, paid, read_condition, require_accepted, source_code, told
 
-    query = read_condition(where, session.domain)
+    query, within = read_condition(where, session.domain), given["within"]
     require_accepted(query, options)
-    asked = [condition_of(where)]
-    answer = paid(
-        session, options.at_most, lambda most: session.ask_all(asked, fresh=options.fresh, at_most=most)
-    )[0]
-    click.echo(told(session, query, answer, options, as_json=as_json))
+
+    def ask(most: Part) -> Answer:
+        if within is None:
+            return session.ask_all([condition_of(where)], fresh=options.fresh, at_most=most)[0]
+        return session.ask_within(query, within.amount, request_id=given["request_id"], at_most=most)
+
+    answer = paid(session, options.at_most, ask)
+    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
@@ -352,21 +354,6 @@ def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
     found = session.explain(asked)
     click.echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
     return 0
-
-
-def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
-    from pmw.cli.answering import paid, read_condition, require_accepted, source_code, told
-
-    query, within, key = read_condition(where, session.domain), given["within"].amount, given["request_id"]
-    require_accepted(query, options)
-    answer = paid(
-        session,
-        options.at_most,
-        lambda most: session.ask_within(query, within, request_id=key, at_most=most),
-    )
-    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
-    return source_code(answer.source, strict=options.strict)
 
 
 @click.command(

@@ -147,9 +147,9 @@ class Stored:
     ) -> NDArray[np.bool_]:
         """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
-        So is what was refused, for what was measured since may answer it; what an analyst whose share was
-        spent, or who paid nothing, was told without a test, by whoever can pay for one; and what is asked afresh, where the model
-        is newer or a test can be made that was not.
+        So is what was refused, for what was measured since may answer it; what whoever could not or would not
+        pay was told without a test, by whoever can pay for one; and what is asked afresh, where the model is
+        newer or a test can be made that was not.
 
         Args:
             fresh: bool, shape (n,), whether each is asked afresh.

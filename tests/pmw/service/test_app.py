@@ -91,6 +91,85 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     assert sent(ann, dry_run=True).json()["needed"] is False
 
 
+def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
+    client: TestClient, add: Any
+) -> None:
+    ann, question = add("ann", "1/2"), {"where": "sex = 'Male' AND region = 'north'"}
+
+    def spent() -> float:
+        return float(client.get("/sessions/study/you", headers=ann).json()["spent"])
+
+    refused = client.post(ASK, json=question, headers={**ann, "Idempotency-Key": "k"})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["position"]) == (403, "not_paid", None)
+    assert set(error) == {"code", "message", "position", "request_id", "price"}
+    assert error["price"] == client.post(ASK, json={**question, "dry_run": True}, headers=ann).json()["most"]
+    assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in error["message"]
+    free = client.post(ASK, json={**question, "at_most": 0}, headers=ann).json()
+    assert (free["source"], "charged" in free["spent"]) == ("unverified", False)
+    assert spent() == 0
+    paid = client.post(
+        ASK, json={**question, "at_most": error["price"]}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()
+    assert paid["spent"]["charged"] == pytest.approx(spent(), rel=1e-5)
+    assert 0 < spent() <= error["price"]
+    for most in (None, 0, 1e-9):
+        again = client.post(
+            ASK, json={**question, "at_most": most}, headers={**ann, "Idempotency-Key": "k"}
+        ).json()
+        assert again["interval"] == paid["interval"]
+    for bad in (-0.1, 1.1, "1", True):
+        assert client.post(ASK, json={**question, "at_most": bad}, headers=ann).status_code == 400
+
+
+def test_among_several_each_that_could_cost_more_has_its_own_error(client: TestClient, add: Any) -> None:
+    ann = add("ann", "1/2")
+    queries = [
+        {"id": 1, "where": "region = 'north'"},
+        {"id": 2, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 3, "sql": "SELECT sex, member, COUNT(*) FROM people GROUP BY sex, member"},
+        {"id": 4, "where": "height > 2"},
+        {"id": 5, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 6, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"},
+    ]
+    for key in ({}, {"Idempotency-Key": "k"}):
+        answers = client.post(ASK, json={"queries": queries}, headers={**ann, **key}).json()["answers"]
+        assert [one["id"] for one in answers] == [1, 2, 3, 4, 5, 6]
+        codes = [one.get("error", {}).get("code") for one in answers]
+        assert codes == [None, "not_paid", "not_paid", "unknown_attribute", "not_paid", None]
+        assert answers[1]["error"]["price"] > 0.05
+    assert client.get("/sessions/study/you", headers=ann).json()["spent"] == 0
+    answers = client.post(
+        ASK, json={"queries": queries, "at_most": 1}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()["answers"]
+    assert [one.get("error", {}).get("code") for one in answers] == [
+        None, None, None, "unknown_attribute", None, None,
+    ]  # fmt: skip
+    charged = sum(one.get("spent", {}).get("charged", 0) for one in answers)
+    assert charged == pytest.approx(client.get("/sessions/study/you", headers=ann).json()["spent"], rel=1e-5)
+
+
+def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
+    session = service.hosted(service.users.listed()[0], "study").session
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, 0.5)
+    while session.measure(["region"], dry_run=True).affordable:
+        session.measure(["region"])
+    left = float(session.state.ledger.remaining / session.state.ledger.cap)
+    assert left < 0.5
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, left)
+    assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
+    assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
+    page = client.get("/page/study", headers=ann).text
+    assert f"You may still spend {left:.2%} of the whole budget. Your share is 50.0%" in page
+    known = client.get("/page/study/custodian", headers=cat).text
+    assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
+
+
 NO_BARS: list[dict[str, Any]] = [
     {"queries": [{"where": ""}], "within": 40},
     {"where": "", "within": 40, "fresh": True},

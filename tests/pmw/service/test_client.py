@@ -281,6 +281,19 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         assert far.exit_code == 4
 
 
+def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(run: Callable[..., Result]) -> None:
+    """The service takes 500 questions together: those before the refused ones are answered by then."""
+    free = [{"id": place, "where": f"age >= {20 + place % 40}"} for place in range(502)]
+    dear = {"id": 502, "where": "sex = 'Female' AND member = FALSE"}
+    lines = [*free, dear, {**free[0], "id": 503}]
+    told = run("--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
+    forms = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [form["id"] for form in forms] == list(range(504))
+    assert [form["id"] for form in forms if "error" in form] == [502]
+    assert forms[502]["error"]["code"] == "not_paid"
+    assert told.exit_code == 0
+
+
 def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
     token = tmp_path / "ann.token"
     token.write_text(ann)
@@ -291,7 +304,10 @@ def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_
 
     with pmw.connect(running.url, token=ann) as session:
         assert json.loads(run("status", "--json").stdout) == session.status().to_dict()
-        assert "budget spent" in run("status").stdout
+        told = run("status").stdout
+        assert "budget spent" in told
+        left = float(session.budget().left or 0)
+        assert told.endswith(f"\nYou may still spend {left:.2%} of the budget.\n")
         plotted = run("status", "--plot", str(tmp_path / "a.svg"))
         assert (plotted.exit_code, "which a service does not tell" in plotted.stderr) == (2, True)
         sums = ("--sum", "age", "--by", "sex", "--share", "0.1%")
