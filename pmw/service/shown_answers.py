@@ -110,7 +110,7 @@ def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Ans
 
 
 def new_answer(
-    analyst: Analyst, large: LargeRequests, question: Read, within: str, at_most: str | None
+    analyst: Analyst, large: LargeRequests, question: Read, within: str = "", at_most: str | None = None
 ) -> Answer | AnswerTable:
     """Ask a question, and return the answer.
 

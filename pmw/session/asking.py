@@ -103,7 +103,7 @@ class Asking(ABC):
             request_id: idempotency key, for safe retries; the same key gets the same answer.
             at_most: the part of the whole budget that it may charge, in [0, 1]. It is held against the most
                 that it could, before anything is drawn. 0 takes the free answer. Unless told it is a tenth of
-                the share, or of what is left for all where that is less.
+                the share, or of what is left for all where that is less; without a share it is all of it.
 
         Raises:
             PriceError: it could charge more; nothing is asked or spent.

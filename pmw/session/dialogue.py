@@ -106,7 +106,11 @@ class Dialogue(LocalAsking):
         deliver: Deliver | None = None,
         at_most: Part = None,
     ) -> Answers:
-        """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
+        """Answer questions in order; see ``Asking``.
+
+        A workload of ranges makes no question by itself. It is looked at table by table: what is refused for
+        its price ends it, and the tables before it stand.
+        """
         if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver, at_most=at_most)
         with self._asking(at_most) as answer, self._watched(len(questions), deliver) as told:
@@ -319,7 +323,7 @@ class Analyst(Dialogue):
             found = {one.name: one for one in engine.bookings.listed(ledger)}
             one = found.get(self.name, Booked(self.name, Fraction(0), 0))
             left = engine.bookings.left(self._account, ledger) / ledger.cap
-            return replace(one, share=self.share, left=left)
+            return replace(one, share=self.share, left=Fraction(0) if engine.state.closed else left)
 
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:

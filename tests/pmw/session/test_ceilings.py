@@ -379,6 +379,8 @@ def test_what_is_left_and_no_ceiling_is_told_of_a_share() -> None:
         rest = session.state.ledger.remaining / session.state.ledger.cap
         assert ann.budget().left == min(rest, Fraction(1, 5) - spent) == rest
         assert ann.budget().to_dict()["left"] == float(rest)
+        session.finalize()
+        assert ann.budget().left == 0
 
 
 @pytest.mark.parametrize("most", [-0.1, 1.1, float("nan"), "much", True])
