@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,16 @@ def test_a_terminal_is_asked_with_the_price(
     yearly_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
 ) -> None:
     before, prices = spent(), list[str]()
+
+    def answer(yes: bool) -> Callable[[str], bool]:
+        def agrees(price: str) -> bool:
+            prices.append(price)
+            return yes
+
+        return agrees
+
     for yes in (False, True):
-        monkeypatch.setattr("pmw.cli.answering.agrees", lambda price, yes=yes: prices.append(price) or yes)
+        monkeypatch.setattr("pmw.cli.answering.agrees", answer(yes))
         assert run("ask", "study.pmw", *asked).exit_code == (0 if yes else 4)
         assert (spent() > before) == yes
     assert prices[0] == prices[1]
