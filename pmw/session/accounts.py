@@ -134,7 +134,7 @@ class Account:
         most, told = float(self.ceiling(ledger)), math.ceil(10_000 * price) / 10_000
         if price > most:
             raise PriceError(
-                f"this can cost {told:.2%} of the budget, and {most:.2%} may be charged for it (a tenth of "
+                f"This can cost {told:.2%} of the budget, and {most:.2%} may be charged for it (a tenth of "
                 f"what may be spent, unless told); it was not paid. Pay it with at_most={told:g} (--at-most "
                 f"{100 * told:g}%)",
                 price=price,

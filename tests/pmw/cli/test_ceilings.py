@@ -156,7 +156,7 @@ def test_a_stream_of_a_session_spends_what_its_plan_holds_unless_told(
 def test_a_shell_in_a_pipe_refuses_what_a_terminal_is_asked(yearly_study: Path, run: Run) -> None:
     before = spent()
     piped = run("shell", "study.pmw", "--no-history", stdin=f"{PAIR}\n{FREE}\n")
-    assert "Error: this can cost " in piped.stderr
+    assert "Error: This can cost " in piped.stderr
     assert "About" in piped.stdout
     assert piped.exit_code == 0
     assert spent() == before

@@ -36,7 +36,7 @@ def test_a_table_is_paid_for_at_the_price_that_was_told_and_after_a_yes_alone(
     assert list(form) == ["scope", "cells", "share", "half_width", "affordable"]
     assert (form["scope"], form["cells"], form["affordable"]) == (["sex", "region"], 12, True)
     refused = run.refused(*MEASURE, code=4)
-    assert refused.startswith(f"Error: {told} this can cost ")
+    assert refused.startswith(f"Error: {told} This can cost ")
     part = re.findall(r"--at-most ([0-9.]+%)", refused)[0]
     unpaid = run(*MEASURE, "--json")
     error = json.loads(unpaid.stdout)["error"]
@@ -138,7 +138,7 @@ def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: R
     what = "the sums of age by sex (2 cells) with the numbers of values"
     assert told.startswith(f"Measuring {what} would cost 2.00% of the budget: each")
     assert (form["sum"], form["scope"], form["cells"], form["affordable"]) == ("age", ["sex"], 2, True)
-    assert run.refused(*SUMS, code=4).startswith(f"Error: {told} this can cost 2.00% of the budget")
+    assert run.refused(*SUMS, code=4).startswith(f"Error: {told} This can cost 2.00% of the budget")
     assert spent(summed_study) == before
     wide = run.form(*MEAN)["rows"]
     assert run(*SUMS, "--share", "5%", "--at-most", "4.9%").exit_code == 4
@@ -158,7 +158,7 @@ def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
     run.told(*MEAN)
     before = spent(summed_study)
     refused = run.refused(*MEAN, "--within", "4%", "--at-most", "0.1%", code=4)
-    assert refused.startswith("Error: this can cost ")
+    assert refused.startswith("Error: This can cost ")
     assert spent(summed_study) == before
     rows = run.form(*MEAN, "--within", "4%", *ALL)["rows"]
     for row in rows:

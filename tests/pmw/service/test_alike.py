@@ -362,7 +362,7 @@ def test_what_could_cost_more_than_it_may_is_refused_with_its_price_and_0_is_fre
     kind: str, spending: Any_
 ) -> None:
     before = spending.status().budget_share
-    with pytest.raises(PriceError, match=r"this can cost [0-9.]+% of the budget, and 0.00% may") as refused:
+    with pytest.raises(PriceError, match=r"This can cost [0-9.]+% of the budget, and 0.00% may") as refused:
         ASKED[kind](spending, at_most=1e-6)
     assert refused.value.code == "not_paid"
     assert refused.value.price > 1e-6

@@ -143,7 +143,7 @@ def test_the_price_is_the_most_and_not_what_is_expected(opened_round: pmw.Sessio
         session.ask(OTHER, at_most=forecast.most * 0.99)
     assert refused.value.price == forecast.most
     told = -(-forecast.most * 10_000 // 1) / 10_000
-    assert f"this can cost {told:.2%} of the budget" in str(refused.value)
+    assert f"This can cost {told:.2%} of the budget" in str(refused.value)
     assert f"at_most={told:g} (--at-most {100 * told:g}%)" in str(refused.value)
     session.ask(OTHER, at_most=told)
 
