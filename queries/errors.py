@@ -80,8 +80,8 @@ class QueryError(QueriesError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Else it could not come back from a process of its own: ``code`` is no positional argument.
-        return partial(QueryError, code=self.code), (self.message,), self.__dict__
+        return partial(type(self), code=self.code), (self.message,), self.__dict__
 
-    def to_dict(self) -> dict[str, str | int | None]:
+    def to_dict(self) -> dict[str, str | int | float | None]:
         """Return the error object of the answer format: code, message and position."""
         return {"code": self.code, "message": self.message, "position": self.position}

@@ -217,7 +217,7 @@ def _is_plain(words: str) -> bool:
 
 def _answer_line(answer: Answer) -> str:
     """Return ``json_line`` of an answer's form, in a fifth of the time."""
-    if answer.is_refused:
+    if answer.is_refused or answer.spent.charged:
         return json_line(answer.to_dict())
     spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
     kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'

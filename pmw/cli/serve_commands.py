@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib.util import find_spec
@@ -178,14 +179,25 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
 
 @user.command("list", short_help="List users.")
 @_users_option
+@click.option(
+    "--session",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Tell no share above what is left in it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def list_(users: Path, as_json: bool) -> None:
+def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
     from pmw.display.texts import text_table
     from pmw.service.users import UsersFile
 
     listed = UsersFile(users).listed()
+    if session is not None:
+        from pmw.session.maintenance import read_session
+
+        ledger = read_session(session)[0].ledger
+        listed = tuple(replace(one, share=min(one.share, ledger.remaining / ledger.cap)) for one in listed)
     if as_json:
         click.echo(json_line({"users": [user.to_dict() for user in listed]}))
         return

@@ -75,11 +75,12 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
         if force:
             refuse_table(plot, path, "the picture")
         check_picture(plot, force=force)
+    own = ""
     if is_file:
         state, status = read_session(path)
         contract = state.contract
     else:
-        contract, status = _told_by(session, plot, token_file, as_json=as_json)
+        contract, status, own = _told_by(session, plot, token_file, as_json=as_json)
     if plot is not None:
         from pmw.display.figures import write_figure
         from pmw.public.pictures import status_figure
@@ -87,15 +88,15 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
 
         with telling_letters():
             write_figure(status_figure(state, read_history(path)), plot, force=force)
-    click.echo(json_line(status.to_dict()) if as_json else status_text(contract, status))
+    click.echo(json_line(status.to_dict()) if as_json else status_text(contract, status) + own)
     if plot is not None and not as_json:
         click.echo(f"Wrote {plot}.")
 
 
 def _told_by(
     session: str, plot: Path | None, token_file: Path | None, *, as_json: bool
-) -> tuple[Contract, Status]:
-    """Return what a service, or a model, says of its session.
+) -> tuple[Contract, Status, str]:
+    """Return what a service, or a model, says of its session; and of what the user may still spend.
 
     Raises:
         UsageError: a picture of it is asked for.
@@ -109,9 +110,10 @@ def _told_by(
         from pmw.cli.remote import connected
 
         with connected(session, token_file) as served:
-            return served.contract, served.status()
+            left = float(served.budget().left or 0)
+            return served.contract, served.status(), f"\nYou may still spend {left:.2%} of the budget."
     model = opened_model(Path(session), as_json=as_json)
-    return model.contract, model.status()
+    return model.contract, model.status(), ""
 
 
 @click.command(

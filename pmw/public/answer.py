@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
@@ -60,21 +61,25 @@ class Spent:
         share: part of the cap, in [0, 1].
         epsilon_cap: epsilon of the guarantee, drafts of the schema included.
         delta: likewise.
+        charged: part of the cap that was charged for this answer; 0 for a stored or a free one.
     """
 
     share: float
     epsilon_cap: float
     delta: float
-
-    def describe(self, version: int) -> str:
-        """Return it in words, with the version of the model that answered."""
-        cap = budget_words(self.epsilon_cap, self.delta)
-        return f"model version {version}; {self.share:.1%} of the budget spent, cap {cap}"
+    charged: float = field(default=0.0, compare=False)  # a repeated answer is the same, and free
 
     def to_dict(self) -> dict[str, float]:
-        """Return a form ready for JSON, the value of ``spent``."""
-        share = float(f"{self.share:.6g}")
-        return {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        """Return a form ready for JSON, the value of ``spent``; a free answer tells no charge."""
+        share, charged = (float(f"{part:.6g}") for part in (self.share, self.charged))
+        form = {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        return {**form, "charged": charged} if charged else form
+
+    def describe(self, version: int) -> str:
+        """Return in words the version of the model that answered, what was charged, and what was spent."""
+        own = f"{self.charged:.2%} of the budget charged for it, " if self.charged else ""
+        cap = budget_words(self.epsilon_cap, self.delta)
+        return f"model version {version}; {own}{self.share:.1%} of the budget spent, cap {cap}"
 
 
 def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmw.display.texts import counted
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
@@ -135,18 +134,6 @@ class Quote:
             "half_width": self.half_width,
             "affordable": self.affordable,
         }
-
-
-def price_of_bar(quote: Mapping[str, Any], within: float | str) -> str:
-    """Return what a bar of a count costs, in words.
-
-    Args:
-        quote: the price, in the form that is written as JSON.
-        within: half-width of the bar, in records, as it was asked for.
-    """
-    what = f"to measure {', '.join(quote['scope'])} ({counted(cell_count(quote['cells']), 'cell')})"
-    left = "." if quote["affordable"] else "; so much is not left."
-    return f"A bar of ± {within} records costs {quote['share']:.2%} of the budget, {what}{left}"
 
 
 def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:

@@ -387,7 +387,7 @@ class Tabulation:
                 *reader.reasons(shown, groups[statement.offset : end]),
             ),
             version,
-            spent,
+            replace(spent, charged=sum(answer.spent.charged for answer in answers)),
             state.contract.seeded,
             state.contract.records_kept,
         )

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from pmw.errors import BudgetError, BudgetExhaustedError, ReleaseError, ServiceError, SessionError
+from pmw.errors import BudgetError, BudgetExhaustedError, PriceError, ReleaseError, ServiceError, SessionError
 from queries.errors import QueryError
 
 EXACT = "application/vnd.online-pmw.exact+json"  # what ``pmw.session.exact`` writes
@@ -251,6 +251,8 @@ def _refusal(status: int, content: bytes) -> Exception:
     except UNREADABLE:
         told = "the service does not answer" if status == 0 else "the service refuses the request"
         return ServiceError(told, status=status or None)
+    if code == "not_paid":
+        return PriceError(message, price=float(error.get("price", 1)))
     if code in _KINDS:
         return _KINDS[code](message)
     if status in (400, 409):

@@ -32,6 +32,7 @@ from pmw.errors import (
     BudgetExhaustedError,
     DataError,
     PMWError,
+    PriceError,
     ReleaseError,
     ServiceError,
     SessionCorruptError,
@@ -62,13 +63,14 @@ _CODES = {
     503: "unavailable",
 }
 _FIELDS = (  # whose names are told; others may come from the body
-    "aggregate", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most", "queries",
-    "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
+    "aggregate", "at_most", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most",
+    "queries", "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
+    (PriceError, 403, "not_paid", None),
     (BudgetExhaustedError, 403, "budget_exhausted", None),
     (EndingError, 503, None, None),
     (BusyError, 429, None, None),
@@ -126,11 +128,11 @@ def problem(
     message: str,
     *,
     code: str | None = None,
-    position: int | str | None = None,
     retry_after: int | None = None,
+    **more: Any,
 ) -> JSONResponse:
     """Return the response that tells of an error; after some seconds its request may be made again."""
-    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, position)
+    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, **more)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
@@ -138,11 +140,11 @@ def problem(
 
 
 def error_form(
-    code: str, message: str, request_id: str, position: int | str | None = None
+    code: str, message: str, request_id: str, position: int | str | None = None, **more: float
 ) -> dict[str, dict[str, Any]]:
     """Return the object that tells of an error."""
     told = {"code": code, "message": message, "position": position, "request_id": request_id}
-    return {"error": told}
+    return {"error": {**told, **more}}
 
 
 def add_handlers(app: FastAPI, log: Log) -> None:
@@ -152,9 +154,10 @@ def add_handlers(app: FastAPI, log: Log) -> None:
         status, code, message = _told(error)
         if status == 503 and not isinstance(error, EndingError):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
-        position = error.position if isinstance(error, QueryError) else None
+        more: dict[str, Any] = {"position": error.position} if isinstance(error, QueryError) else {}
+        more |= {"price": error.price} if isinstance(error, PriceError) else {}
         retry = error.retry_after if isinstance(error, BusyError) else None
-        return problem(request, status, message, code=code, position=position, retry_after=retry)
+        return problem(request, status, message, code=code, retry_after=retry, **more)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         places = error.errors() if isinstance(error, RequestValidationError) else []
@@ -182,7 +185,7 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
 def _told(error: Exception) -> tuple[int, str | None, str]:
     """Return the status, the code and the text of an error of our packages."""
-    if isinstance(error, QueryError):
+    if isinstance(error, QueryError) and not isinstance(error, PriceError):
         reused = error.position == "request_id" and "was used" in error.message
         return (409, "key_reused", error.message) if reused else (400, error.code, error.message)
     for kind, status, code, text in _KINDS:

@@ -194,7 +194,7 @@ def read_exact(kind: Any, text: str) -> Any:
 def _checked(answers: Answers) -> Answers:
     """Return answers whose columns fit each other, as those of a session do."""
     size = len(answers)
-    flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned)
+    flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned, answers.charged)
     fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1
     fits = fits and answers.interval.shape == answers.typical.shape == (size, 2)
     known = fits and bool((answers.source < len(SOURCES)).all() and (answers.kind < len(answers.kinds)).all())

@@ -174,3 +174,8 @@ def asked_text(kind: str, by: Sequence[str], *how: object) -> str:
         how: what else it depends on: texts, numbers, or None.
     """
     return dumps([kind, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])
+
+
+def ceiling_form(at_most: Number | None) -> dict[str, float]:
+    """Return how the body of a request says what may be charged at most; nothing where that was not told."""
+    return {} if at_most is None else {"at_most": float(as_fraction(at_most, "at_most"))}

@@ -104,6 +104,7 @@ class Stored:
             "share": np.zeros(size),
             "kind": np.zeros(size, dtype=np.uint8),
             "aligned": np.ones(size, dtype=np.bool_),
+            "charged": np.zeros(size),
         }
         self.numbers: Places = np.zeros(size, dtype=np.int64)
         self.analysts: NDArray[np.object_] = np.full(size, "", dtype=object)
@@ -151,9 +152,9 @@ class Stored:
     ) -> NDArray[np.bool_]:
         """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
-        So is what was refused, for what was measured since may answer it; what an analyst whose share was
-        spent was told without a test, by whoever can pay for one; and what is asked afresh, where the model
-        is newer or a test can be made that was not.
+        So is what was refused, for what was measured since may answer it; what whoever could not or would not
+        pay was told without a test, by whoever can pay for one; and what is asked afresh, where the model is
+        newer or a test can be made that was not.
 
         Args:
             fresh: bool, shape (n,), whether each is asked afresh.
@@ -164,7 +165,7 @@ class Stored:
         source, state = self._columns["source"], self._state
         older = fresh & (self.versions < state.version)
         asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
-        untested = (self.analysts != "") & _ARE_UNTESTED[source]
+        untested = ((self.analysts != "") | ~self.were_settled) & _ARE_UNTESTED[source]
         if fresh.any():
             answers = self.answers(np.arange(len(fresh)))
             untested = np.where(fresh, ~rests_on_test(state, answers), untested)

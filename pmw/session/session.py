@@ -22,6 +22,7 @@ from pmw.loop import refined
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
+from pmw.session.asking import Part
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
 from pmw.session.publishing import LocalPublishing
@@ -61,7 +62,12 @@ class Session(Dialogue, LocalPublishing):
         return self._engine.state
 
     def analyst(
-        self, name: str, share: Fraction | float | None = None, *, stop: Callable[[], None] | None = None
+        self,
+        name: str,
+        share: Fraction | float | None = None,
+        *,
+        at_most: Part = None,
+        stop: Callable[[], None] | None = None,
     ) -> Analyst:
         """Return the session as one analyst asks it: charges are booked to the name, up to a share.
 
@@ -69,6 +75,7 @@ class Session(Dialogue, LocalPublishing):
             name: of the analyst.
             share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
                 gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
+            at_most: what each question may charge, unless told with it; see ``ask``.
             stop: called at the beginning of each turn and within it; what it raises ends the work,
                 and what was answered stands.
 
@@ -76,7 +83,7 @@ class Session(Dialogue, LocalPublishing):
             BudgetError: the share is not in [0, 1].
             SessionError: the name is empty, or is none.
         """
-        return Analyst(self, Account.of(name, share), stop)
+        return Analyst(self, Account.of(name, share).paying(at_most), stop)
 
     def read_table(self) -> None:
         """Read the table now, where a test may need it: else the first one does, while other threads wait.

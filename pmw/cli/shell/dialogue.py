@@ -21,6 +21,7 @@ from pmw.cli.answering import (
     answered,
     csv_of,
     form_of,
+    paid,
     read_condition,
     text_of,
 )
@@ -184,7 +185,9 @@ class Dialogue:
     def _ask(self, text: str) -> None:
         self._asked += 1
         self._last = asked = self._read(text)
-        result = answered(self._session, asked, StreamOptions())
+        result = paid(
+            self._session, None, lambda most: answered(self._session, asked, StreamOptions(at_most=most))
+        )
         show(self._written(result))
 
     def _read(self, text: str) -> Asked:
@@ -265,8 +268,8 @@ class Dialogue:
         quote = self._session.measure(names, dry_run=True)
         show(quote_text(quote, confidence, measured=False))
         if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
-            paid = self._session.measure(names)
-            show(quote_text(paid, confidence, measured=True))
+            quote = self._session.measure(names, at_most=quote.share)
+            show(quote_text(quote, confidence, measured=True))
 
     def _quit(self, _: str) -> None:
         self._over = True

@@ -44,7 +44,8 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     }  # fmt: skip
     groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
     assert [one["sex"] for one in groups.json()["rows"]][:2] == ["Female", "Male"]
-    means = client.post(ASK, json={"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex"}, headers=ann)
+    mean = {"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex", "at_most": 1}
+    means = client.post(ASK, json=mean, headers=ann)
     assert means.status_code == 200
     several: list[Any] = [{"id": "a", "where": "age >= 30"}, {"id": 2, "where": "height > 2"}]
     several.append({"where": {"sex": {"eq": "Male"}}})
@@ -70,11 +71,14 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     quote = sent(reader, dry_run=True).json()
     assert quote["needed"]
     assert not quote["affordable"]  # a reader has no share
-    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "forbidden")
+    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "budget_exhausted")
     assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
     before = spent()
     assert before.get("bea", 0) == before.get("rea", 0) == 0
-    answer = sent(ann, within=40.0).json()
+    dear = sent(ann, within=40.0)
+    assert (dear.status_code, dear.json()["error"]["code"]) == (403, "not_paid")
+    answer = sent(ann, within=40.0, at_most=dear.json()["error"]["price"]).json()
+    assert answer["spent"]["charged"] == pytest.approx(quote["share"], rel=1e-5)
     low, high = answer["interval"]
     assert high - low <= 80.001
     paid = spent()
@@ -87,6 +91,85 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     (row,) = client.post(ASK, json=statement, headers=bea).json()["rows"]
     assert [row["count"]["low"], row["count"]["high"]] == [math.floor(low), math.ceil(high)]
     assert sent(ann, dry_run=True).json()["needed"] is False
+
+
+def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
+    client: TestClient, add: Any
+) -> None:
+    ann, question = add("ann", "1/2"), {"where": "sex = 'Male' AND region = 'north'"}
+
+    def spent() -> float:
+        return float(client.get("/sessions/study/you", headers=ann).json()["spent"])
+
+    refused = client.post(ASK, json=question, headers={**ann, "Idempotency-Key": "k"})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["position"]) == (403, "not_paid", None)
+    assert set(error) == {"code", "message", "position", "request_id", "price"}
+    assert error["price"] == client.post(ASK, json={**question, "dry_run": True}, headers=ann).json()["most"]
+    assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in error["message"]
+    free = client.post(ASK, json={**question, "at_most": 0}, headers=ann).json()
+    assert (free["source"], "charged" in free["spent"]) == ("unverified", False)
+    assert spent() == 0
+    paid = client.post(
+        ASK, json={**question, "at_most": error["price"]}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()
+    assert paid["spent"]["charged"] == pytest.approx(spent(), rel=1e-5)
+    assert 0 < spent() <= error["price"]
+    for most in (None, 0, 1e-9):
+        again = client.post(
+            ASK, json={**question, "at_most": most}, headers={**ann, "Idempotency-Key": "k"}
+        ).json()
+        assert again["interval"] == paid["interval"]
+    for bad in (-0.1, 1.1, "1", True):
+        assert client.post(ASK, json={**question, "at_most": bad}, headers=ann).status_code == 400
+
+
+def test_among_several_each_that_could_cost_more_has_its_own_error(client: TestClient, add: Any) -> None:
+    ann = add("ann", "1/2")
+    queries = [
+        {"id": 1, "where": "region = 'north'"},
+        {"id": 2, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 3, "sql": "SELECT sex, member, COUNT(*) FROM people GROUP BY sex, member"},
+        {"id": 4, "where": "height > 2"},
+        {"id": 5, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 6, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"},
+    ]
+    for key in ({}, {"Idempotency-Key": "k"}):
+        answers = client.post(ASK, json={"queries": queries}, headers={**ann, **key}).json()["answers"]
+        assert [one["id"] for one in answers] == [1, 2, 3, 4, 5, 6]
+        codes = [one.get("error", {}).get("code") for one in answers]
+        assert codes == [None, "not_paid", "not_paid", "unknown_attribute", "not_paid", None]
+        assert answers[1]["error"]["price"] > 0.05
+    assert client.get("/sessions/study/you", headers=ann).json()["spent"] == 0
+    answers = client.post(
+        ASK, json={"queries": queries, "at_most": 1}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()["answers"]
+    assert [one.get("error", {}).get("code") for one in answers] == [
+        None, None, None, "unknown_attribute", None, None,
+    ]  # fmt: skip
+    charged = sum(one.get("spent", {}).get("charged", 0) for one in answers)
+    assert charged == pytest.approx(client.get("/sessions/study/you", headers=ann).json()["spent"], rel=1e-5)
+
+
+def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
+    session = service.hosted(service.users.listed()[0], "study").session
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, 0.5)
+    while session.measure(["region"], dry_run=True).affordable:
+        session.measure(["region"])
+    left = float(session.state.ledger.remaining / session.state.ledger.cap)
+    assert left < 0.5
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, left)
+    assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
+    assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
+    page = client.get("/page/study", headers=ann).text
+    assert f"You may still spend {left:.2%} of the whole budget. Your share is 50.0%" in page
+    known = client.get("/page/study/custodian", headers=cat).text
+    assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
 
 
 NO_BARS: list[dict[str, Any]] = [
@@ -116,10 +199,10 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     reader = add("rea", "1/2", role=Role.READER)  # which counts for nothing: the role decides
     for headers in (reader, ann, bea):
         for age in range(21, 40):
-            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'"}
+            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'", "at_most": 1}
             assert client.post(ASK, json=sent, headers=headers).status_code == 200
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=reader)
-    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "forbidden")
+    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=bea)
     assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
@@ -147,8 +230,8 @@ def test_sums_of_others_are_rounded_and_ones_own_is_exact(
     """Else whose sum grew, or number of questions, tells whose a new line of the ledger is."""
     ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
     for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
-        measured = client.post("/sessions/study/measure", json={"scope": scope}, headers=headers)
-        assert measured.status_code == 200
+        body = {"scope": scope, "at_most": 1}
+        assert client.post("/sessions/study/measure", json=body, headers=headers).status_code == 200
     client.post(ASK, json={"where": "age >= 30"}, headers=bea)
     (hosted,) = service.visible(service.users.listed()[0])
     booked = {one.name: one for one in hosted.session.bookings()}
@@ -238,7 +321,7 @@ def test_a_price_of_what_nothing_is_known_of_asks_nothing(client: TestClient, ad
     assert priced.status_code == 400
     assert "ask the statement first" in priced.json()["error"]["message"]
     assert client.get("/sessions/study/ledger", headers=ann).json()["entries"] == before
-    assert client.post(ASK, json=body, headers=ann).is_success
+    assert client.post(ASK, json={**body, "at_most": 1}, headers=ann).is_success
 
 
 @pytest.mark.parametrize("kind", WITHIN)
@@ -246,7 +329,7 @@ def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None
     ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
 
     def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
-        return client.post(address, json=body, headers={**headers, "Idempotency-Key": "k"})
+        return client.post(address, json={**body, "at_most": 1}, headers={**headers, "Idempotency-Key": "k"})
 
     def spent() -> float:
         return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])

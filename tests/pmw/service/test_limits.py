@@ -102,7 +102,7 @@ def test_a_request_of_too_many_cells_is_refused_before_anything_is_asked(
 def test_the_largest_request_is_answered_in_turns(client: TestClient, add: Any, asked: list[int]) -> None:
     ann = add("ann")
     few = 20_000 // WIDE_CELLS
-    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few}, headers=ann)
+    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few, "at_most": 1}, headers=ann)
     answers = got.json()["answers"]
     assert [len(one["rows"]) for one in answers] == [WIDE_CELLS] * few
     assert answers[0] == answers[-1]
@@ -316,7 +316,7 @@ def test_work_stops_when_the_client_has_left(
     client: TestClient, add: Any, hosted: Hosted, cut: list[Callable[[], None]], log: StringIO
 ) -> None:
     ann = add("ann")
-    body = json.dumps({"sql": WIDE}).encode()
+    body = json.dumps({"sql": WIDE, "at_most": 1}).encode()
     scope = posted(ASK, {**ann, "content-type": "application/json"})
     left = threading.Event()
 
@@ -359,7 +359,7 @@ def test_a_request_that_the_end_cuts_is_told_so_and_has_its_line(
 ) -> None:
     ann, threads = add("ann"), list[int]()
     cut += [service.end, lambda: threads.append(hosted.working._count)]
-    got = client.post(ASK, json={"sql": WIDE}, headers=ann)
+    got = client.post(ASK, json={"sql": WIDE, "at_most": 1}, headers=ann)
     assert threads == [1]  # so that a session is not closed below it
     assert (got.status_code, got.headers["retry-after"]) == (503, "5")
     assert "the service ends" in got.json()["error"]["message"]

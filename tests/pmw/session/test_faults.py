@@ -113,8 +113,10 @@ def output_of(process: subprocess.Popen[bytes], least: int) -> bytes:
 
 
 def answers_in(output: bytes) -> dict[int, dict[str, Any]]:
-    lines = output.decode().split("\n")
-    return {form["id"]: form for form in (json.loads(line) for line in lines[:-1])}
+    forms = [json.loads(line) for line in output.decode().split("\n")[:-1]]
+    for form in forms:
+        form["spent"].pop("charged", None)  # that is told once: a stored answer is free
+    return {form["id"]: form for form in forms}
 
 
 def ledger_of(study: Path) -> list[tuple[str, str]]:
