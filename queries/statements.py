@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
+from queries.cell_values import (
+    CellCondition,
+    attribute_values,
+    counted_where,
+    fitting_scope,
+    on_scope,
+    union_scope,
+)
 from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
@@ -32,8 +39,8 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position
+from queries.work import require_few_groups
 
-MOST_BINS = 10_000  # answers that one question may ask for
 _COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
@@ -73,7 +80,7 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     """
     attribute = domain[resolve_attribute(name, domain)]
     if part is None:
-        _require_few_groups(attribute.size)
+        require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
         return Grouping((name,), tuple(groups), attribute.is_ordered)
     found = meaning_of(attribute).part_groups(part, position)
@@ -81,14 +88,6 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
     values: list[Any] = [one.value for one in found]
     return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
-
-
-def _require_few_groups(count: int) -> None:
-    if count > MOST_BINS:
-        raise QueryError(
-            f"expected at most {MOST_BINS:,} groups, got {count:,}; group by fewer attributes",
-            code="too_large",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +192,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        _require_few_groups(self._most_groups)
+        require_few_groups(self._most_groups)
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -209,7 +208,7 @@ class Statement:
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
-            union_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
+            fitting_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
 
     @classmethod
     def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
