@@ -69,15 +69,18 @@ def reading(look: Callable[[], None] | None = None) -> Iterator[Work]:
     """Count the cells that are evaluated within; inside another reading they count as that one's.
 
     Args:
-        look: see ``Work``; the outermost reading's is called.
+        look: is called now, and before each evaluation, as the outermost reading's; what it raises ends it.
     """
+    if look is not None:
+        look()
     outer = _UNDER_WAY.get()
     if outer is not None:
         yield outer
         return
-    token = _UNDER_WAY.set(Work() if look is None else Work(look))
+    work = Work() if look is None else Work(look)
+    token = _UNDER_WAY.set(work)
     try:
-        yield _UNDER_WAY.get() or Work()
+        yield work
     finally:
         _UNDER_WAY.reset(token)
 

@@ -44,6 +44,8 @@ from pmw.service.limits import (
     BODY_BYTES,
     KEPT_CONNECTIONS,
     MOST_CONNECTIONS,
+    SIGN_IN_BYTES,
+    STRANGER_BYTES,
     BusyError,
     EndingError,
     GoneError,
@@ -83,6 +85,8 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (ReleaseError, 400, "export_not_possible", None),
     (SessionError, 400, "not_possible", None),
 )
+SIGN_IN = "/sign-in"
+UNKNOWN = "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
 _HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {
@@ -188,7 +192,7 @@ def _told(error: Exception) -> tuple[int, str | None, str]:
     for kind, status, code, text in _KINDS:
         if isinstance(error, kind):
             return status, code, str(error) if text is None else text
-    return 503, "session_unavailable", _SESSION
+    return 400, "bad_request", str(error)
 
 
 def _session(request: Request) -> Any:
@@ -201,10 +205,11 @@ class Guard:
     Args:
         app: the application.
         log: where each request gets its line.
-        is_known: tells whether a request comes with a good token; the last connections are kept for those.
+        is_known: tells whether a request comes with a good token; the last connections are kept for those,
+            and no other body is read but to sign in. None where that cannot be told.
     """
 
-    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool]) -> None:
+    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool | None]) -> None:
         self._app, self._log, self._is_known = app, log, is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,17 +239,23 @@ class Guard:
         if scope["path"] == _HEALTH:
             await self._run(scope, b"", receive, reply)
             return
+        signs_in = scope["path"] == SIGN_IN
+        known = None if signs_in or scope["method"] in ("GET", "HEAD") else self._is_known(Request(scope))
+        if known is False and "authorization" in Headers(scope=scope):
+            await reply.refuse(401, "unauthorized", UNKNOWN)
+            return
+        most = SIGN_IN_BYTES if signs_in else BODY_BYTES if known else STRANGER_BYTES
         try:
-            body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
+            body = await asyncio.wait_for(_body(scope, receive, most), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
         except ClientDisconnect:  # part of a body may be another question, or another price
             await reply.refuse(499, "client_gone", "the client left before the end of its body")
         else:
             if body is None:
-                await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
-            else:
-                await self._run(scope, body, receive, reply)
+                await reply.refuse(413, "too_long", f"a body has at most {most:,} bytes")
+            else:  # a stranger's says nothing
+                await self._run(scope, body if known or signs_in else b"", receive, reply)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
         scope["state"]["gone"] = gone = threading.Event()
@@ -283,20 +294,21 @@ class _Reply:
             "content-length": str(len(body)),
             "connection": "close",
             **({"retry-after": "1"} if status == 503 else {}),
+            **({"www-authenticate": "Bearer"} if status == 401 else {}),
         }
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": listed})
         await self.send({"type": "http.response.body", "body": body})
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the whole body; None where it is too long, as soon as that is known.
+async def _body(scope: Scope, receive: Receive, most: int) -> bytes | None:
+    """Return the whole body; None where it has more than the most bytes, as soon as that is known.
 
     Raises:
         ClientDisconnect: the client left before its end.
     """
     told = Headers(scope=scope).get("content-length", "0")
-    if told.isdecimal() and int(told[:20]) > BODY_BYTES:
+    if told.isdecimal() and int(told[:20]) > most:
         return None
     parts, size = [], 0
     while True:
@@ -305,7 +317,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             raise ClientDisconnect
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > BODY_BYTES:
+        if size > most:
             return None
         if not message.get("more_body", False):
             break

@@ -64,6 +64,11 @@ class Dialogue(LocalAsking):
         with self._engaged():
             yield self._pause
 
+    def look(self) -> None:
+        """Raise what ends the work, where nobody waits for it any more."""
+        if self._stop is not None:
+            self._stop()
+
     def require_keys(self, questions: Iterable[Asked]) -> None:
         """Refuse idempotency keys that were used for other questions; free.
 
@@ -294,7 +299,7 @@ class Analyst(Dialogue):
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:
         with self._session._engaged() as engine:
-            self._look()
+            self.look()
             yield engine
 
     def _open_store(self) -> SessionStore:
@@ -302,11 +307,7 @@ class Analyst(Dialogue):
 
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
-        self._look()
-
-    def _look(self) -> None:
-        if self._stop is not None:
-            self._stop()
+        self.look()
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

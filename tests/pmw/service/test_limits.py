@@ -166,7 +166,7 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
 
     async def work(queue: Queue, name: str, hold: asyncio.Event) -> None:
         try:
-            async with queue.place():
+            async with queue.place(name):
                 order.append(name)
                 await hold.wait()
         except BusyError as error:
@@ -184,7 +184,7 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
         hold.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert queue.retry_after == 1
-        async with queue.place(), queue.place():  # both places are free again
+        async with queue.place("a"), queue.place("a"):  # both places are free again
             pass
 
     asyncio.run(main())
@@ -194,13 +194,13 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
 def test_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
     async def main() -> None:
         queue = Queue(places=1, most=9, seconds=0)
-        async with queue.place():
+        async with queue.place("ann"):
             with pytest.raises(BusyError, match="no place within 0 seconds") as told:
-                async with queue.place():
+                async with queue.place("ann"):
                     pass
             assert told.value.retry_after == 1
-            assert not queue._waiting
-        async with queue.place():
+            assert queue._count == 0
+        async with queue.place("ann"):
             pass
 
     asyncio.run(main())
