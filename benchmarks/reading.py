@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from benchmarks.runner import peak_mb, reset_peak, tell
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 from queries.parsing import parse_sql
-from queries.work import reading
+from queries.work import counted_reading
 
 LONGEST = 4096  # bytes
 
@@ -222,7 +222,7 @@ def cost(text: str, domain: Domain) -> dict[str, object]:
 
 def _cost(text: str, domain: Domain, found: Connection) -> None:
     before, began = reset_peak(), time.process_time()
-    with reading() as work:
+    with counted_reading() as work:
         try:
             parse_sql(text, domain)
             came = "read"

@@ -65,7 +65,7 @@ def require_few_groups(count: int) -> None:
 
 
 @contextmanager
-def reading(look: Callable[[], None] | None = None) -> Iterator[Work]:
+def counted_reading(look: Callable[[], None] | None = None) -> Iterator[Work]:
     """Count the cells that are evaluated within; inside another reading they count as that one's.
 
     Args:

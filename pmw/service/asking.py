@@ -29,7 +29,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, part_key, require_aligned
 from queries.statements import Statement
-from queries.work import reading
+from queries.work import counted_reading
 
 Result: TypeAlias = Answer | AnswerTable
 
@@ -95,7 +95,7 @@ def read(
         heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
         first = texts.setdefault(_text_of(form, place), place)
         told = f" in the first {place + 1:,} questions" if len(forms) > 1 else ""
-        with reading(session.look) as work:
+        with counted_reading(session.look) as work:
             try:
                 question = questions.get(first) or _read(session, form, aligned=aligned)
             except QueryError as error:
@@ -289,7 +289,7 @@ def require_free(price: Price) -> None:
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
-    with reading(session.look):
+    with counted_reading(session.look):
         if "query" in form:
             question = Question(_canonical(session, form["query"]))
         elif "aggregate" in form:
