@@ -20,6 +20,7 @@ from queries.errors import QueryError
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
+from queries.places import as_index
 from queries.work import TEXT, count_cells, require_few_groups
 
 MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
@@ -251,7 +252,10 @@ class CellValues:
         count_cells(self.present.size * (1 if self.labels is None else TEXT), self.scope)
         values, numbers = self._distinct()
         require_few_groups(len(values))
-        order, counts = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=len(values))
+        order, counts = (
+            np.argsort(numbers, kind="stable"),
+            np.bincount(as_index(numbers), minlength=len(values)),
+        )
         places = np.split(np.flatnonzero(self.present)[order], np.cumsum(counts)[:-1])
         found = list(zip(values, places, strict=True)) if values else []
         if not np.all(self.present):

@@ -32,7 +32,7 @@ class Work:
 
     def __init__(self, look: Callable[[], None] = lambda: None) -> None:
         self.done = 0
-        self.known: dict[Hashable, Any] = {}
+        self._known: dict[Hashable, Any] = {}
         self._look = look
 
     def count(self, cells: int, scope: Sequence[str]) -> None:
@@ -46,6 +46,13 @@ class Work:
                 f"{cell_count(cells)} are of {what}; compare fewer attributes with each other, fewer times",
                 code="too_large",
             )
+
+    def once(self, key: Hashable, evaluate: Callable[[], _Found]) -> _Found:
+        """Return what was found under a key, or evaluate it; see ``once``."""
+        if key not in self._known:
+            self._known[key] = evaluate()
+        found: _Found = self._known[key]
+        return found
 
 
 _UNDER_WAY: ContextVar[Work | None] = ContextVar("reading", default=None)
@@ -93,12 +100,7 @@ def once(key: Hashable, evaluate: Callable[[], _Found]) -> _Found:
         evaluate: is called where it was not yet.
     """
     work = _UNDER_WAY.get()
-    if work is None:
-        return evaluate()
-    if key not in work.known:
-        work.known[key] = evaluate()
-    found: _Found = work.known[key]
-    return found
+    return evaluate() if work is None else work.once(key, evaluate)
 
 
 def count_cells(cells: int, scope: Sequence[str]) -> None:

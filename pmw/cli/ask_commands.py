@@ -17,6 +17,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
@@ -160,7 +161,7 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
             raise
         from pmw.cli.texts import json_line
 
-        click.echo(json_line({"error": error.to_dict()}))
+        echo(json_line({"error": error.to_dict()}))
         code = 4
     sys.exit(code)
 
@@ -276,7 +277,7 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_js
     query = read_condition(where, session.domain)
     require_accepted(query, options)
     answer = session.ask_all([condition_of(where)], fresh=options.fresh)[0]
-    click.echo(told(session, query, answer, options, as_json=as_json))
+    echo(told(session, query, answer, options, as_json=as_json))
     return source_code(answer.source, strict=options.strict)
 
 
@@ -287,7 +288,7 @@ def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json
     from queries.parsing import parse_sql
 
     result = answered(session, parse_sql(sql, session.domain), options)
-    click.echo(json_line(form_of(result)) if as_json else text_of(result))
+    echo(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
@@ -301,7 +302,7 @@ def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
     asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
     require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
     found = session.explain(asked)
-    click.echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+    echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
     return 0
 
 
@@ -316,7 +317,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
         if quote.needed and not is_agreed(quote.to_dict(), given):
             return 4
     answer = session.ask_within(query, within, request_id=given["request_id"])
-    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
+    echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
@@ -344,7 +345,7 @@ def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: di
             say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
             return 4
     result = session.sql_within(statement, within, request_id=given["request_id"])
-    click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
+    echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
@@ -438,7 +439,7 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
         if not given["dry_run"]:
             quote = _measured(opened, attributes, given, dry_run=False)
         told = _told(quote, opened, measured=not given["dry_run"])
-    click.echo(json_line(quote.to_dict()) if as_json else told)
+    echo(json_line(quote.to_dict()) if as_json else told)
 
 
 def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:
