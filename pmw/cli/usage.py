@@ -27,7 +27,8 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = 
         nl: a line ends behind it.
         is_data: a file or a pipe gets it as it is.
     """
-    click.echo(text if is_data and not sys.stdout.isatty() else terminal_text(text), err=err, nl=nl)
+    raw = is_data and not sys.stdout.isatty()
+    click.echo(text if raw else terminal_text(text), err=err, nl=nl, color=raw or None)  # else it is stripped
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
