@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import OTHER_LABEL, GroupValue, cell_count
+from queries.cells import OTHER_LABEL, GroupValue
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
@@ -23,7 +23,6 @@ from queries.linear import LinearQuery, Readings
 from queries.places import as_index
 from queries.work import TEXT, count_cells, require_few_groups
 
-MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
 _LARGEST = 1e100  # numbers whose squares are still numbers
 _NOWHERE = np.zeros((), dtype=bool)
 
@@ -434,19 +433,8 @@ def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str,
     Raises:
         QueryError: they have too many cells together.
     """
-    scope = fitting_scope(domain, scopes)
-    count_cells(domain.scope_size(scope), scope)
-    return scope
-
-
-def fitting_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the attributes of several scopes, in declared order.
-
-    Raises:
-        QueryError: they have too many cells together.
-    """
     scope = domain.scope(list({name for one in scopes for name in one}))
-    require_fit(domain.scope_size(scope), scope)
+    count_cells(domain.scope_size(scope), scope)
     return scope
 
 
@@ -455,20 +443,6 @@ def on_scope(
 ) -> NDArray[Any]:
     """Return an array over a scope, shaped to broadcast over a wider one."""
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
-
-
-def require_fit(cells: int, scope: Sequence[str]) -> None:
-    """Refuse more cells than one condition, or one aggregate, may be about.
-
-    Raises:
-        QueryError: there are more than MOST_SCOPE_CELLS.
-    """
-    if cells > MOST_SCOPE_CELLS:
-        raise QueryError(
-            f"a question that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
-            f"{MOST_SCOPE_CELLS:,} fit; ask about fewer attributes at once or use whole cells",
-            code="too_large",
-        )
 
 
 def require_finite(numbers: NDArray[np.float64]) -> None:

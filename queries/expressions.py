@@ -112,6 +112,11 @@ class Aggregate(Expression):
         """Whether it is the number of all records of a group, COUNT(*)."""
         return False
 
+    @property
+    def steps(self) -> int:
+        """How many numbers are looked at for it."""
+        return 1
+
 
 class Summed(NamedTuple):
     """The values of an attribute that a sum is of, times a factor, and a constant.
@@ -384,6 +389,11 @@ class Quantile(Aggregate):
     part: float
     extreme: bool = False
     condition: CellCondition | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many values it may be."""
+        return len(np.unique(self.values.low))
 
     @property
     def is_whole(self) -> bool:

@@ -53,6 +53,7 @@ _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
 
+@once
 def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     """Return what a row of each cell holds of an expression.
 
@@ -65,8 +66,8 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "an aggregate in a condition")
     if read is None:
         refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
-    with _placed(node):
-        return once((id(domain), node), lambda: read(node, domain))
+    with placed(node):
+        return read(node, domain)
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
@@ -381,6 +382,7 @@ class _Rows:
         return row_condition(node, self.domain, negated=negated)
 
 
+@once
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
     """Return where a condition holds: as ``convert_condition`` reads it where it can, else cell by cell.
 
@@ -393,22 +395,17 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         return row_condition(node.this, domain, negated=negated)
     if isinstance(node, exp.Not):
         return row_condition(node.this, domain, negated=not negated)
-    if not is_computed(node):
-        predicate = convert_condition(node, domain)
-        return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
-    return once((id(domain), node, negated), lambda: _row_condition(node, domain, negated=negated))
-
-
-def _row_condition(node: exp.Expr, domain: Domain, *, negated: bool) -> CellCondition:
-    """Return where a computed condition holds."""
-    single = single_column(node, domain)
-    if single is not None:
-        cells, inner = single
-        return cells.spread(row_condition(inner, cells.domain, negated=negated))
-    if isinstance(node, exp.And | exp.Or):
-        sides = [row_condition(side, domain, negated=negated) for side in _sides(node)]
-        return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
-    with _placed(node):
+    with placed(node):
+        if not is_computed(node):
+            predicate = convert_condition(node, domain)
+            return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+        single = single_column(node, domain)
+        if single is not None:
+            cells, inner = single
+            return cells.spread(row_condition(inner, cells.domain, negated=negated))
+        if isinstance(node, exp.And | exp.Or):
+            sides = [row_condition(side, domain, negated=negated) for side in _sides(node)]
+            return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
         return CONDITION_READERS.get(type(node), is_true)(node, _Rows(domain), negated)
 
 
@@ -426,13 +423,13 @@ def _sides(chain: exp.Expr) -> list[exp.Expr]:
 
 
 @contextmanager
-def _placed(node: exp.Expr) -> Iterator[None]:
-    """Have an error that says no place name that of a part of the text."""
+def placed(*nodes: exp.Expr) -> Iterator[None]:
+    """Have an error that says no place name that of the first part of the text."""
     try:
         yield
     except QueryError as error:
-        if error.position is None:
-            error.position = position_of(node)
+        if error.position is None and nodes:
+            error.position = position_of(nodes[0])
         raise
 
 
@@ -443,15 +440,16 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
         QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
     """
     terms = [term for node in nodes for term in _conjuncts(node)]
+    computed = [term for term in terms if is_computed(term)]
     plain = [convert_condition(term, domain) for term in terms if not is_computed(term)]
-    found = conditions_where(Junction("and", tuple(plain)), domain)
-    for term in terms:
-        one = row_condition(term, domain) if is_computed(term) else None
-        if one is None:
-            continue
-        joined = [other for other in found if set(other.scope) & set(one.scope)]
-        found = [other for other in found if other not in joined]
-        found.append(joined_conditions([*joined, one], domain, every=True))
+    with placed(*nodes):
+        found = conditions_where(Junction("and", tuple(plain)), domain)
+    for term in computed:
+        with placed(term):
+            one = row_condition(term, domain)
+            joined = [other for other in found if set(other.scope) & set(one.scope)]
+            found = [other for other in found if other not in joined]
+            found.append(joined_conditions([*joined, one], domain, every=True))
     return counted_where(found, domain)
 
 

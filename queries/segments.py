@@ -17,14 +17,14 @@ from collections.abc import Container, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, counted_where, fitting_scope, require_fit
+from queries.cell_values import CellCondition, counted_where
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
-from queries.work import count_cells
+from queries.work import count_cells, require_fit
 
 _ROUNDING = 1e-12  # of a sum of shares
 
@@ -100,7 +100,8 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     comparisons = [comparison for term in terms for comparison in term.comparisons()]
     for one in comparisons:
         resolve_attribute(one.attribute, domain, one.position)
-    scope = fitting_scope(domain, [(one.attribute,) for one in comparisons])
+    scope = domain.scope(list({one.attribute for one in comparisons}))
+    require_fit(domain.scope_size(scope), scope)
     # By identity, for comparisons with 1 and with True are equal.
     asked = [
         {id(one): meaning_of(domain[name]).intervals(one) for one in comparisons if one.attribute == name}
@@ -108,7 +109,6 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     ]
     segments = [_cut(domain[name], own.values()) for name, own in zip(scope, asked, strict=True)]
     shape = tuple(piece.count for piece in segments)
-    require_fit(math.prod(shape), scope)
     count_cells(math.prod(shape), scope)
 
     def where(comparison: Comparison, negated: bool) -> NDArray[np.bool_]:

@@ -15,7 +15,6 @@ from queries.cell_values import (
     CellCondition,
     attribute_values,
     counted_where,
-    fitting_scope,
     on_scope,
     union_scope,
 )
@@ -39,7 +38,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position
-from queries.work import require_few_groups
+from queries.work import require_few_groups, require_fit
 
 _COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
@@ -208,7 +207,8 @@ class Statement:
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
-            fitting_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
+            names = [*self.condition.scope, *(name for one in self.groupings for name in one.scope)]
+            require_fit(self.domain.scope_size(list(dict.fromkeys(names))), names)
 
     @classmethod
     def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
@@ -256,8 +256,8 @@ class Statement:
 
     @property
     def size(self) -> int:
-        """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return self._most_groups * max(1, len(self.leaves))
+        """How many numbers it asks for: its groups, times the steps of their aggregates; one without any."""
+        return self._most_groups * max(1, sum(leaf.steps for leaf in self.leaves))
 
     @property
     def _most_groups(self) -> int:

@@ -19,7 +19,7 @@ from pmw.public.codec import read as read_form
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.hosting import ForbiddenError
-from pmw.service.limits import LargeRequests, cells_of, require_few_cells, require_little_reading
+from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost, Price
@@ -29,7 +29,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, part_key, require_aligned
 from queries.statements import Statement
-from queries.work import counted_reading
+from queries.work import MOST_TOGETHER, counted_reading
 
 Result: TypeAlias = Answer | AnswerTable
 
@@ -108,7 +108,12 @@ def read(
                 cells += cells_of(question.query)
                 require_few_cells(cells, told)
         evaluated += work.done
-        require_little_reading(evaluated, told)
+        if evaluated > MOST_TOGETHER:
+            raise QueryError(
+                f"expected a request that is read by evaluating at most {MOST_TOGETHER:,} cells, got "
+                f"{evaluated:,}{told}; ask in several requests",
+                code="too_large",
+            )
     return Reading(heads, refused, questions, places, cells, key is not None)
 
 

@@ -14,7 +14,6 @@ from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.statements import Statement
-from queries.work import MOST_TOGETHER
 
 BODY_BYTES = 2**20
 STRANGER_BYTES = 2**14  # of a body that comes without a good token; nobody reads what is in it
@@ -300,23 +299,5 @@ def require_few_cells(cells: int, told: str = "") -> None:
         raise QueryError(
             f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each), "
             f"got {cells:,}{told}; ask for fewer groups, or in several requests",
-            code="too_large",
-        )
-
-
-def require_little_reading(evaluated: int, told: str) -> None:
-    """Refuse a request whose questions take too much to read, before any of them is asked.
-
-    Args:
-        evaluated: cells that were evaluated to read them, so far.
-        told: which questions they are.
-
-    Raises:
-        QueryError: there are more than ``MOST_TOGETHER``.
-    """
-    if evaluated > MOST_TOGETHER:
-        raise QueryError(
-            f"expected a request that is read by evaluating at most {MOST_TOGETHER:,} cells, "
-            f"got {evaluated:,}{told}; ask in several requests",
             code="too_large",
         )

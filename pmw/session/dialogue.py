@@ -6,7 +6,7 @@ Prices, statements and explanations are imported where they are asked for; see `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -216,17 +216,10 @@ class Dialogue(LocalAsking):
             answers = engine.stored(Requests.of(parts))
             return None if answers is None else work.table(self.state, answers, self._pause)
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tables import Tabulation
-        from queries.statements import Statement
-
-        read = self._read(question)
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         with self._engaged() as engine:
-            queries: list[Asked] = [] if isinstance(read, Statement) else [read]
-            if isinstance(read, Statement):
-                queries += [query for query, _ in Tabulation(self.state, read, self._pause).questions()]
             requests = list[Request]()
-            for query in queries:
+            for query in asked:
                 requests.append(self._request(query))
                 self._pause(1)
             return engine.forecast(Requests.of(requests), self._account)

@@ -65,6 +65,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (BY_SEX, 4),
         (WIDE, WIDE_CELLS),
         ("SELECT AVG(age) FROM people", 1),
+        ("SELECT MEDIAN(age), MAX(age), COUNT(*) FROM people", 41 + 41 + 1),
+        ("SELECT sex, QUANTILE_CONT(age, 0.1) FROM people GROUP BY sex", 4 * 41),
         ("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex", 8),
         ("SELECT sex, AVG(age), 2 * COUNT(*) - COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 3", 12),
         ("SELECT sex, region FROM people GROUP BY sex, region", 24),
@@ -503,7 +505,7 @@ def test_a_request_that_takes_too_much_to_read_is_refused_before_anything_is_ask
 ) -> None:
     ann = add("ann")
     queries = [{"where": f"age * {number} > 70"} for number in range(2, 12)]
-    monkeypatch.setattr("pmw.service.limits.MOST_TOGETHER", 5000)
+    monkeypatch.setattr("pmw.service.asking.MOST_TOGETHER", 5000)
     got = client.post(ASK, json={"queries": queries}, headers=ann)
     assert (got.status_code, got.json()["error"]["code"]) == (400, "too_large")
     assert "evaluating at most 5,000 cells, got 5," in got.json()["error"]["message"]
