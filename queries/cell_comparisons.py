@@ -108,20 +108,16 @@ def compared_sides(
         return compared(one, meant, two, domain)
     difference = _Difference.of(one, two, domain)
     signs: tuple[Order, ...] = (sign,) if sign in _ORDERS else ("le", "ge")  # beyond the one end or the other
-    if not all(difference.ends(each)[1].any() for each in signs):
-        raise _unreachable(left, right)
-    return difference.condition(meant)
-
-
-def _unreachable(left: Side, right: Side) -> QueryError:
-    (written, own), (other, value) = (left, right) if left[1].scope else (right, left)
+    if all(difference.ends(each)[1].any() for each in signs):
+        return difference.condition(meant)
+    (written, own), (other, value) = (left, right) if one.scope else (right, left)
     told = "no declared values satisfy it"
     if not value.scope:
         low, high = (
             number_text(float(end)) for end in (own.low[own.present].min(), own.high[own.present].max())
         )
         told = f"got {other()}; {written()} goes from {low} to {high}"
-    return QueryError(
+    raise QueryError(
         f"an empty range: {told} (values outside count as the declared ends)", code="empty_range"
     )
 
@@ -129,8 +125,7 @@ def _unreachable(left: Side, right: Side) -> QueryError:
 class _Difference(NamedTuple):
     """By how much two numbers of each cell differ: at least and at most, where both are there."""
 
-    scope: tuple[str, ...]
-    one: CellValues
+    one: CellValues  # over the attributes of both
     two: CellValues
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -143,11 +138,10 @@ class _Difference(NamedTuple):
         one, two = one.placed(domain, scope), two.placed(domain, scope)
         with np.errstate(over="ignore", invalid="ignore"):
             low, high = one.low - two.high, one.high - two.low
-        present = one.present & two.present
-        open_ = either_undecided(one, two)
+        present, open_ = one.present & two.present, either_undecided(one, two)
         if not (one.whole and two.whole):
             open_ = open_ | (_is_rounded(one, two, low, high) & present)
-        return cls(scope, one, two, low, high, present, open_)
+        return cls(one, two, low, high, present, open_)
 
     def ends(self, sign: Order) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return where numbers compare so for certain, and where they may."""
@@ -169,7 +163,7 @@ class _Difference(NamedTuple):
         else:
             width = np.where(self.high > self.low, self.high - self.low, 1.0)
             share = np.clip((self.high if sign in ("gt", "ge") else -self.low) / width, 0.0, 1.0)
-        return CellCondition(self.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
+        return CellCondition(self.one.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
 
 
 def _equal_share(one: CellValues, two: CellValues) -> NDArray[np.float64]:
@@ -185,8 +179,7 @@ def _is_rounded(
     one: CellValues, two: CellValues, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Return where numbers differ by so little that their rounding may be all of it: 0.1 * 3 and 0.3."""
-    ends = (np.abs(end) for side in (one, two) for end in (side.low, side.high))
-    size = functools.reduce(np.maximum, ends)
+    size = functools.reduce(np.maximum, (np.abs(end) for end in (one.low, one.high, two.low, two.high)))
     with np.errstate(invalid="ignore"):
         near = [(end != 0) & (np.abs(end) <= _ROUNDING * size) for end in (low, high)]
     return np.asarray(near[0] | near[1], dtype=bool)

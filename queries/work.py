@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -23,9 +23,7 @@ MOST_TOGETHER = 2**22  # to read the questions of one request
 TEXT = 4  # cells that the text of one counts as: it takes as long
 _ALONE = 16  # cells of one attribute by itself that count as one: they are as many as were declared
 _LEAST = 2**8  # cells that an evaluation counts as at least
-_Node = TypeVar("_Node", bound=Hashable)
-_Found = TypeVar("_Found")
-_Given = ParamSpec("_Given")
+_Evaluate = TypeVar("_Evaluate", bound=Callable[..., Any])
 
 
 class Work:
@@ -55,13 +53,12 @@ class Work:
                 code="too_large",
             )
 
-    def once(self, key: Hashable, domain: Domain, evaluate: Callable[[], _Found]) -> _Found:
+    def once(self, key: Hashable, domain: Domain, evaluate: Callable[[], Any]) -> Any:
         """Return what was found under a key over a domain, or evaluate it."""
         known = id(domain), key
         if known not in self._known:
             self._known[known] = domain, evaluate()  # which keeps the domain, so that no other has its id
-        found: _Found = self._known[known][1]
-        return found
+        return self._known[known][1]
 
 
 _UNDER_WAY: ContextVar[Work | None] = ContextVar("work", default=None)
@@ -112,20 +109,17 @@ def require_fit(cells: int, scope: Sequence[str]) -> None:
         )
 
 
-def once(
-    evaluate: Callable[Concatenate[_Node, Domain, _Given], _Found],
-) -> Callable[Concatenate[_Node, Domain, _Given], _Found]:
-    """Have equal nodes of a tree evaluated once while a question is read."""
+def once(evaluate: _Evaluate) -> _Evaluate:
+    """Have equal nodes of a tree, the first argument, evaluated once while a question is read."""
 
     @wraps(evaluate)
-    def found(node: _Node, domain: Domain, /, *given: _Given.args, **named: _Given.kwargs) -> _Found:
-        work = _UNDER_WAY.get()
-        if work is None:
-            return evaluate(node, domain, *given, **named)
-        key = evaluate, node, given, *named.values()
-        return work.once(key, domain, lambda: evaluate(node, domain, *given, **named))
+    def found(node: Hashable, domain: Domain, **named: Any) -> Any:
+        if (work := _UNDER_WAY.get()) is None:
+            return evaluate(node, domain, **named)
+        key = evaluate, node, *named.values()
+        return work.once(key, domain, lambda: evaluate(node, domain, **named))
 
-    return found
+    return cast(_Evaluate, found)
 
 
 def require_few_groups(count: int) -> None:

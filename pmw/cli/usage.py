@@ -19,14 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = False) -> None:
-    """Print a text that may hold what somebody else wrote; see ``terminal_text``.
-
-    Args:
-        text: what is printed.
-        err: to standard error.
-        nl: a line ends behind it.
-        is_data: a file or a pipe gets it as it is.
-    """
+    """Print a text that may hold what somebody else wrote; of data a file or a pipe gets it as it is."""
     raw = is_data and not sys.stdout.isatty()
     click.echo(text if raw else terminal_text(text), err=err, nl=nl, color=raw or None)  # else it is stripped
 

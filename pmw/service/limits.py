@@ -128,7 +128,7 @@ class Queue:
     ) -> None:
         self._free, self._most, self._seconds = places, most, seconds
         self._held = Counter[str]()  # places, by user
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by user, whose turn is next first
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by user; who is next comes first
 
     @property
     def retry_after(self) -> int:
