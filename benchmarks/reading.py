@@ -2,19 +2,21 @@
 
     python -m benchmarks.reading [--random 400] [--seed 1]
 
-prints a JSON line per statement: its bytes, CPU seconds and the memory that was taken besides, in MB, how many
-cells were counted, and whether it is read or refused. A summary has the most of each. Statements have at most 4,096
-bytes, as the service takes them. They are over a domain like that of the Adult census table; no table is read.
-``--random`` are made up of the same pieces, the others are written to be hard.
+prints a JSON line per statement: its bytes, the CPU seconds and the memory, in MB, that reading it takes, how
+many cells were counted, and what came of it. A summary has the most of each. Statements have at most 4,096
+bytes, as everywhere. They are over attributes like those of the Adult census table; no table is read. Some
+are written to be hard, ``--random`` more are drawn.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import random
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from benchmarks.runner import peak_mb, reset_peak, tell
@@ -23,16 +25,17 @@ from queries.parsing import parse_sql
 from queries.work import counted_reading
 
 LONGEST = 4096  # bytes
+_DEPTHS = (3, 5, 7, 9, 12, 15, 20, 25, 30, 40, 60)  # of what is nested
+_GAINS = (*range(0, 10_000, 500), *range(10_000, 100_001, 10_000))
 
 
 def adult_like() -> Domain:
     """Return twelve attributes, as many cells each as those of the Adult census table."""
 
-    def texts(name: str, count: int, first: str = "", *, missing: bool = False) -> CategoricalAttribute:
-        values = (*([first] if first else []), *(f"{name} {number}" for number in range(count - bool(first))))
-        return CategoricalAttribute(name, values, missing=missing)
+    def texts(name: str, count: int, *first: str, missing: bool = False) -> CategoricalAttribute:
+        others = (f"{name} {number}" for number in range(count - len(first)))
+        return CategoricalAttribute(name, (*first, *others), missing=missing)
 
-    gains = (*range(0, 10_000, 500), *range(10_000, 100_001, 10_000))
     return Domain(
         (
             IntegerAttribute("age", 17, 90),
@@ -43,7 +46,7 @@ def adult_like() -> Domain:
             texts("relationship", 6),
             texts("race", 5, "White"),
             texts("sex", 2, "Male"),
-            NumericAttribute("gain", tuple(map(float, gains)), integer=True),
+            NumericAttribute("gain", tuple(map(float, _GAINS)), integer=True),
             IntegerAttribute("hours", 1, 99),
             texts("country", 41, missing=True),
             texts("income", 2),
@@ -52,175 +55,177 @@ def adult_like() -> Domain:
     )
 
 
+# --- statements that are hard -------------------------------------------------------------------------------
+
+_COUNT = "SELECT COUNT(*) FROM adult WHERE "
+_BY_SEX = " FROM adult GROUP BY sex"
 _CHOICE = "CASE WHEN workclass='Private' AND marital='Divorced' AND race='White' THEN age ELSE hours END"
-
-
-def _filled(begin: str, piece: Callable[[int], str], joint: str, end: str = "") -> str:
-    """Return a statement with as many pieces as it has room for."""
-    pieces = [piece(0)]
-    while len((text := begin + joint.join([*pieces, piece(len(pieces))]) + end).encode()) <= LONGEST:
-        pieces.append(piece(len(pieces)))
-    del text
-    return begin + joint.join(pieces) + end
-
-
-def _nested(begin: str, inner: str, wrap: Callable[[str, int], str], end: str) -> Iterator[tuple[int, str]]:
-    """Yield statements of a text that is wrapped again and again, with the number of times."""
-    level = 0
-    while len((begin + (inner := wrap(inner, level)) + end).encode()) <= LONGEST and level < 60:
-        level += 1
-        if level in (3, 5, 7, 9, 12, 15, 20, 25, 30, 40, 60):
-            yield level, begin + inner + end
+_TEXT = "country || education || occupation"
+_FIVE = ("age", "hours", "gain", "LENGTH(country)", "LENGTH(education)")
+_PLAIN = (
+    "age={age}", "workclass<>'Private'", "education<>'education {n4}'", "marital<>'Divorced'",
+    "occupation<>'occupation {n4}'", "race<>'White'", "sex<>'Male'", "hours={hours}",
+)  # fmt: skip
+# Of each its name, how it begins, what it repeats, what stands between and how it ends. ``{n}`` is a number.
+_REPEATED: list[tuple[str, str, tuple[str, ...], str, str]] = [
+    *((f"choices {sign}", _COUNT, (f"{_CHOICE} {sign} {{n}}",), " OR ", "") for sign in (">", "=", "<>")),
+    ("choices, AND", _COUNT, (f"{_CHOICE} <> {{n}}",), " AND ", ""),
+    ("one choice of a list", f"{_COUNT}{_CHOICE} IN (", ("{hours}",), ",", ")"),
+    ("small list", f"{_COUNT}age + 0 IN (", ("{age}",), ",", ")"),
+    ("list of sums", f"{_COUNT}age + hours IN (", ("{age}",), ",", ")"),
+    ("list of attributes", f"{_COUNT}age + hours IN (", ("age", "hours"), ",", ")"),
+    *((f"sums of {k}", _COUNT, (f"{'+'.join(_FIVE[:k])}*{{n}}>{{n}}",), " OR ", "") for k in (2, 3, 4, 5)),
+    *((f"long sum of {k}", _COUNT, _FIVE[:k], "+", ">0") for k in (2, 3, 4, 5)),
+    *((f"greatest of {k}", f"{_COUNT}GREATEST(", _FIVE[:k], ",", ") > 30") for k in (2, 3, 4, 5)),
+    ("coalesce", f"{_COUNT}COALESCE(", _FIVE[:3], ",", ") > 3"),
+    ("sums times constants", _COUNT, ("age*{n}+gain>{n}",), " OR ", ""),
+    ("texts", _COUNT, (f"{_TEXT} LIKE '%{{n}}%b'",), " OR ", ""),
+    ("joined texts", _COUNT, ("country",), " || ", " = 'a'"),
+    ("texts of pairs", _COUNT, ("country", "education"), " || ", " = 'a'"),
+    ("lengths", _COUNT, ("LENGTH(country||education||race) > {hours}",), " OR ", ""),
+    ("pieces", _COUNT, ("SUBSTRING(country||education, {hours}, 3) = 'a'",), " OR ", ""),
+    ("pattern", f"{_COUNT}country || education LIKE '", ("a",), "%", "'"),
+    ("texts of numbers", _COUNT, ("CAST(age*hours AS VARCHAR) LIKE '%{n}'",), " OR ", ""),
+    ("case by value", f"{_COUNT}CASE age ", ("WHEN {age} THEN hours",), " ", " ELSE 0 END > 3"),
+    (
+        "case of many",
+        f"{_COUNT}CASE ",
+        ("WHEN age={age} AND hours<{hours} THEN gain",),
+        " ",
+        " ELSE 0 END > 3",
+    ),
+    *((f"plain, {k} attributes", _COUNT, _PLAIN[:k], " OR ", "") for k in (3, 4, 5, 6)),
+    ("plain pairs", _COUNT, ("age={age} AND hours={hours} AND gain>{n}",), " OR ", ""),
+    ("plain list", f"{_COUNT}age IN (", ("{age}",), ",", ")"),
+    ("tuples", f"{_COUNT}(age, hours) IN (", ("({age},{hours})",), ",", ")"),
+    ("long OR", _COUNT, ("age+0>{age}",), " OR ", ""),
+    ("long AND", _COUNT, ("age+0>{n4}",), " AND ", ""),
+    ("long OR of a sum", f"{_COUNT}age+hours>3 OR ", ("age={age}",), " OR ", ""),
+    ("long OR before a sum", _COUNT, ("age={age}",), " OR ", " OR age+hours>3"),
+    ("filters", "SELECT ", ("COUNT(*) FILTER (WHERE age+hours>{n}) AS a{n}",), ", ", _BY_SEX),
+    ("sums by case", "SELECT ", ("SUM(CASE WHEN age>{n} THEN hours*gain END) AS a{n}",), ", ", _BY_SEX),
+    ("sum of sums", "SELECT ", ("SUM(age*hours+{n})",), "+", " AS a FROM adult"),
+    ("averages", "SELECT ", ("AVG(age*hours+gain) FILTER (WHERE sex='Male') AS a{n}",), ", ", " FROM adult"),
+    ("having", f"SELECT sex, COUNT(*){_BY_SEX} HAVING ", ("SUM(age*hours)>{n}",), " OR ", ""),
+    ("order", f"SELECT sex, COUNT(*){_BY_SEX} ORDER BY ", ("SUM(age*hours*{n})",), ", ", ""),
+    ("many keys", "SELECT COUNT(*) FROM adult GROUP BY ", ("age+{n}>30",), ", ", ""),
+    ("sets", "SELECT COUNT(*) FROM adult GROUP BY GROUPING SETS (", ("(sex,race,income)",), ",", ")"),
+]
+# Of each its name, what is inside, what it is wrapped in again and again, and how it ends.
+_NESTED = [
+    ("floors", "age*hours+gain", "FLOOR({inner})", "> 3"),
+    ("absolutes", "age*hours-gain", "ABS({inner})", "> 3"),
+    ("negatives", "(age*hours-gain)", "(-{inner})", "> 3"),
+    ("divisions", "(age*hours)", "({inner}/2)", "> 3"),
+    ("letters", "country||education||race", "UPPER({inner})", " = 'A'"),
+    ("nulls", "age", "NULLIF({inner},{age})", " > 3"),
+    ("wide nulls", "age+hours", "NULLIF({inner},{age})", " > 3"),
+    ("distinct", "age > 30", "({inner}) IS DISTINCT FROM (sex='Male')", ""),
+    ("is null", "age+hours > 3", "(({inner}) IS NULL)", ""),
+    ("symmetric", "age", "COALESCE({inner} BETWEEN SYMMETRIC hours AND age, 1)", " > 0"),
+    ("nested cases", "age", "CASE WHEN {inner} > hours THEN age ELSE gain END", " > 3"),
+]
+_WHOLE = {
+    "not": f"{_COUNT}{'NOT ' * 900}age > 20",
+    "parentheses": f"{_COUNT}{'(' * 1900}age > 20{')' * 1900}",
+    "plus": f"{_COUNT}age > 20{'+1' * 1900}",
+    "cube": "SELECT age, hours, sex, race, COUNT(*) FROM adult GROUP BY CUBE (age, hours, sex, race)",
+    "text keys": f"SELECT {_TEXT} AS k, COUNT(*) FROM adult GROUP BY k",  # noqa: S608  # no table is read
+    "length keys": f"SELECT LENGTH({_TEXT}) AS k, COUNT(*) FROM adult GROUP BY k",  # noqa: S608
+    "product keys": "SELECT age * hours * LENGTH(country) AS k, COUNT(*) FROM adult GROUP BY k",
+    **{
+        f"{kind} of {count}": f"SELECT {text.format('+'.join(_FIVE[:count]))}"
+        for count in (2, 3, 4, 5)
+        for kind, text in (
+            ("means", "AVG({0}), MEDIAN({0}), STDDEV({0}) FROM adult"),
+            ("keys", "{0} AS k, COUNT(*) FROM adult GROUP BY k"),
+        )
+    },
+}
 
 
 def hard_statements() -> Iterator[tuple[str, str]]:
-    """Yield statements that take much to read, each with what it is."""
-    count = "SELECT COUNT(*) FROM adult WHERE "
-
-    def nested(name: str, inner: str, wrap: Callable[[str, int], str], end: str) -> Iterator[tuple[str, str]]:
-        for level, text in _nested(count, inner, wrap, end):
-            yield f"{name}, {level} deep", text
-
-    for sign in (">", "=", "<>"):
-        yield f"choices {sign}", _filled(count, lambda n, s=sign: f"{_CHOICE} {s} {n}", " OR ")
-    yield "choices, AND", _filled(count, lambda n: f"{_CHOICE} <> {n}", " AND ")
-    yield "one choice of a list", _filled(f"{count}{_CHOICE} IN (", lambda n: f"{n}", ",", ")")
-    yield "small list", _filled(f"{count}age + 0 IN (", lambda n: f"{n % 99}", ",", ")")
-    yield "list of sums", _filled(f"{count}age + hours IN (", lambda n: f"{n % 180}", ",", ")")
-    yield "list of attributes", _filled(f"{count}age + hours IN (", lambda n: "age" if n % 2 else "hours", ",", ")")
-    for width in (2, 3, 4, 5):
-        names = ["age", "hours", "gain", "LENGTH(country)", "LENGTH(education)"][:width]
-        joined = "+".join(names)
-        yield f"sums of {width}", _filled(count, lambda n, j=joined: f"{j}*{n}>{n}", " OR ")
-        yield f"one long sum of {width}", _filled(count, lambda n, s=names: s[n % len(s)], "+", ">0")
-        yield f"mean of a sum of {width}", f"SELECT AVG({joined}), MEDIAN({joined}), STDDEV({joined}) FROM adult"
-        yield f"keys of {width}", f"SELECT {joined} AS k, COUNT(*) FROM adult GROUP BY k"
-        yield f"greatest of {width}", _filled(f"{count}GREATEST(", lambda n, s=names: s[n % len(s)], ",", ") > 30")
-    yield "sums times constants", _filled(count, lambda n: f"age*{n}+gain>{n}", " OR ")
-    yield from nested("floors", "age*hours+gain", lambda t, n: f"FLOOR({t})", "> 3")
-    yield from nested("absolutes", "age*hours-gain", lambda t, n: f"ABS({t})", "> 3")
-    yield from nested("negatives", "(age*hours-gain)", lambda t, n: f"(-{t})", "> 3")
-    yield from nested("divisions", "(age*hours)", lambda t, n: f"({t}/2)", "> 3")
-    yield "texts", _filled(f"{count}", lambda n: "country || education || occupation LIKE '%a%b'", " OR ")
-    yield "joined texts", _filled(count, lambda n: "country", " || ", " = 'a'")
-    yield "texts of pairs", _filled(count, lambda n: ("country", "education")[n % 2], " || ", " = 'a'")
-    yield from nested("letters", "country||education||race", lambda t, n: f"UPPER({t})", " = 'A'")
-    yield "lengths", _filled(count, lambda n: f"LENGTH(country||education||race) > {n}", " OR ")
-    yield "pieces", _filled(count, lambda n: f"SUBSTRING(country||education, {n+1}, 3) = 'a'", " OR ")
-    yield "pattern", _filled(f"{count}country || education LIKE '", lambda n: "a", "%", "'")
-    yield "texts of numbers", _filled(count, lambda n: f"CAST(age*hours AS VARCHAR) LIKE '%{n}'", " OR ")
-    yield "text keys", "SELECT country || education || occupation AS k, COUNT(*) FROM adult GROUP BY k"
-    yield "length keys", "SELECT LENGTH(country || education || occupation) AS k, COUNT(*) FROM adult GROUP BY k"
-    yield "product keys", "SELECT age * 100 + hours AS k, COUNT(*) FROM adult GROUP BY k"
-    yield "product keys, gain", "SELECT age * hours * LENGTH(country) AS k, COUNT(*) FROM adult GROUP BY k"
-    yield from nested("nulls", "age", lambda t, n: f"NULLIF({t},{n})", " > 3")
-    yield from nested("wide nulls", "age+hours", lambda t, n: f"NULLIF({t},{n})", " > 3")
-    yield from nested("distinct", "age > 3", lambda t, n: f"({t}) IS DISTINCT FROM (sex='Male')", "")
-    yield from nested("is null", "age+hours > 3", lambda t, n: f"(({t}) IS NULL)", "")
-    yield from nested("symmetric", "age", lambda t, n: f"COALESCE({t} BETWEEN SYMMETRIC hours AND age, 1)", " > 0")
-    yield "coalesce", _filled(f"{count}COALESCE(", lambda n: ("age", "hours", "gain")[n % 3], ",", ") > 3")
-    yield from nested("nested cases", "age", lambda t, n: f"CASE WHEN {t} > hours THEN age ELSE gain END", " > 3")
-    yield "case by value", _filled(f"{count}CASE age ", lambda n: f"WHEN {n} THEN hours", " ", " ELSE 0 END > 3")
-    yield "case of conditions", _filled(f"{count}CASE ", lambda n: f"WHEN age={n} AND hours<{n} THEN gain", " ", " ELSE 0 END > 3")
-    names = ("age", "workclass", "education", "marital", "occupation", "race", "sex", "hours")
-    for width in (3, 4, 5, 6):
-        yield f"plain, {width} attributes", _filled(count, lambda n, w=width: _equal(names[n % w], n), " OR ")
-    pair = "age={} AND hours={} AND gain>{}"
-    yield "plain pairs", _filled(count, lambda n: pair.format(17 + n % 70, 1 + n % 90, n % 99), " OR ")
-    yield "plain list", _filled(f"{count}age IN (", lambda n: f"{17 + n % 70}", ",", ")")
-    yield "tuples", _filled(f"{count}(age, hours) IN (", lambda n: f"({n % 90 + 1},{n % 99})", ",", ")")
-    yield "not", count + "NOT " * 900 + "age > 20"
-    yield "parentheses", count + "(" * 1900 + "age > 20" + ")" * 1900
-    yield "plus", count + "age > 20" + "+1" * 1900
-    yield "long OR", _filled(count, lambda n: f"age+0>{n % 99}", " OR ")
-    yield "long OR of a sum", _filled(f"{count}age+hours>3 OR ", lambda n: f"age={17 + n % 70}", " OR ")
-    yield "long OR before a sum", _filled(count, lambda n: f"age={17 + n % 70}", " OR ", " OR age+hours>3")
-    yield "long AND", _filled(count, lambda n: f"age+0>{n % 9}", " AND ")
-    yield "filters", _filled("SELECT ", lambda n: f"COUNT(*) FILTER (WHERE age+hours>{n}) AS a{n}", ", ", " FROM adult GROUP BY sex")
-    yield "sums by case", _filled("SELECT ", lambda n: f"SUM(CASE WHEN age>{n} THEN hours*gain END) AS a{n}", ", ", " FROM adult GROUP BY sex")
-    yield "sum of sums", _filled("SELECT ", lambda n: f"SUM(age*hours+{n})", "+", " AS a FROM adult")
-    yield "averages", _filled("SELECT ", lambda n: f"AVG(age*hours+gain) FILTER (WHERE sex='Male') AS a{n}", ", ", " FROM adult")
-    yield "having", _filled("SELECT sex, COUNT(*) FROM adult GROUP BY sex HAVING ", lambda n: f"SUM(age*hours)>{n}", " OR ")
-    yield "order", _filled("SELECT sex, COUNT(*) FROM adult GROUP BY sex ORDER BY ", lambda n: f"SUM(age*hours*{n})", ", ")
-    yield "many keys", _filled("SELECT COUNT(*) FROM adult GROUP BY ", lambda n: f"age+{n}>30", ", ")
-    yield "cube", "SELECT age, hours, sex, race, COUNT(*) FROM adult GROUP BY CUBE (age, hours, sex, race)"
-    yield "sets", _filled("SELECT COUNT(*) FROM adult GROUP BY GROUPING SETS (", lambda n: f"(sex,race,income)", ",", ")")
-    yield "sub-query", f"SELECT COUNT(*) FROM (SELECT *, {_CHOICE} AS k FROM adult) t WHERE " + " OR ".join(f"k > {n}" for n in range(300))
-    yield "with", _filled("WITH t AS (SELECT age*hours*gain AS k FROM adult) SELECT COUNT(*) FROM t WHERE ", lambda n: f"k>{n}", " OR ")
+    """Yield statements that take much to read, each behind its name."""
+    for name, begin, pieces, between, end in _REPEATED:
+        text, numbers = begin + _numbered(pieces[0], 0), itertools.count(1)
+        for piece in itertools.islice(itertools.cycle(pieces), 1, None):
+            longer = text + between + _numbered(piece, next(numbers))
+            if len((longer + end).encode()) > LONGEST:
+                break
+            text = longer
+        yield name, text + end
+    for name, innermost, wrap, end in _NESTED:
+        inner = innermost
+        for depth in range(1, max(_DEPTHS) + 1):
+            inner = _numbered(wrap, depth).replace("{inner}", inner)
+            if depth in _DEPTHS and len((_COUNT + inner + end).encode()) <= LONGEST:
+                yield f"{name}, {depth} deep", _COUNT + inner + end
+    yield from _WHOLE.items()
 
 
-def _equal(name: str, number: int) -> str:
-    if name in ("age", "hours"):
-        return f"{name}={17 + number % 70}"
-    return f"{name}<>'{ {'workclass': 'Private', 'marital': 'Divorced', 'race': 'White', 'sex': 'Male'}.get(name, f'{name} {number % 6}') }'"
+def _numbered(piece: str, number: int) -> str:
+    given = {"n": number, "n4": number % 4, "age": 17 + number % 70, "hours": 1 + number % 90}
+    return re.sub(r"\{(n|n4|age|hours)\}", lambda found: str(given[found[1]]), piece)
 
 
-_NUMBERS = ("age", "hours", "gain", "3", "LENGTH(country)", "LENGTH(education)", "0.5")
-_TEXTS = ("country", "education", "workclass", "'a'", "occupation", "race")
+# --- statements that are drawn ------------------------------------------------------------------------------
+
+_GRAMMAR = {
+    "statement": (
+        "SELECT COUNT(*) FROM adult WHERE {condition}",
+        "SELECT AVG({number}), COUNT(*) FROM adult WHERE {condition} GROUP BY sex",
+        "SELECT {number} AS k, SUM(hours) FROM adult GROUP BY k",
+    ),
+    "number": (
+        "({number} + {number})", "({number} - {number})", "({number} * {number})", "({number} / 2)",
+        "FLOOR({number})", "ABS({number})", "(-{number})", "NULLIF({number}, {constant})",
+        "CASE WHEN {condition} THEN {number} ELSE {number} END", "GREATEST({number}, {number})",
+        "COALESCE({number}, {number})", "LENGTH({text})",
+    ),
+    "text": ("({text} || {text})", "({text} || {text})", "UPPER({text})", "SUBSTRING({text}, 2, 3)"),
+    "condition": (
+        "({condition} AND {condition})", "({condition} OR {condition})", "({condition} OR {condition})",
+        "{number} > {number}", "{number} = {number}", "{number} <> {number}", "{text} LIKE '%a%'",
+        "{number} IN ({constant}, {constant}, {constant}, {constant})", "{number} BETWEEN 3 AND {number}",
+    ),
+}  # fmt: skip
+_LEAVES = {
+    "number": ("age", "hours", "gain", "3", "LENGTH(country)", "LENGTH(education)", "0.5"),
+    "text": ("country", "education", "workclass", "'a'", "occupation", "race"),
+    "condition": ("age > {constant}", "hours > {constant}"),
+    "constant": tuple(map(str, range(99))),
+}
 
 
 def random_statement(seed: int) -> str:
     """Return a statement of at most ``LONGEST`` bytes, whose parts are drawn."""
-    draw = random.Random(seed)  # noqa: S311  # which statements are read is no secret
+    draw = random.Random(seed)
 
-    def number(depth: int) -> str:
-        if depth <= 0:
-            return draw.choice(_NUMBERS)
-        kind, inner = draw.randrange(9), lambda: number(depth - draw.randint(1, 2))
-        if kind < 3:
-            return f"({inner()} {draw.choice('+-*')} {inner()})"
-        if kind == 3:
-            return f"{draw.choice(('FLOOR', 'ABS', 'ROUND', '-'))}({inner()})"
-        if kind == 4:
-            return f"NULLIF({inner()}, {draw.randrange(50)})"
-        if kind == 5:
-            return f"CASE WHEN {condition(depth - 2)} THEN {inner()} ELSE {inner()} END"
-        if kind == 6:
-            return f"{draw.choice(('GREATEST', 'LEAST', 'COALESCE'))}({inner()}, {inner()})"
-        return f"LENGTH({text(depth - 1)})" if kind == 7 else f"({inner()} / 2)"
+    def expanded(kind: str, depth: int) -> str:
+        forms = _GRAMMAR[kind] if depth > 0 and kind in _GRAMMAR else _LEAVES[kind]
+        inner = depth - draw.randint(1, 2)
+        return re.sub(r"\{(\w+)\}", lambda found: expanded(found[1], inner), draw.choice(forms))
 
-    def text(depth: int) -> str:
-        if depth <= 0:
-            return draw.choice(_TEXTS)
-        kind = draw.randrange(4)
-        if kind < 2:
-            return f"({text(depth - 1)} || {text(depth - 1)})"
-        return f"UPPER({text(depth - 1)})" if kind == 2 else f"SUBSTRING({text(depth - 1)}, 2, 3)"
+    while len((found := expanded("statement", draw.randint(2, 9))).encode()) > LONGEST:
+        pass
+    return found
 
-    def condition(depth: int) -> str:
-        if depth <= 0:
-            return f"{draw.choice(('age', 'hours'))} > {draw.randrange(90)}"
-        kind, part = draw.randrange(7), depth - draw.randint(1, 2)
-        if kind < 3:
-            return f"({condition(part)} {draw.choice(('AND', 'OR'))} {condition(part)})"
-        if kind == 3:
-            return f"{number(part)} {draw.choice(('>', '=', '<>', '<='))} {number(part)}"
-        if kind == 4:
-            return f"{number(part)} IN ({', '.join(str(draw.randrange(99)) for _ in range(draw.randint(1, 30)))})"
-        return f"{text(part)} LIKE '%{draw.choice('abc')}%'" if kind == 5 else f"{number(part)} BETWEEN 3 AND {number(part)}"
 
-    while True:
-        shapes = (
-            lambda: f"SELECT COUNT(*) FROM adult WHERE {condition(draw.randint(2, 9))}",
-            lambda: f"SELECT AVG({number(draw.randint(1, 6))}), COUNT(*) FROM adult WHERE {condition(4)} GROUP BY sex",
-            lambda: f"SELECT {number(draw.randint(1, 4))} AS k, SUM(hours) FROM adult GROUP BY k",
-        )
-        found = draw.choice(shapes)()
-        if len(found.encode()) <= LONGEST:
-            return found
+# --- what reading takes -------------------------------------------------------------------------------------
 
 
 def cost(text: str, domain: Domain) -> dict[str, object]:
     """Return what it takes to read a statement, in a process of its own, and what came of it."""
-    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-    child = multiprocessing.get_context("fork").Process(target=_cost, args=(text, domain, theirs))
+    forked = multiprocessing.get_context("fork")
+    ours, theirs = forked.Pipe(duplex=False)
+    child = forked.Process(target=_tell_cost, args=(text, domain, theirs))
     child.start()
     found: dict[str, object] = ours.recv()
     child.join()
     return found
 
 
-def _cost(text: str, domain: Domain, found: Connection) -> None:
+def _tell_cost(text: str, domain: Domain, found: Connection) -> None:
     before, began = reset_peak(), time.process_time()
     with counted_reading() as work:
         try:
@@ -240,17 +245,14 @@ def main() -> None:
     made.add_argument("--seed", type=int, default=1)
     given = made.parse_args()
     domain = adult_like()
-    parse_sql("SELECT COUNT(*) FROM adult WHERE age + 1 > 30", domain)  # loads the parser
-    listed = [*hard_statements()]
-    listed += [(f"random {seed}", random_statement(seed)) for seed in range(given.seed, given.seed + given.random)]
-    rows = [{"statement": name, **cost(text, domain)} for name, text in listed if len(text.encode()) <= LONGEST]
-    for row in sorted(rows, key=lambda row: -float(str(row["cpu_s"]))):
+    parse_sql(f"{_COUNT}age + 1 > 30", domain)  # loads the parser
+    seeds = range(given.seed, given.seed + given.random)
+    asked = [*hard_statements(), *((f"drawn {seed}", random_statement(seed)) for seed in seeds)]
+    rows = [{"statement": name, **cost(text, domain)} for name, text in asked]
+    for row in rows:
         tell(row)
-    tell({
-        "statements": len(rows),
-        "read": sum(row["came"] == "read" for row in rows),
-        **{name: max(float(str(row[name])) for row in rows) for name in ("cpu_s", "mb", "cells")},
-    })
+    most = {name: max(float(str(row[name])) for row in rows) for name in ("cpu_s", "mb", "cells")}
+    tell({"statements": len(rows), "read": sum(row["came"] == "read" for row in rows), **most})
 
 
 if __name__ == "__main__":
