@@ -297,7 +297,8 @@ def require_few_cells(cells: int, told: str = "") -> None:
     """
     if cells > MOST_CELLS:
         raise QueryError(
-            f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each), "
-            f"got {cells:,}{told}; ask for fewer groups, or in several requests",
+            f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each, where a "
+            f"quantile is as many as its values), got {cells:,}{told}; ask for fewer groups, or in several "
+            "requests",
             code="too_large",
         )

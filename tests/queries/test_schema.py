@@ -305,11 +305,11 @@ def test_a_text_of_which_much_would_be_made_is_refused_before_it_is_parsed(
         load_schema(tmp_path / "people.toml")
 
 
-PIECES = ["\"\"\"", "\'\'\'", '"', "'", "\\", "\n", "#", ".", "a", "=", "[", "]", "{", "}", ",", " ", "1.5",
+TOKENS = ["\"\"\"", "\'\'\'", '"', "'", "\\", "\n", "#", ".", "a", "=", "[", "]", "{", "}", ",", " ", "1.5",
           "a.a.a.a.a.a=1", "a.a.a.a.a=1", "[a.a.a.a.a.a]", "\n[", 'b = "']  # fmt: skip
 
 
-@given(text=st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+@given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join))
 def test_no_key_that_a_parser_meets_has_many_dots(text: str) -> None:
     lengths, real = [0], tomllib._parser.parse_key  # type: ignore[attr-defined]
 
