@@ -68,6 +68,7 @@ _FIELDS = (  # whose names are told; others may come from the body
     "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
+_ODD = "this cannot be asked of the session; GET /openapi.json describes what can"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
@@ -154,7 +155,7 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         status, code, message = _told(error)
-        if status == 503 and not isinstance(error, EndingError):
+        if message == _ODD or (status == 503 and not isinstance(error, EndingError)):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
         position = error.position if isinstance(error, QueryError) else None
         retry = error.retry_after if isinstance(error, BusyError) else None
@@ -192,7 +193,7 @@ def _told(error: Exception) -> tuple[int, str | None, str]:
     for kind, status, code, text in _KINDS:
         if isinstance(error, kind):
             return status, code, str(error) if text is None else text
-    return 400, "bad_request", str(error)
+    return 400, "bad_request", _ODD
 
 
 def _session(request: Request) -> Any:
