@@ -282,6 +282,8 @@ def large_bodies() -> dict[str, list[dict[str, Any]]]:
     wide, means = (f"SELECT {by}, {one} FROM people GROUP BY {by}" for one in (counted, averaged))  # noqa: S608  # our own
     some = [f"people WHERE children {which}" for which in ("= 0", "= 1", "= 2", "> 0")]
     many = [wide, *(wide.replace("people", one) for one in some)]
+    filters = ", ".join(f"COUNT(*) FILTER (WHERE age > {age}) AS n{age}" for age in (20, 30, 40, 50))
+    filtered = wide.replace(counted, filters)
     return {
         "30 times 3,650 cells": [{"queries": [{"sql": wide}] * 30}],
         "5 times 3,650 equal cells": [{"queries": [{"sql": wide}] * 5}],
@@ -289,6 +291,10 @@ def large_bodies() -> dict[str, list[dict[str, Any]]]:
         "5 times 3,650 cells, again and fresh": [{"queries": [{"sql": sql} for sql in many], "fresh": True}],
         "8 requests of 5 times 3,650 cells": [{"queries": [{"sql": sql} for sql in many]}] * 8,
         "3,650 means": [{"sql": means}],
+        "the price of 3,650 counts": [{"sql": wide, "dry_run": True}],
+        "the price of 14,600 counts with conditions": [{"sql": filtered, "dry_run": True}],
+        "why 14,600 counts with conditions cost it": [{"sql": filtered, "explain": True}],
+        "the price of 3,650 means": [{"sql": means, "dry_run": True}],
     }
 
 
@@ -334,12 +340,12 @@ def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
 
 
 def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
-    """Return what 64 clients without patience of their own get for a settled question each, many times."""
-    token = users.add(User("eve", Role.READER, Fraction(0)))
+    """Return what 64 clients of 4 users, without patience, get for a settled question each, many times."""
+    tokens = [users.add(User(f"eve {number}", Role.READER, Fraction(0))) for number in range(4)]
     service = Process(study, users.path)
     try:
         with ThreadPoolExecutor(64) as pool:
-            statuses = list(pool.map(lambda _: _statuses(service.url, token, 40), range(64)))
+            statuses = list(pool.map(lambda token: _statuses(service.url, token, 40), tokens * 16))
     finally:
         service.end(subprocess.Popen.terminate)
     counts = Counter(status for some in statuses for status in some)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from sqlglot import exp
 
-from queries.cell_values import CellCondition, CellValues, constant_value
+from queries.cell_values import CellCondition, CellValues, constant_value, require_finite
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -18,7 +18,6 @@ from queries.expressions import (
     Spread,
     average,
     counted,
-    require_finite,
     total,
 )
 from queries.row_expressions import row_condition, row_value, wrong_kind

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import OTHER_LABEL, GroupValue, cell_count
+from queries.cells import OTHER_LABEL, GroupValue
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
+from queries.places import as_index
+from queries.work import TEXT, count_cells, require_few_groups
 
-MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
+_LARGEST = 1e100  # numbers whose squares are still numbers
 _NOWHERE = np.zeros((), dtype=bool)
 
 
@@ -49,7 +51,7 @@ class CellCondition:
             QueryError: its attributes have too many cells together.
         """
         domain = query.domain
-        require_fit(domain.scope_size(query.scope), query.scope)
+        union_scope(domain, (query.scope,))
         share = query.weights() / UNITS
         if query.readings is None:
             holds = share > 0
@@ -229,6 +231,7 @@ class CellValues:
 
     def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
         """Return a growing function of every number."""
+        count_cells(self.present.size, self.scope)
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
                        whole=whole, line=None)  # fmt: skip
 
@@ -245,13 +248,27 @@ class CellValues:
                 code="unaligned",
             )
         self._require_told()
-        cells: NDArray[Any] = self.middle if self.labels is None else self.labels
-        found: list[tuple[GroupValue, NDArray[np.int64]]] = []
-        for value in _distinct(cells[self.present], numbers=self.labels is None):
-            found.append((value, np.flatnonzero(self.present & (cells == value))))
+        count_cells(self.present.size * (1 if self.labels is None else TEXT), self.scope)
+        values, numbers = self._distinct()
+        require_few_groups(len(values))
+        order, counts = (
+            np.argsort(numbers, kind="stable"),
+            np.bincount(as_index(numbers), minlength=len(values)),
+        )
+        places = np.split(np.flatnonzero(self.present)[order], np.cumsum(counts)[:-1])
+        found = list(zip(values, places, strict=True)) if values else []
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
+
+    def _distinct(self) -> tuple[list[Any], NDArray[np.intp]]:
+        """Return the values, each once, and of each cell that holds one which of them it is."""
+        if self.labels is None:
+            values, numbers = np.unique(self.middle[self.present], return_inverse=True)
+            return [int(one) if one == int(one) else one for one in values.tolist()], numbers
+        places: dict[Any, int] = {}
+        told = [places.setdefault(one, len(places)) for one in self.labels[self.present].tolist()]
+        return list(places), np.array(told, dtype=np.intp)
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.
@@ -270,12 +287,6 @@ class CellValues:
                 "condition at one of their edges, or by declared values",
                 code="unaligned",
             )
-
-
-def _distinct(cells: NDArray[Any], *, numbers: bool) -> list[Any]:
-    if numbers:
-        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
-    return list(dict.fromkeys(cells.ravel().tolist()))
 
 
 def constant_value(value: float | str | None) -> CellValues:
@@ -328,13 +339,16 @@ def combined(
     scope = union_scope(domain, (one.scope, two.scope))
     one, two = one.placed(domain, scope), two.placed(domain, scope)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite numbers looks for them
-        corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
+        low = high = function(one.low, two.low)
+        for left, right in ((one.low, two.high), (one.high, two.low), (one.high, two.high)):
+            corner = function(left, right)
+            low, high = np.minimum(low, corner), np.maximum(high, corner)
         middle = function(one.middle, two.middle)
     return CellValues(
         scope,
-        np.minimum.reduce(corners),
+        low,
         middle,
-        np.maximum.reduce(corners),
+        high,
         one.present & two.present,
         None,
         whole,
@@ -414,13 +428,13 @@ def either_undecided(one: CellValues, two: CellValues) -> NDArray[np.bool_]:
 
 
 def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the attributes of several scopes, in declared order.
+    """Return the attributes of several scopes, in declared order, over which arrays are made next.
 
     Raises:
         QueryError: they have too many cells together.
     """
     scope = domain.scope(list({name for one in scopes for name in one}))
-    require_fit(domain.scope_size(scope), scope)
+    count_cells(domain.scope_size(scope), scope)
     return scope
 
 
@@ -431,15 +445,11 @@ def on_scope(
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
 
 
-def require_fit(cells: int, scope: Sequence[str]) -> None:
-    """Refuse more cells than one condition, or one aggregate, may be about.
+def require_finite(numbers: NDArray[np.float64]) -> None:
+    """Refuse numbers whose squares may be none.
 
     Raises:
-        QueryError: there are more than MOST_SCOPE_CELLS.
+        QueryError: one of them is too large.
     """
-    if cells > MOST_SCOPE_CELLS:
-        raise QueryError(
-            f"a question that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
-            f"{MOST_SCOPE_CELLS:,} fit; ask about fewer attributes at once or use whole cells",
-            code="too_large",
-        )
+    if not np.all(np.abs(numbers) <= _LARGEST):
+        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")

@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, CellValues, Line, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, Line, on_scope, require_finite, union_scope
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
-
-_LARGEST = 1e100  # numbers whose squares are still numbers
+from queries.work import count_cells
 
 Sign: TypeAlias = Literal["+", "-", "*", "/"]
 
@@ -112,6 +111,11 @@ class Aggregate(Expression):
     def is_count(self) -> bool:
         """Whether it is the number of all records of a group, COUNT(*)."""
         return False
+
+    @property
+    def steps(self) -> int:
+        """How many numbers are looked at for it."""
+        return 1
 
 
 class Summed(NamedTuple):
@@ -300,6 +304,10 @@ def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
     """
     if sign == "/" and right == Constant(0):
         raise QueryError("a division by 0", code="bad_request")
+    for side in (left, right):
+        form = side.numerator if isinstance(side, Ratio) else side
+        if isinstance(form, Linear):
+            count_cells(form.low.size, form.scope)
     join = _JOINS.get((type(left), type(right)))
     with np.errstate(over="ignore", invalid="ignore"):
         node = Arithmetic(sign, left, right) if join is None else join(sign, left, right, domain)
@@ -366,16 +374,6 @@ _JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
 }
 
 
-def require_finite(numbers: NDArray[np.float64]) -> None:
-    """Refuse numbers whose squares may be none.
-
-    Raises:
-        QueryError: one of them is too large.
-    """
-    if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile(Aggregate):
     """A quantile of a number; the least and the greatest number are those of 0 and 1.
@@ -391,6 +389,11 @@ class Quantile(Aggregate):
     part: float
     extreme: bool = False
     condition: CellCondition | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many values it may be."""
+        return len(np.unique(self.values.low))
 
     @property
     def is_whole(self) -> bool:
@@ -524,6 +527,7 @@ def counted(values: CellValues, condition: CellCondition | None, domain: Domain)
 
 def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
     """Return the sum of a number over the records that hold one and where a condition holds."""
+    count_cells(values.present.size, values.scope)
     arrays: list[NDArray[Any]] = [np.where(values.present, one, 0.0) for one in values.arrays]
     scope = values.scope
     if condition is not None:

@@ -383,9 +383,9 @@ def _cells_of(lookup: Lookup, attribute: Attribute, column: str, title: str, out
 
 def single_column(node: exp.Expr, domain: Domain) -> tuple[LookupCells, exp.Expr] | None:
     """Return the one column that a condition is about, and the condition on its texts; None for others."""
-    found = list(node.find_all(exp.Dot))
-    others = [one for one in node.find_all(exp.Column) if not isinstance(one.parent, exp.Dot)]
-    if others or not found or any(one != found[0] for one in found):
+    others = any(not isinstance(one.parent, exp.Dot) for one in node.find_all(exp.Column))
+    found = [] if others or not domain.lookups else list(node.find_all(exp.Dot))
+    if not found or any(one != found[0] for one in found):
         return None
     cells = LookupCells.of(found[0], domain)
 

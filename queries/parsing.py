@@ -17,6 +17,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery, cut_factors, nearest_to
 from queries.plain_values import is_encodable
 from queries.segments import count_where
+from queries.work import counted_reading
 
 if TYPE_CHECKING:
     from queries.statements import Statement
@@ -72,6 +73,7 @@ def part_key(request_id: str | None, number: int) -> str | None:
     return request_id if request_id is None or number == 0 else f"{request_id}\n{number}"
 
 
+@counted_reading()
 def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     """Return the query that counts where a condition holds.
 
@@ -99,6 +101,7 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     raise QueryError("where must be a text or an object", code="bad_request", position="where")
 
 
+@counted_reading()
 def parse_sql(text: str, domain: Domain) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 

@@ -12,15 +12,10 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from queries.cell_comparisons import LikePattern, Side, compared, like_condition, require_reachable
-from queries.cell_values import CellCondition, CellValues, constant_value, require_fit
+from queries.cell_comparisons import LikePattern, Side, compared, compared_sides, like_condition
+from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
-from queries.predicates import Order
 from queries.sql_tree import COMPARISONS, error_at, refuse
-
-_NEGATED: dict[Order, Order] = {
-    "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
-}  # fmt: skip
 
 
 class Rows(Protocol):
@@ -68,21 +63,11 @@ def _comparison(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
     if len({_period(one) for one in sides}) > 1:
         raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
     left, right = _side(node.this, rows), _side(node.expression, rows)
-    return _compared(left, COMPARISONS[type(node)], right, rows.domain, negated)
+    return compared_sides(left, COMPARISONS[type(node)], right, rows.domain, negated=negated)
 
 
 def _side(node: exp.Expr, rows: Rows) -> Side:
-    return node.sql(), rows.value(node)
-
-
-def _compared(left: Side, sign: Order, right: Side, domain: Domain, negated: bool) -> CellCondition:
-    """Return where both sides compare as a sign says, or do not.
-
-    Raises:
-        QueryError: only numbers beyond the ends satisfy it. They count as the ends: nobody knows how many do.
-    """
-    require_reachable(left, sign, right, domain)
-    return compared(left[1], _NEGATED[sign] if negated else sign, right[1], domain)
+    return node.sql, rows.value(node)
 
 
 def _apart(node: exp.Expr) -> str:
@@ -147,8 +132,9 @@ def _membership(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
         found = [_row_of_values(node.this, one, rows, negated) for one in node.expressions]
         return joined_conditions(found, rows.domain, every=negated)
     own = _side(node.this, rows)
-    require_fit(own[1].present.size * len(node.expressions), own[1].scope)
-    found = [_compared(own, "eq", _side(one, rows), rows.domain, negated) for one in node.expressions]
+    found = [
+        compared_sides(own, "eq", _side(one, rows), rows.domain, negated=negated) for one in node.expressions
+    ]
     return joined_conditions(found, rows.domain, every=negated)
 
 

@@ -6,7 +6,7 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ from queries.cell_values import (
     combined,
     constant_value,
     counted_where,
+    require_finite,
 )
 from queries.cells import OTHER_LABEL, quoted_name
 from queries.comparisons import meaning_of
@@ -43,6 +44,7 @@ from queries.segments import conditions_where, count_where
 from queries.sql_dates import constant_second, part_of
 from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
 from queries.where_text import convert_condition, require_no_hyphen
+from queries.work import TEXT, count_cells, once
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -51,6 +53,7 @@ _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
 
+@once
 def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     """Return what a row of each cell holds of an expression.
 
@@ -63,11 +66,13 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "an aggregate in a condition")
     if read is None:
         refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
-    return read(node, domain)
+    with placed(node):
+        return read(node, domain)
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
     name, level = operand_of(node, domain)
+    count_cells(TEXT * domain[name].size, (name,))
     values = attribute_values(domain[name])
     if level is None:
         return values
@@ -90,7 +95,9 @@ def _constant(node: exp.Expr, domain: Domain) -> CellValues:
         return constant_value(None if isinstance(node, exp.Null) else int(bool(node.this)))
     if node.args.get("is_string"):
         return constant_value(text)
-    return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
+    number = int(text) if text.isdigit() and len(text) <= 15 else float(text)
+    require_finite(np.array(float(number)))
+    return constant_value(number)
 
 
 def wrong_kind(what: str, node: exp.Expr, values: CellValues) -> QueryError:
@@ -128,7 +135,10 @@ def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
         if function is np.fmod and np.any(left.low != left.high):
             refuse(node, "a remainder of numbers that are known to wide cells alone")
         function = _whole_division if whole and function is np.divide else function
-    return replace(combined(domain, function, left, right, whole=whole), line=_line(function, left, right))
+    found = combined(domain, function, left, right, whole=whole)
+    for ends in (found.low, found.high):
+        require_finite(ends)
+    return replace(found, line=_line(function, left, right))
 
 
 def _line(function: Callable[..., _Numbers], left: CellValues, right: CellValues) -> Line | None:
@@ -186,6 +196,7 @@ def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
 
 def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
     values = _numbers(node.this, domain, "ABS")
+    count_cells(values.present.size, values.scope)
     ends = np.abs(values.low), np.abs(values.high)
     inside = (values.low < 0) & (values.high > 0)
     low = np.where(inside, 0.0, np.minimum(*ends))
@@ -233,6 +244,7 @@ def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
         return values
     if not values.whole or np.any((values.low != values.high) & values.present):
         refuse(node, "a text of numbers that are fractions, or known to wide cells alone")
+    count_cells(TEXT * values.present.size, values.scope)
     labels = np.array([str(int(one)) for one in values.middle.ravel()], dtype=object)
     return replace(values, labels=labels.reshape(values.middle.shape), whole=False)
 
@@ -287,6 +299,7 @@ def _joined(node: exp.Expr, domain: Domain) -> CellValues:
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
     """Return a part of a date: a number such as YEAR(hired), or a text."""
     name, part = part_of(node, domain)
+    count_cells(TEXT * domain[name].size, (name,))
     size, is_number = domain[name].size, part.kind == "number"
     numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
     for value, cells in meaning_of(domain[name]).part_groups(part, position_of(node)):
@@ -379,6 +392,7 @@ def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryErro
     return QueryError(message, code=refusal.code, position=refusal.position) if cut else refusal
 
 
+@once
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
     """Return where a condition holds: as ``convert_condition`` reads it where it can, else cell by cell.
 
@@ -391,21 +405,41 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         return row_condition(node.this, domain, negated=negated)
     if isinstance(node, exp.Not):
         return row_condition(node.this, domain, negated=not negated)
-    if not is_computed(node):
-        predicate = convert_condition(node, domain)
-        return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
-    single = single_column(node, domain)
-    if single is not None:
-        cells, inner = single
-        return cells.spread(row_condition(inner, cells.domain, negated=negated))
-    if isinstance(node, exp.And | exp.Or):
-        sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
-        return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
-    try:
+    with placed(node):
+        if not is_computed(node):
+            predicate = convert_condition(node, domain)
+            return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+        single = single_column(node, domain)
+        if single is not None:
+            cells, inner = single
+            return cells.spread(row_condition(inner, cells.domain, negated=negated))
+        if isinstance(node, exp.And | exp.Or):
+            sides = [row_condition(side, domain, negated=negated) for side in _sides(node)]
+            return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
         return CONDITION_READERS.get(type(node), is_true)(node, _Rows(domain), negated)
+
+
+def _sides(chain: exp.Expr) -> list[exp.Expr]:
+    """Return what a chain of ANDs, or of ORs, joins; what is plain at its left stays together."""
+    links, sides = list[exp.Expr](), list[exp.Expr]()
+    left = chain
+    while type(left) is type(chain):
+        links.append(left)
+        sides.append(left.expression)
+        left = left.this
+    sides = [left, *reversed(sides)]
+    plain = next((place for place, side in enumerate(sides) if is_computed(side)), 0)
+    return sides if plain < 2 else [links[len(sides) - plain], *sides[plain:]]
+
+
+@contextmanager
+def placed(*nodes: exp.Expr) -> Iterator[None]:
+    """Have an error that says no place name that of the first part of the text."""
+    try:
+        yield
     except QueryError as error:
-        if error.position is None:
-            error.position = position_of(node)
+        if error.position is None and nodes:
+            error.position = position_of(nodes[0])
         raise
 
 
@@ -416,15 +450,16 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
         QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
     """
     terms = [term for node in nodes for term in _conjuncts(node)]
+    computed = [term for term in terms if is_computed(term)]
     plain = [convert_condition(term, domain) for term in terms if not is_computed(term)]
-    found = conditions_where(Junction("and", tuple(plain)), domain)
-    for term in terms:
-        one = row_condition(term, domain) if is_computed(term) else None
-        if one is None:
-            continue
-        joined = [other for other in found if set(other.scope) & set(one.scope)]
-        found = [other for other in found if other not in joined]
-        found.append(joined_conditions([*joined, one], domain, every=True))
+    with placed(*nodes):
+        found = conditions_where(Junction("and", tuple(plain)), domain)
+    for term in computed:
+        with placed(term):
+            one = row_condition(term, domain)
+            joined = [other for other in found if set(other.scope) & set(one.scope)]
+            found = [other for other in found if other not in joined]
+            found.append(joined_conditions([*joined, one], domain, every=True))
     return counted_where(found, domain)
 
 

@@ -33,7 +33,7 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.row_expressions import row_value, where_query, with_edges
+from queries.row_expressions import placed, row_value, where_query, with_edges
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
@@ -331,19 +331,20 @@ class _Reader:
             return KeyColumn(self._keys.index(node))
         if isinstance(node, exp.Paren):
             return self._node(node.this)
-        if isinstance(node, (*AGGREGATES, exp.Window)):
-            if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
-                self._aggregates[node] = (
-                    window_node(node, self._node)
-                    if isinstance(node, exp.Window)
-                    else aggregate_node(node, self._domain)
-                )
-            return self._aggregates[node]
-        if type(node) in _OPERATORS:
-            right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
-            sides = self._node(node.this), self._node(right)
-            return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
-        return self._other_node(node)
+        with placed(node):
+            if isinstance(node, (*AGGREGATES, exp.Window)):
+                if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
+                    self._aggregates[node] = (
+                        window_node(node, self._node)
+                        if isinstance(node, exp.Window)
+                        else aggregate_node(node, self._domain)
+                    )
+                return self._aggregates[node]
+            if type(node) in _OPERATORS:
+                right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
+                sides = self._node(node.this), self._node(right)
+                return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
+            return self._other_node(node)
 
     def _other_node(self, node: exp.Expr) -> Node:
         if isinstance(node, exp.Neg):

@@ -181,7 +181,12 @@ def parse_tree(
     Raises:
         QueryError: the text is too long, cannot be read, or holds a second statement.
     """
-    encoded = text.encode("utf-8", "replace")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            "expected a text of whole letters, got a part of one", code="syntax", position=error.start
+        ) from None
     if len(encoded) > LONGEST_TEXT:
         raise QueryError(
             f"a condition or statement has at most {LONGEST_TEXT:,} bytes",

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
+from queries.cell_values import (
+    CellCondition,
+    attribute_values,
+    counted_where,
+    on_scope,
+    union_scope,
+)
 from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
@@ -32,8 +38,8 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position
+from queries.work import require_few_groups, require_fit
 
-MOST_BINS = 10_000  # answers that one question may ask for
 _COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
@@ -73,7 +79,7 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     """
     attribute = domain[resolve_attribute(name, domain)]
     if part is None:
-        _require_few_groups(attribute.size)
+        require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
         return Grouping((name,), tuple(groups), attribute.is_ordered)
     found = meaning_of(attribute).part_groups(part, position)
@@ -81,14 +87,6 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
     values: list[Any] = [one.value for one in found]
     return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
-
-
-def _require_few_groups(count: int) -> None:
-    if count > MOST_BINS:
-        raise QueryError(
-            f"expected at most {MOST_BINS:,} groups, got {count:,}; group by fewer attributes",
-            code="too_large",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +194,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        _require_few_groups(self._most_groups)
+        require_few_groups(self._most_groups)
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -212,7 +210,8 @@ class Statement:
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
-            union_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
+            names = [*self.condition.scope, *(name for one in self.groupings for name in one.scope)]
+            require_fit(self.domain.scope_size(list(dict.fromkeys(names))), names)
         object.__setattr__(self, "choices", self._choices())
 
     @classmethod
@@ -261,8 +260,8 @@ class Statement:
 
     @property
     def size(self) -> int:
-        """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return self._most_groups * max(1, len(self.leaves))
+        """How many numbers it asks for: its groups, times the steps of their aggregates; one without any."""
+        return self._most_groups * max(1, sum(leaf.steps for leaf in self.leaves))
 
     @property
     def _most_groups(self) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
 import click
 
 from pmw.cli.texts import answer_text, json_line, table_text
+from pmw.cli.usage import echo
 from pmw.display.progress import Progress
 from pmw.display.texts import counted
 from pmw.errors import PriceError
@@ -263,14 +264,14 @@ def _answer_steps(
                 progress.add(size, f"{share:.1%} of the budget spent")
     except KeyboardInterrupt:
         writer.close()
-        click.echo("interrupted; everything printed so far is durable", err=True)
+        echo("interrupted; everything printed so far is durable", err=True)
         return 130
     writer.close()
     if refused:
         was = "was" if refused == 1 else "were"
         # Under an accuracy contract a refusal may come after tests, which are charged.
         cost = ", at no cost" if session.contract.options.bar_limit is None else ""
-        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
+        echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
     return code if options.strict or refused == asked else 0
 
 

@@ -21,6 +21,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
@@ -320,7 +321,7 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, given: d
         return session.ask_within(query, within.amount, request_id=given["request_id"], at_most=most)
 
     answer = paid(session, options.at_most, ask)
-    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
+    echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
@@ -339,7 +340,7 @@ def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dic
         return session.sql_within(statement, within, request_id=given["request_id"], at_most=most)
 
     result = paid(session, options.at_most, ask)
-    click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
+    echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
@@ -353,7 +354,7 @@ def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
     asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
     require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
     found = session.explain(asked)
-    click.echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+    echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
     return 0
 
 
@@ -449,7 +450,7 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
         quote = ask(None) if named else paid(opened, given["at_most"], ask, price)
         told = _told(quote, opened, measured=not given["dry_run"])
-    click.echo(json_line(quote.to_dict()) if as_json else told)
+    echo(json_line(quote.to_dict()) if as_json else told)
 
 
 def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:

@@ -16,6 +16,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
+from pmw.cli.usage import echo
 from pmw.display.texts import counted, shown_name, text_table
 
 _MOST_LISTED = 5  # keys of a lookup
@@ -67,19 +68,19 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     place = place_given(given, data)
     domain = load_domain(schema, given)
     require_size(domain)
-    click.echo(f"Warning: {WARNING}.", err=True)
+    echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
     if domain.lookups:
         form["lookups"] = [_lookup_form(one, domain) for one in domain.lookups]
         lines = [*lines, "", *(_lookup_line(one, domain) for one in domain.lookups)]
     told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
-    click.echo(told)
+    echo(told)
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"
         )
-        click.echo(f"Warning: a session {what}.", err=True)
+        echo(f"Warning: a session {what}.", err=True)
     if facts.absent or not facts.kept:
         raise click.exceptions.Exit(1)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.usage import Suggesting
+from pmw.cli.usage import Suggesting, echo
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
@@ -75,7 +75,7 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
     from pmw.service.users import UsersFile
 
     def ready(address: str) -> None:
-        click.echo(f"Serving at {address}; Ctrl-C ends it.")
+        echo(f"Serving at {address}; Ctrl-C ends it.")
 
     server.serve(sessions, UsersFile(users), host=host, port=port, rate=Rate(rate, 2 * rate), ready=ready)
 
@@ -153,13 +153,13 @@ def add(
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
     last: date | None = None if expires is None else expires.date()
     if last is not None and last < datetime.now(UTC).date():
-        click.echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
+        echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
     user = User(name, chosen, _share_of(chosen, share), listed, last)
     token = UsersFile(users).add(user)
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
-        click.echo(told, err=True)
-    click.echo(token)
+        echo(told, err=True)
+    echo(token)
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
@@ -199,10 +199,10 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
         ledger = read_session(session)[0].ledger
         listed = tuple(replace(one, share=min(one.share, ledger.remaining / ledger.cap)) for one in listed)
     if as_json:
-        click.echo(json_line({"users": [user.to_dict() for user in listed]}))
+        echo(json_line({"users": [user.to_dict() for user in listed]}))
         return
     header = ("name", "role", "share", "sessions", "expires")
-    click.echo(text_table(header, [_row(user) for user in listed], left=5))
+    echo(text_table(header, [_row(user) for user in listed], left=5))
 
 
 def _row(user: User) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ def revoke(name: str, users: Path) -> None:
     from pmw.service.users import UsersFile
 
     UsersFile(users).revoke(name)
-    click.echo(f"Revoked the token of {name}.")
+    echo(f"Revoked the token of {name}.")
 
 
 @user.command("rotate", short_help="Replace a user's token and print the new one.")
@@ -238,4 +238,4 @@ def rotate(name: str, users: Path) -> None:
     """
     from pmw.service.users import UsersFile
 
-    click.echo(UsersFile(users).rotate(name))
+    echo(UsersFile(users).rotate(name))

@@ -22,6 +22,7 @@ from pmw.cli.session_files import (
     require_address,
     token_option,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.public.contract import Contract
@@ -88,9 +89,9 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
 
         with telling_letters():
             write_figure(status_figure(state, read_history(path)), plot, force=force)
-    click.echo(json_line(status.to_dict()) if as_json else status_text(contract, status) + own)
+    echo(json_line(status.to_dict()) if as_json else status_text(contract, status) + own)
     if plot is not None and not as_json:
-        click.echo(f"Wrote {plot}.")
+        echo(f"Wrote {plot}.")
 
 
 def _told_by(
@@ -143,7 +144,7 @@ def ledger(session: Path, as_json: bool) -> None:
     from pmw.session.maintenance import read_ledger
 
     ledger = read_ledger(session)
-    click.echo(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
+    echo(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
 
 
 @click.command(
@@ -194,7 +195,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
             progress.add(count)
 
         verification = verify_session(session, anchor, told=told)
-    click.echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
+    echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)
 
@@ -229,7 +230,7 @@ def report(session: Path, output: Path, force: bool) -> None:
     if force:
         refuse_table(output, session, "the report")
     save_report(session, output, force=force)
-    click.echo(f"Wrote the report to {output}.")
+    echo(f"Wrote the report to {output}.")
 
 
 def ledger_text(ledger: Ledger) -> str:
@@ -298,6 +299,6 @@ def telling_letters() -> Iterator[None]:
         yield
     for one in caught:
         if issubclass(one.category, MissingLettersWarning):
-            click.echo(f"Note: {one.message}.", err=True)
+            echo(f"Note: {one.message}.", err=True)
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

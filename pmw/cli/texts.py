@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.display.texts import counted, listed, number
+from pmw.cli.usage import echo
+from pmw.display.texts import counted, listed, number, terminal_text
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
@@ -60,20 +61,20 @@ def show(text: str) -> None:
     """Print data to standard output, through a pager where a terminal cannot show it at once."""
     width = terminal_width()
     if width is None:
-        click.echo(text)
+        echo(text, is_data=True)
         return
     import shutil  # as above
 
     lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
     if lines < shutil.get_terminal_size().lines:
-        click.echo(text)
+        echo(text)
     else:
-        click.echo_via_pager(text + "\n")
+        click.echo_via_pager(terminal_text(text) + "\n")
 
 
 def json_line(form: Any) -> str:
-    """Return one line of JSON that can be written as UTF-8: half a surrogate pair stays an escape."""
-    return _written(form).encode(errors="backslashreplace").decode()
+    """Return one line of JSON, for files and terminals: what cannot be seen, or written, stays an escape."""
+    return terminal_text(_written(form))
 
 
 def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:

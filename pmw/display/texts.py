@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -47,6 +48,14 @@ def shown_name(name: str) -> str:
     return name if name.isprintable() and name.strip() == name != "" else repr(name)
 
 
+def terminal_text(text: str) -> str:
+    """Return a text for a terminal: what cannot be seen in it but lines, such as the escapes that a terminal
+    acts on and marks of direction, stands there as JSON writes it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
+
+
 def shortened(text: str, most: int) -> str:
     """Return a text of at most so many characters, with an ellipsis where it was cut."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
@@ -81,6 +90,7 @@ def text_table(
             ellipsis; where that is not enough, each row becomes a record with a line per column. Numbers
             are never cut.
     """
+    header, *rows = ([terminal_text(one).replace("\n", "\\n") for one in row] for row in (header, *rows))
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     fitted = _fitted(widths, left, width)
     if fitted is None:

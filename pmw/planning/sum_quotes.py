@@ -24,7 +24,7 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
 from pmw.public.charges import sum_charge
 from pmw.public.half_widths import Confidences
-from pmw.public.quotes import Within, affordable_price
+from pmw.public.quotes import Within, affordable_price, asked_scope
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
@@ -159,7 +159,7 @@ def quote_sums(
     """
     if share is not None and within is not None:
         raise BudgetError("expected a share of the budget or a width, got both")
-    scope = state.domain.scope((by,) if isinstance(by, str) else tuple(by))
+    scope = asked_scope(state.domain, (by,) if isinstance(by, str) else tuple(by))
     part = None if share is None else as_fraction(share, "share")
     width = None if within is None else Within.of(within)
     return quote_sum(state, (name, scope), squares=squares, share=part, within=width)

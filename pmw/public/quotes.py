@@ -144,7 +144,9 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
         QueryError: there is no such marginal, or it has too many cells for the noise.
     """
     plan = measuring_plan(state)
-    scope = _scope(state.domain, names)
+    scope = asked_scope(state.domain, names)
+    if not scope:
+        raise _refused("expected one attribute or several, each once")
     _require_few_cells(state, plan, scope)
     return quote_noise(state, scope, plan.noise_of(scope))
 
@@ -272,13 +274,18 @@ def measuring_plan(state: PublicState) -> MarginalTestPlan:
     return plan
 
 
-def _scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the attributes that somebody names, in declared order.
+
+    Raises:
+        QueryError: one is not declared, or stands there twice.
+    """
     for name in names:
         if name not in domain.names:
             known = ", ".join(domain.names)
             raise QueryError(f"expected an attribute of the schema, got {name!r}; there are {known}",
-                             code="unknown_attribute")  # fmt: skip
-    if not names or len(set(names)) != len(names):
+                             code="unknown_attribute", position="scope")  # fmt: skip
+    if len(set(names)) != len(names):
         raise _refused("expected one attribute or several, each once")
     return domain.scope(names)
 

@@ -130,9 +130,12 @@ class GroupWeights:
 
     def __post_init__(self) -> None:
         low, middle, high = self.ends
-        low = np.where(self.least, low, np.where(self.most, np.minimum(low, 0.0), 0.0))
-        high = np.where(self.least, high, np.where(self.most, np.maximum(high, 0.0), 0.0))
-        middle = np.where(self.least, middle, np.where(self.most, self.share * middle, 0.0))
+        open_: tuple[_Array | float, ...] = (0.0, 0.0, 0.0)
+        if self.most is not self.least:
+            reached = np.minimum(low, 0.0), self.share * middle, np.maximum(high, 0.0)
+            open_ = tuple(np.where(self.most, one, 0.0) for one in reached)
+        pairs = zip((low, middle, high), open_, strict=True)
+        low, middle, high = (np.where(self.least, one, other) for one, other in pairs)
         for name, array in (("low", low), ("middle", middle), ("high", high)):
             object.__setattr__(self, name, np.broadcast_to(array, self.least.shape))
 
@@ -229,13 +232,14 @@ class Sums:
         scope = union_scope(domain, scopes)
         shape = domain.scope_shape(scope)
         inside = group.inside(domain, scope)
-        least, share, most = (
-            on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
-        )
+        share = on_scope(domain, where.scope, where.share, scope)
         low, middle, high = (
             np.broadcast_to(on_scope(domain, form.scope, one, scope), shape) for one in form.arrays
         )
-        least, most = (np.broadcast_to(one & inside, shape) for one in (least, most))
+        least = np.broadcast_to(on_scope(domain, where.scope, where.least, scope) & inside, shape)
+        most = least
+        if not where.is_decided:
+            most = np.broadcast_to(on_scope(domain, where.scope, where.most, scope) & inside, shape)
         summed = None
         if form.summed is not None:
             held = np.broadcast_to(on_scope(domain, form.scope, form.summed.held, scope), shape)

@@ -22,6 +22,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -496,7 +497,7 @@ def _size(one: Activity) -> int:
 
 
 @router.get("/activity")
-def activity(
+async def activity(
     request: Request,
     user: CurrentUser,
     session: str | None = None,
@@ -507,10 +508,15 @@ def activity(
     chosen = service.visible(user) if session is None else [service.hosted(user, session)]
     listed = []
     for hosted in chosen:
-        with used(request, user, hosted.name):
-            found = _history(hosted, user, most)
+        async with hosted.queue.place(user.name):  # whoever waits takes no thread
+            found = await run_in_threadpool(_used_history, request, hosted, user, most)
         listed += [_activity_form(one, hosted.name) for one in found]
     return {"activity": listed}
+
+
+def _used_history(request: Request, hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
+    with used(request, user, hosted.name):
+        return _history(hosted, user, most)
 
 
 def _activity_form(one: Activity, session: str) -> dict[str, Any]:

@@ -27,14 +27,13 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, require_aligned
 from queries.statements import Statement
+from queries.work import MOST_TOGETHER, counted_reading
 
 Result: TypeAlias = Answer | AnswerTable
 
 MOST_WEIGHTS = 2**20  # cells that one question in canonical form may weigh: 8 MB
 _TEXTS = ("where", "sql", "query")  # that state a question
 _LONGEST = 2**16  # characters of a question in canonical form
-_BYTES = 2**12  # of a question that count as one more
-_READING = (4, 32)  # what a condition and a statement take to be read, in questions
 
 
 class Aggregate(BaseModel):
@@ -73,7 +72,7 @@ class Reading:
 def read(
     session: Dialogue, forms: Sequence[Mapping[str, Any]], key: str | None, *, aligned: bool = False
 ) -> Reading:
-    """Read the questions of a request; of equal texts the first alone is read.
+    """Read the questions of a request, of equal texts the first alone; it takes no turn at the session.
 
     Args:
         session: who answers.
@@ -82,30 +81,36 @@ def read(
         aligned: refuse questions that cut cells.
 
     Raises:
-        QueryError: they ask for too many cells; nothing is spent.
+        QueryError: they ask for too many cells, or reading them evaluates too many; nothing is spent.
     """
     heads: list[dict[str, Any]] = []
     refused: dict[int, QueryError] = {}
     questions: dict[int, Question] = {}
     places: dict[int, int] = {}
     texts: dict[object, int] = {}
-    cells = 0
-    with session.turn() as pause:
-        for place, form in enumerate(forms):
-            heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
-            first = texts.setdefault(_text_of(form, place), place)
+    cells = evaluated = 0
+    for place, form in enumerate(forms):
+        heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
+        first = texts.setdefault(_text_of(form, place), place)
+        told = f" in the first {place + 1:,} questions" if len(forms) > 1 else ""
+        with counted_reading(session.look) as work:
             try:
                 question = questions.get(first) or _read(session, form, aligned=aligned)
             except QueryError as error:
                 refused[place] = error
-                pause(_READING["sql" in form] + _length(form) // _BYTES)
-                continue
-            # No key that a request is given holds a line's end, and no part of a question is called so.
-            own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
-            questions[place], places[place] = replace(question, request_id=own), first
-            cells += cells_of(question.query)
-            require_few_cells(cells, f" in the first {place + 1:,} questions" if len(forms) > 1 else "")
-            pause(_READING["sql" in form] + question.query.size_in_bytes // _BYTES if first == place else 1)
+            else:
+                # No key that a request is given holds a line's end, and no part of a question is called so.
+                own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
+                questions[place], places[place] = replace(question, request_id=own), first
+                cells += cells_of(question.query)
+                require_few_cells(cells, told)
+        evaluated += work.done
+        if evaluated > MOST_TOGETHER:
+            raise QueryError(
+                f"expected a request that is read by evaluating at most {MOST_TOGETHER:,} cells, got "
+                f"{evaluated:,}{told}; ask in several requests",
+                code="too_large",
+            )
     return Reading(heads, refused, questions, places, cells, key is not None)
 
 
@@ -271,12 +276,13 @@ def _counted(asked: LinearQuery | Statement, width: Within) -> LinearQuery | Non
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
-    if "query" in form:
-        question = Question(_canonical(session, form["query"]))
-    elif "aggregate" in form:
-        question = Question(_aggregate(session, form["aggregate"]))
-    else:
-        question = session.reader.question(form)
+    with counted_reading(session.look):
+        if "query" in form:
+            question = Question(_canonical(session, form["query"]))
+        elif "aggregate" in form:
+            question = Question(_aggregate(session, form["aggregate"]))
+        else:
+            question = session.reader.question(form)
     if question.request_id is not None:
         raise QueryError(
             "give the key of a request in its header Idempotency-Key",
@@ -326,10 +332,6 @@ def _aggregate(session: Dialogue, form: object) -> Statement:
         ) from None
     where = session.reader.where(one.where)
     return aggregate_statement(one.kind, one.name, where, one.by, one.part)
-
-
-def _length(form: Mapping[str, Any]) -> int:
-    return sum(len(text) for text in form.values() if isinstance(text, str))
 
 
 def _text_of(form: Mapping[str, Any], place: int) -> object:

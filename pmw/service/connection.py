@@ -1,6 +1,6 @@
 """A connection to a service: requests that are made again after a pause, and what their refusals say.
 
-It needs the standard library alone.
+It needs no other library than the standard one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from pmw.display.texts import terminal_text
 from pmw.errors import BudgetError, BudgetExhaustedError, PriceError, ReleaseError, ServiceError, SessionError
 from queries.errors import QueryError
 
@@ -262,5 +263,5 @@ def _refusal(status: int, content: bytes) -> Exception:
 
 
 def _told(text: str) -> str:
-    """Return what a service says, fit for a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_MESSAGE])
+    """Return what a service says, in one line for a terminal."""
+    return terminal_text(text[:_LONGEST_MESSAGE]).replace("\n", " ")[:_LONGEST_MESSAGE]

@@ -45,6 +45,8 @@ from pmw.service.limits import (
     BODY_BYTES,
     KEPT_CONNECTIONS,
     MOST_CONNECTIONS,
+    SIGN_IN_BYTES,
+    STRANGER_BYTES,
     BusyError,
     EndingError,
     GoneError,
@@ -67,6 +69,7 @@ _FIELDS = (  # whose names are told; others may come from the body
     "queries", "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
+_ODD = "this cannot be asked of the session; GET /openapi.json describes what can"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
@@ -85,6 +88,8 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (ReleaseError, 400, "export_not_possible", None),
     (SessionError, 400, "not_possible", None),
 )
+SIGN_IN = "/sign-in"
+UNKNOWN = "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
 _HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {
@@ -152,7 +157,7 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         status, code, message = _told(error)
-        if status == 503 and not isinstance(error, EndingError):
+        if message == _ODD or (status == 503 and not isinstance(error, EndingError)):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
         more: dict[str, Any] = {"position": error.position} if isinstance(error, QueryError) else {}
         more |= {"price": error.price} if isinstance(error, PriceError) else {}
@@ -191,7 +196,7 @@ def _told(error: Exception) -> tuple[int, str | None, str]:
     for kind, status, code, text in _KINDS:
         if isinstance(error, kind):
             return status, code, str(error) if text is None else text
-    return 503, "session_unavailable", _SESSION
+    return 400, "bad_request", _ODD
 
 
 def _session(request: Request) -> Any:
@@ -204,10 +209,11 @@ class Guard:
     Args:
         app: the application.
         log: where each request gets its line.
-        is_known: tells whether a request comes with a good token; the last connections are kept for those.
+        is_known: tells whether a request comes with a good token; the last connections are kept for those,
+            and no other body is read but to sign in. None where that cannot be told.
     """
 
-    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool]) -> None:
+    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool | None]) -> None:
         self._app, self._log, self._is_known = app, log, is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,17 +243,23 @@ class Guard:
         if scope["path"] == _HEALTH:
             await self._run(scope, b"", receive, reply)
             return
+        signs_in = scope["path"] == SIGN_IN
+        known = None if signs_in or scope["method"] in ("GET", "HEAD") else self._is_known(Request(scope))
+        if known is False and "authorization" in Headers(scope=scope):
+            await reply.refuse(401, "unauthorized", UNKNOWN)
+            return
+        most = SIGN_IN_BYTES if signs_in else BODY_BYTES if known else STRANGER_BYTES
         try:
-            body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
+            body = await asyncio.wait_for(_body(scope, receive, most), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
         except ClientDisconnect:  # part of a body may be another question, or another price
             await reply.refuse(499, "client_gone", "the client left before the end of its body")
         else:
             if body is None:
-                await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
-            else:
-                await self._run(scope, body, receive, reply)
+                await reply.refuse(413, "too_long", f"a body has at most {most:,} bytes")
+            else:  # a stranger's says nothing
+                await self._run(scope, body if known or signs_in else b"", receive, reply)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
         scope["state"]["gone"] = gone = threading.Event()
@@ -286,20 +298,21 @@ class _Reply:
             "content-length": str(len(body)),
             "connection": "close",
             **({"retry-after": "1"} if status == 503 else {}),
+            **({"www-authenticate": "Bearer"} if status == 401 else {}),
         }
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": listed})
         await self.send({"type": "http.response.body", "body": body})
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the whole body; None where it is too long, as soon as that is known.
+async def _body(scope: Scope, receive: Receive, most: int) -> bytes | None:
+    """Return the whole body; None where it has more than the most bytes, as soon as that is known.
 
     Raises:
         ClientDisconnect: the client left before its end.
     """
     told = Headers(scope=scope).get("content-length", "0")
-    if told.isdecimal() and int(told[:20]) > BODY_BYTES:
+    if told.isdecimal() and int(told[:20]) > most:
         return None
     parts, size = [], 0
     while True:
@@ -308,7 +321,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             raise ClientDisconnect
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > BODY_BYTES:
+        if size > most:
             return None
         if not message.get("more_body", False):
             break

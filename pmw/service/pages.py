@@ -26,6 +26,7 @@ from pmw.service.addresses import address_of, path_of
 from pmw.service.custodian_facts import custodian_facts, report_of
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
+from pmw.service.limits import MOST_FIELDS
 from pmw.service.question_form import asked_by, browsed, packed_choices
 from pmw.service.session_page import Filled, Outcome, answered, looked_up, page_values
 from pmw.service.shown_answers import as_csv, as_json, csv_text, read, shown, stored_answer
@@ -103,7 +104,11 @@ async def _fields(request: Request) -> dict[str, list[str]]:
 
 def _listed(text: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
+    try:
+        listed = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise QueryError(f"expected a form of at most {MOST_FIELDS:,} fields", code="too_long") from None
+    for name, value in listed:
         fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return fields
 

@@ -23,6 +23,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line
 from queries.statements import BAR_COLUMNS, Statement
+from queries.work import counted_reading
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
@@ -95,12 +96,13 @@ def read(analyst: Analyst, text: str) -> Read:
     Raises:
         QueryError: it is refused, or asks for too many cells.
     """
-    if is_statement(text):
-        statement = analyst.reader.statement(text)
-        require_few_cells(cells_of(statement))
-        return Read(text, statement)
-    condition = read_line(text) if text.lstrip().startswith("{") else text
-    return Read(text, analyst.reader.where(condition))
+    with counted_reading(analyst.look):
+        if is_statement(text):
+            statement = analyst.reader.statement(text)
+            require_few_cells(cells_of(statement))
+            return Read(text, statement)
+        condition = read_line(text) if text.lstrip().startswith("{") else text
+        return Read(text, analyst.reader.where(condition))
 
 
 def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Answer | AnswerTable | None:

@@ -680,7 +680,22 @@ class LocalAsking(Asking):
             work = Tabulation(self.state, statement, self._pause)
             asked = [query for query, _ in work.questions()]
             self._pause(len(asked))
-            return explained(self._limited(), asked, work.left_out, self.forecast(statement))
+            return explained(self._limited(), asked, work.left_out, self._forecast(asked))
+
+    def forecast(self, question: Asked | Statement) -> Forecast:
+        from pmw.public.tables import Tabulation
+        from queries.statements import Statement
+
+        read = self._read(question)
+        with self._asking():
+            if not isinstance(read, Statement):
+                return self._forecast([read])
+            work = Tabulation(self.state, read, self._pause)
+            return self._forecast([query for query, _ in work.questions()])
+
+    @abstractmethod
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+        """Return what counting questions could charge at most."""
 
     def quote(self, question: Asked, within: float) -> Quote:
         from pmw.public import quotes

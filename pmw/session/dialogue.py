@@ -6,7 +6,7 @@ Prices, statements and explanations are imported where they are asked for; see `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -65,6 +65,11 @@ class Dialogue(LocalAsking):
         """Hold the session for other work, and return what counts this in questions, and gives way."""
         with self._engaged():
             yield self._pause
+
+    def look(self) -> None:
+        """Raise what ends the work, where nobody waits for it any more."""
+        if self._stop is not None:
+            self._stop()
 
     def require_keys(self, questions: Iterable[Asked]) -> None:
         """Refuse idempotency keys that were used for other questions; free.
@@ -243,17 +248,10 @@ class Dialogue(LocalAsking):
             answers = engine.stored(Requests.of(parts))
             return None if answers is None else work.table(self.state, answers, self._pause, self.place)
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tables import Tabulation
-        from queries.statements import Statement
-
-        read = self._read(question)
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         with self._engaged() as engine:
-            queries: list[Asked] = [] if isinstance(read, Statement) else [read]
-            if isinstance(read, Statement):
-                queries += [query for query, _ in Tabulation(self.state, read, self._pause).questions()]
             requests = list[Request]()
-            for query in queries:
+            for query in asked:
                 requests.append(self._request(query))
                 self._pause(1)
             return engine.forecast(Requests.of(requests), self._account)
@@ -328,7 +326,7 @@ class Analyst(Dialogue):
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:
         with self._session._engaged() as engine:
-            self._look()
+            self.look()
             yield engine
 
     def _open_store(self) -> SessionStore:
@@ -336,11 +334,7 @@ class Analyst(Dialogue):
 
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
-        self._look()
-
-    def _look(self) -> None:
-        if self._stop is not None:
-            self._stop()
+        self.look()
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

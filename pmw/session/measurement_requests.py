@@ -14,7 +14,7 @@ from pmw.planning.heads import HeadsQuote, quote_heads
 from pmw.planning.sum_quotes import SumQuote, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.codec import dumps
-from pmw.public.quotes import Quote, Within, quote_marginal
+from pmw.public.quotes import Quote, Within, asked_scope, quote_marginal
 from pmw.public.state import PublicState
 from pmw.session.ties import PRICES, Price
 from queries.frozen import dataclass
@@ -155,7 +155,7 @@ class PersonsRequest(MeasurementRequest[HeadsQuote]):
         return {"scope": list(self.by), "heads": True, "share": part}
 
     def quote(self, state: PublicState) -> HeadsQuote:
-        return quote_heads(state, state.domain.scope(self.by), share=self._part)
+        return quote_heads(state, asked_scope(state.domain, self.by), share=self._part)
 
     def measure(self, engine: Engine, quote: HeadsQuote, account: Account, tie: Tie | None) -> None:
         engine.measure_heads(quote, account, tie)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, budget_meter, status_of, status_rows
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity
 from pmw.session.asking import Asked, Key, LocalAsking, Part, Width
 from pmw.session.model_file import model_state, read_model, write_model
@@ -83,17 +83,8 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        """Return that asking is free.
-
-        Raises:
-            QueryError: the question is refused.
-        """
-        read = self._read(question)
-        if isinstance(read, Statement):
-            return Forecast(len(Tabulation(self._state, read)), 0, 0.0, 0.0)
-        self._request(read)
-        return Forecast(1, 0, 0.0, 0.0)
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+        return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
     def ask_within(
         self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None

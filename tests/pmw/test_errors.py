@@ -67,5 +67,5 @@ def test_a_service_tells_a_refused_question_before_any_other_error() -> None:
 @pytest.mark.parametrize("leaf", ASKED)
 def test_a_service_does_not_tell_the_text_of_what_is_no_question(leaf: type[Exception]) -> None:
     status, code, message = _told(leaf("a text of the schema"))
-    assert (status, code) == (503, "session_unavailable")
+    assert (status, code) == (400, "bad_request")
     assert "schema" not in message

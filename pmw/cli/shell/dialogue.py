@@ -36,7 +36,7 @@ from pmw.cli.shell.words import (
     schema_text,
 )
 from pmw.cli.texts import json_line, quote_text, show, status_text, terminal_width
-from pmw.cli.usage import refusal
+from pmw.cli.usage import echo, refusal
 from pmw.display.texts import installed_by
 from pmw.session.session import Session
 from queries.domain import Domain
@@ -80,7 +80,7 @@ class PlainLines:
     def read(self, unfinished: str) -> str | None:
         """Return the next line; what is no UTF-8 is marked, and refused as a question."""
         if self.is_terminal:
-            click.echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
+            echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
         line = self._source.readline(_READ)
         if not line:
             return None
@@ -104,7 +104,7 @@ def lines_of(domain: Domain, history: Path | None) -> Lines:
     except ModuleNotFoundError as error:
         if error.name != "prompt_toolkit":
             raise
-        click.echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
+        echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
         return PlainLines(sys.stdin.buffer, is_terminal=True)
     if not sys.stdout.isatty():
         return PlainLines(sys.stdin.buffer, is_terminal=True)
@@ -155,7 +155,7 @@ class Dialogue:
                 if not lines.is_terminal:
                     raise
                 statements.drop()
-                click.echo(err=True)
+                echo(err=True)
         if statements.unfinished:
             self._asked += 1
             self._refuse(QueryError("the statement has no end; end it with a semicolon", code="syntax"))
@@ -171,7 +171,7 @@ class Dialogue:
             else:
                 self._ask(text)
         except click.Abort:  # an interrupt, or the end, where a yes was asked for: no
-            click.echo("Nothing was spent.", err=True)
+            echo("Nothing was spent.", err=True)
         except click.ClickException as error:
             self._tell(error)
         except QueryError as error:
@@ -203,14 +203,14 @@ class Dialogue:
     def _refuse(self, error: QueryError) -> None:
         self._refused += 1
         if self._mode == "json":
-            click.echo(json_line({"error": error.to_dict()}))
+            echo(json_line({"error": error.to_dict()}))
             return
         told = refusal(error)
         if told is not None:
             self._tell(told)
 
     def _tell(self, error: click.ClickException) -> None:
-        click.echo(f"Error: {error.format_message()}", err=True)
+        echo(f"Error: {error.format_message()}", err=True)
 
     # --- commands -------------------------------------------------------------------------------------------
 

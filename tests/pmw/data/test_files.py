@@ -273,7 +273,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "absent.csv", "no such file"),
         (tmp_path, "none is in it"),
-        (written(tmp_path, HEADER, "a[1].csv"), r"without \*, \? and \["),
+        (tmp_path / "a[1].csv", "no file has that name"),
     ):
         with pytest.raises(DataError, match=message):
             as_source(path, DOMAIN, None)
@@ -424,3 +424,48 @@ def test_a_folder_that_is_no_table_of_files_alone_is_refused(tmp_path: Path) -> 
         with pytest.raises(DataError, match=message) as caught:
             as_source(path, DOMAIN, None)
         assert "Alice" not in str(caught.value)
+
+
+ONE, OTHER = PARTS["year=2023/part-0.parquet"], "SELECT 41, 'm', 15.0 FROM range(9)"
+
+
+def write_file(file: Path, select: str) -> None:
+    file.parent.mkdir(exist_ok=True)
+    made = str(file.parent / "made")  # a name that stands for itself alone
+    duckdb.execute(f"COPY ({select}) TO '{made}' (FORMAT parquet)")
+    (file.parent / "made").rename(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "also"),
+    [
+        ("data[1].parquet", "data1.parquet"),
+        ("a*b.parquet", "axb.parquet"),
+        ("a?b.parquet", "axb.parquet"),
+        ("[!a].parquet", "b.parquet"),
+        ("in [2]/x[[].parquet", "in 2/x[.parquet"),
+        ("it's[1].pq", "it's1.pq"),
+    ],
+)
+def test_what_is_there_is_that_file_and_a_pattern_only_where_nothing_has_the_name(
+    tmp_path: Path, name: str, also: str
+) -> None:
+    write_file(tmp_path / name, ONE)
+    write_file(tmp_path / also, f"{ONE} UNION ALL {OTHER}")
+    assert as_source(tmp_path / name, DOMAIN, None).counts(()).total == 1
+    assert TableFile(tmp_path / name).files == [tmp_path / name]
+    (tmp_path / name).unlink()
+    assert as_source(tmp_path / name, DOMAIN, None).counts(()).total == 10
+
+
+def test_files_of_a_folder_and_of_a_pattern_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("part[0].parquet", "part0.parquet"):
+        write_file(tmp_path / name, ONE)
+    for place in (tmp_path, tmp_path / "part*.parquet"):
+        assert as_source(place, DOMAIN, None).counts(()).total == 2
+
+
+def test_a_csv_file_may_have_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
+    for name in ("data[1].csv", "a*.csv"):
+        file = written(tmp_path, "age,sex,income\n30,f,5\n", name)
+        assert as_source(file, DOMAIN, None).counts(()).total == 1
