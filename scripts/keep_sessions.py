@@ -106,7 +106,10 @@ def make_people(folder: Path) -> None:
     table = pd.read_csv(folder / "people.csv").astype({"age": "Int64"})
     path, options = folder / "people.pmw", pmw.Options(opening=pmw.Opening.ONE_WAY, update_limit=10)
     session = pmw.open_session(table, PEOPLE, epsilon=4, delta="1e-9", path=path, options=options)
-    ann, bob = session.analyst("ann", Fraction(9, 10)), session.analyst("bob", Fraction(1, 2))
+    ann, bob = (
+        session.analyst(name, share, at_most=1)
+        for name, share in (("ann", Fraction(9, 10)), ("bob", Fraction(1, 2)))
+    )
     session.analyst("rea", 0).ask(CONDITIONS["people"][0])
     questions = iter(random_conjunctions(PEOPLE, 10_000, seed=19))
     bob.ask(next(questions))
@@ -135,7 +138,8 @@ def make_trips(folder: Path) -> None:
     )
     with mock.patch("pmw.data.as_place", return_value=TableFile(NOWHERE)):
         session = pmw.open_session(file, TRIPS, epsilon=8, delta="1e-9", path=path, options=options)
-    ann, questions = session.analyst("ann", Fraction(1, 2)), iter(random_conjunctions(TRIPS, 10_000, seed=19))
+    ann = session.analyst("ann", Fraction(1, 2), at_most=1)
+    questions = iter(random_conjunctions(TRIPS, 10_000, seed=19))
     ann.measure_sum("spent", "region", share="0.05", request_id="a key")
     ann.measure_heads("region", share="0.02")
     for one in (*CONDITIONS["trips"], *STATEMENTS["trips"]):

@@ -89,7 +89,7 @@ def _as_json(wanted: bool) -> Iterator[None]:
             raise
         from pmw.cli.texts import json_line
 
-        click.echo(json_line({"error": error.to_dict()}))
+        echo(json_line({"error": error.to_dict()}))
         sys.exit(4)
 
 

@@ -218,7 +218,7 @@ def _tell_left(session: Path) -> None:
             measuring_plan(state)
             told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked."
         if (left := 1 - state.ledger.share) >= _LEAST_TOLD:
-            click.echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
+            echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
 
 
 def _confirm(verb: str, question: str) -> None:

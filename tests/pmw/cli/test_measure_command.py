@@ -167,7 +167,8 @@ def test_what_an_answer_advises_can_be_pasted_and_ends_with_the_purchase(
     save_schema(Domain(attributes, name="people"), tmp_path / "people.toml")
     frame.to_csv(tmp_path / "people.csv", index=False)
     run.told("open", "my study.pmw", *OPEN[2:-1], "4", "--delta", "1e-9", "--opening", "none")
-    mean = ("ask", "my study.pmw", "--sql", "SELECT sex, AVG(age) AS mean FROM people GROUP BY sex")
+    statement = "SELECT sex, AVG(age) AS mean FROM people GROUP BY sex"
+    mean = ("ask", "my study.pmw", "--sql", statement, "--at-most", "100%")
 
     def advised() -> list[list[str]]:
         """Return the commands of the notes, for which the session needs no other name."""
@@ -178,7 +179,7 @@ def test_what_an_answer_advises_can_be_pasted_and_ends_with_the_purchase(
     counts, sums = advised()
     assert "would cost" in run.told(*counts, "--dry-run")
     assert "would cost" in run.told(*sums)
-    run.told(*sums[:-1], "--yes")
+    run.told(*sums[:-1], "--at-most", "100%")
     assert advised() == []
     run.told("close", "my study.pmw", "--yes")
     assert advised() == []
