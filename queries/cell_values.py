@@ -105,6 +105,19 @@ class CellCondition:
         """Return where one of them holds; shares inside one cell are taken as independent."""
         return self._joined(other, domain, np.logical_or, lambda one, two: one + two - one * two)
 
+    def choosing(self, one: CellCondition, other: CellCondition, domain: Domain) -> CellCondition:
+        """Return where one condition holds and this one does, or another one and this one does not."""
+        scope = union_scope(domain, (self.scope, one.scope, other.scope))
+        own, one, other = (each.placed(domain, scope) for each in (self, one, other))
+        sure, maybe = (
+            np.where(own.least, then, np.where(own.most, join(then, otherwise), otherwise))
+            for join, then, otherwise in (
+                (np.logical_and, one.least, other.least), (np.logical_or, one.most, other.most)
+            )
+        )  # fmt: skip
+        share = own.weights * one.weights + (1 - own.weights) * other.weights
+        return CellCondition(scope, sure, share, maybe)
+
     def _joined(
         self,
         other: CellCondition,

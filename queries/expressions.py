@@ -136,6 +136,8 @@ class Linear(Aggregate):
             the cell, and the weight that stands for it.
         counting: the weights are those of a condition: a number of records.
         summed: which values the weights are; None where they are no line of one attribute's.
+        condition: which records are meant beside the statement's; None for all.
+        values: the numbers of values that it is a sum of: it is NULL where there is none of one of them.
     """
 
     scope: tuple[str, ...]
@@ -144,11 +146,13 @@ class Linear(Aggregate):
     high: NDArray[np.float64]
     counting: bool = False
     summed: Summed | None = None
+    condition: CellCondition | None = None
+    values: tuple[Linear, ...] = ()
 
     @property
     def is_count(self) -> bool:
         """Whether it is the number of all records."""
-        return self.counting and not self.scope and bool(self.low == 1)
+        return self.counting and not self.scope and bool(self.low == 1) and not self.values
 
     @property
     def is_whole(self) -> bool:
@@ -166,7 +170,8 @@ class Linear(Aggregate):
         summed = self.summed
         if summed is not None:
             summed = summed._replace(line=summed.line._replace(factor=summed.line.factor * factor))
-        return Linear(self.scope, low, self.middle * factor, high, self.counting and factor == 1, summed)
+        counting = self.counting and factor == 1
+        return replace(self, low=low, middle=self.middle * factor, high=high, counting=counting, summed=summed)
 
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the sum and a number."""
@@ -175,16 +180,32 @@ class Linear(Aggregate):
 
     def plus(self, other: Linear, domain: Domain) -> Linear:
         """Return the sum of both sums, which are over the same records."""
-        scope = union_scope(domain, (self.scope, other.scope))
+        scope, together = union_scope(domain, (self.scope, other.scope)), _is_same(self, other)
+        one, two = (form if together else form.of_all_records for form in (self, other))
         low, middle, high = (
-            on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
-            for one, two in zip(self.arrays, other.arrays, strict=True)
+            on_scope(domain, one.scope, left, scope) + on_scope(domain, two.scope, right, scope)
+            for left, right in zip(one.arrays, two.arrays, strict=True)
         )
-        summed = self.summed if np.array_equal(other.low, other.high) else None
-        if summed is not None and scope != self.scope:
-            held = on_scope(domain, self.scope, summed.held, scope)
+        summed = one.summed if np.array_equal(two.low, two.high) else None
+        if summed is not None and scope != one.scope:
+            held = on_scope(domain, one.scope, summed.held, scope)
             summed = summed._replace(held=np.broadcast_to(held, low.shape))
-        return Linear(scope, low, middle, high, summed=summed)
+        condition = None if one.condition is None else one.condition.placed(domain, scope)
+        return Linear(scope, low, middle, high, False, summed, condition, self.values + other.values)
+
+    @property
+    def of_all_records(self) -> Linear:
+        """The same sum over all records, of which those that are not meant weigh nothing."""
+        where = self.condition
+        if where is None:
+            return self
+        low = np.where(where.least, self.low, np.where(where.most, np.minimum(self.low, 0.0), 0.0))
+        high = np.where(where.least, self.high, np.where(where.most, np.maximum(self.high, 0.0), 0.0))
+        summed = self.summed
+        if summed is not None:
+            summed = summed._replace(held=summed.held & where.least) if where.is_decided else None
+        middle = self.middle * where.weights
+        return replace(self, low=low, middle=middle, high=high, summed=summed, condition=None)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -345,11 +366,20 @@ def _sum_and_window(sign: Sign, left: Linear, right: Window, domain: Domain) -> 
 
 def _multiple(one: Linear, other: Linear) -> float | None:
     """Return what one sum is times another; None where it is no positive multiple."""
-    if one.scope != other.scope or not other.high.max() > 0:
+    if one.scope != other.scope or not other.high.max() > 0 or not _is_same(one, other):
         return None
     factor = float(one.high.max() / other.high.max())
     same = all(np.allclose(own, factor * two) for own, two in zip(one.arrays, other.arrays, strict=True))
     return factor if same and factor > 0 else None
+
+
+def _is_same(one: Linear, other: Linear) -> bool:
+    """Tell whether two sums are of the same records."""
+    first, second = one.condition, other.condition
+    if first is None or second is None:
+        return first is second
+    pairs = ((first.least, second.least), (first.share, second.share), (first.most, second.most))
+    return first.scope == second.scope and all(np.array_equal(*pair) for pair in pairs)
 
 
 _SIGNS: dict[Sign, Callable[[float, float], float]] = {
@@ -519,41 +549,26 @@ EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # 
 def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
     """Return the number of records that hold a number and where a condition holds."""
     ones = values.present.astype(np.float64)
-    return total(replace(values, low=ones, middle=ones, high=ones, line=None), condition, domain)
+    scope = values.scope
+    if condition is not None:
+        scope = union_scope(domain, (scope, condition.scope))
+        condition = condition.placed(domain, scope)
+        ones = np.broadcast_to(on_scope(domain, values.scope, ones, scope), domain.scope_shape(scope))
+    return Linear(scope, ones, ones, ones, counting=True, condition=condition)
 
 
 def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
     """Return the sum of a number over the records that hold one and where a condition holds."""
-    arrays: list[NDArray[Any]] = [np.where(values.present, one, 0.0) for one in values.arrays]
-    scope = values.scope
-    if condition is not None:
-        scope = union_scope(domain, (values.scope, condition.scope))
-        least, share, most = (
-            on_scope(domain, condition.scope, one, scope)
-            for one in (condition.least, condition.share, condition.most)
-        )
-        low, middle, high = (on_scope(domain, values.scope, one, scope) for one in arrays)
-        arrays = [
-            np.where(least, low, np.where(most, np.minimum(low, 0.0), 0.0)),
-            middle * share,
-            np.where(least, high, np.where(most, np.maximum(high, 0.0), 0.0)),
-        ]
-        arrays = [np.broadcast_to(one, domain.scope_shape(scope)) for one in arrays]
-    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (arrays[0], arrays[2]))
-    summed = _summed(values, condition, domain, scope)
-    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting, summed=summed)
-
-
-def _summed(
-    values: CellValues, condition: CellCondition | None, domain: Domain, scope: tuple[str, ...]
-) -> Summed | None:
-    """Return which attribute's values a sum is of; None where cells do not decide which records count."""
-    if values.line is None or (condition is not None and not condition.is_decided):
-        return None
-    held = on_scope(domain, values.scope, values.present, scope)
-    if condition is not None:
-        held = held & on_scope(domain, condition.scope, condition.least, scope)
-    return Summed(values.line, np.broadcast_to(held, domain.scope_shape(scope)))
+    count = counted(values, condition, domain)
+    held = count.low > 0
+    low, middle, high = (
+        np.where(held, on_scope(domain, values.scope, one, count.scope), 0.0) for one in values.arrays
+    )
+    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (low, high))
+    summed = None if values.line is None else Summed(values.line, held)
+    return replace(
+        count, low=low, middle=middle, high=high, counting=counting, summed=summed, values=(count,)
+    )
 
 
 def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:

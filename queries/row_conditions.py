@@ -16,7 +16,7 @@ from queries.cell_comparisons import LikePattern, Side, compared, like_condition
 from queries.cell_values import CellCondition, CellValues, constant_value, require_fit
 from queries.domain import Domain
 from queries.predicates import Order
-from queries.sql_tree import COMPARISONS, error_at, refuse
+from queries.sql_tree import COMPARISONS, case_branches, error_at, refuse
 
 _NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
@@ -63,6 +63,10 @@ def _comparison(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
         refuse(node, "a comparison without an attribute")
     if len({is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
         refuse(node, f"a comparison of a comparison{_apart(node)}")
+    for inner, other in (sides, sides[::-1]):
+        is_condition = not is_operand(inner) or type(inner) in CHOICES
+        if isinstance(other, exp.Boolean) and is_condition and isinstance(node, exp.EQ | exp.NEQ):
+            return rows.condition(inner, negated=negated != (isinstance(node, exp.EQ) != bool(other.this)))
     if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
         return _row_of_values(sides[0], sides[1], rows, negated != isinstance(node, exp.NEQ))
     if len({_period(one) for one in sides}) > 1:
@@ -218,8 +222,37 @@ def _beginning(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
 
 
 def is_true(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
-    """Return where CASE or COALESCE of conditions is true: what is not 0."""
+    """Return where a value is true, which is what is not 0."""
     return compared(rows.value(node), "eq" if negated else "ne", constant_value(0), rows.domain)
+
+
+def _held(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
+    """Return where what stands as a condition holds: a condition, a choice of such, or a value."""
+    inner = node.unnest()
+    is_value = is_operand(inner) and type(inner) not in CHOICES
+    return is_true(inner, rows, negated) if is_value else rows.condition(inner, negated=negated)
+
+
+def _chosen(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
+    """Return where CASE, or IF, of conditions is true, or where it is false."""
+    branches, default = case_branches(node)
+    found = _held(default, rows, negated)
+    for test, one in reversed(branches):
+        found = rows.condition(test).choosing(_held(one, rows, negated), found, rows.domain)
+    return found
+
+
+def _first_known(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
+    """Return where COALESCE of conditions is true, or where it is false.
+
+    Where the others hold, all that is not known to be false is true; elsewhere what is true.
+    """
+    *conditions, last = (node.this, *node.args["expressions"])
+    found = _held(last, rows, negated)
+    for one in reversed(conditions):
+        other = _held(one, rows, not negated).complement
+        found = found.choosing(other, _held(one, rows, negated), rows.domain)
+    return found
 
 
 def _constant_condition(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
@@ -236,4 +269,8 @@ CONDITION_READERS: Mapping[type[exp.Expr], Callable[[exp.Expr, Rows, bool], Cell
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
     exp.StartsWith: _beginning,
     exp.Boolean: _constant_condition,
+}
+CHOICES: Mapping[type[exp.Expr], Callable[[exp.Expr, Rows, bool], CellCondition]] = {  # of conditions
+    **dict.fromkeys((exp.Case, exp.If), _chosen),
+    exp.Coalesce: _first_known,
 }

@@ -37,10 +37,26 @@ from queries.frozen import dataclass
 from queries.joins import LookupCells, single_column
 from queries.linear import LinearQuery
 from queries.predicates import Junction, Not
-from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
+from queries.row_conditions import (
+    CHOICES,
+    CONDITION_READERS,
+    has_column,
+    is_operand,
+    is_true,
+    joined_conditions,
+)
 from queries.segments import conditions_where, count_where
 from queries.sql_dates import constant_second, part_of
-from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
+from queries.sql_tree import (
+    COMPARISONS,
+    LONGEST_TEXT,
+    PART_NODES,
+    case_branches,
+    error_at,
+    operand_of,
+    position_of,
+    refuse,
+)
 from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
@@ -317,16 +333,10 @@ def _truth(node: exp.Expr, domain: Domain) -> CellValues:
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
-    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
-    default = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
-    value = constant_value(None) if default is None else row_value(default, domain)
-    for branch in reversed(branches):
-        test = branch.this
-        if isinstance(node, exp.Case) and node.this is not None:
-            test = exp.EQ(this=node.this.copy(), expression=test.copy())
-        value = chosen_values(
-            row_condition(test, domain), row_value(branch.args["true"], domain), value, domain
-        )
+    branches, default = case_branches(node)
+    value = row_value(default, domain)
+    for test, one in reversed(branches):
+        value = chosen_values(row_condition(test, domain), row_value(one, domain), value, domain)
     return value
 
 
@@ -391,7 +401,9 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
         return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
     try:
-        return CONDITION_READERS.get(type(node), is_true)(node, _Rows(domain), negated)
+        return (CHOICES.get(type(node)) or CONDITION_READERS.get(type(node), is_true))(
+            node, _Rows(domain), negated
+        )
     except QueryError as error:
         if error.position is None:
             error.position = position_of(node)
@@ -439,7 +451,7 @@ def is_computed(node: exp.Expr) -> bool:
             waiting += [one.this, one.expression]
         elif isinstance(one, exp.Not | exp.Paren):
             waiting.append(one.this)
-        elif isinstance(one, _CHOICES) or (type(one) in CONDITION_READERS and not _is_plain(one)):
+        elif type(one) in CHOICES or (type(one) in CONDITION_READERS and not _is_plain(one)):
             return True
     return False
 
@@ -466,7 +478,6 @@ def _is_computation(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Tuple, *_COMPUTED))
 
 
-_CHOICES = (exp.Case, exp.If, exp.Coalesce)  # of conditions
 _COMPUTED = tuple(kind for kind in _READERS if kind not in (
     *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
 ))  # fmt: skip

@@ -40,6 +40,7 @@ from queries.sql_tree import (
     PART_NODES,
     SYNTHETIC,
     error_at,
+    is_zero,
     operand_of,
     parse_tree,
     position_of,
@@ -380,7 +381,7 @@ class _Reader:
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""
         if isinstance(node, exp.Nullif):
-            if not _is_zero(node.expression):
+            if not is_zero(node.expression):
                 refuse(node, "NULLIF of an answer and anything but 0", grammar=GRAMMAR)
             return Rounding("nullif", self._node(node.this))
         *others, last = [self._node(one) for one in (node.this, *node.args["expressions"])]
@@ -457,8 +458,5 @@ def _digits(node: exp.Expr) -> int:
 def _divisor(node: exp.Expr) -> exp.Expr:
     """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
-    return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
+    return inner.this if isinstance(inner, exp.Nullif) and is_zero(inner.expression) else node
 
-
-def _is_zero(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0

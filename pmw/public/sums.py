@@ -225,8 +225,8 @@ class Sums:
         """
         domain, statement = self.domain, self._statement
         where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope]
-        scope = union_scope(domain, scopes)
+        where = where if form.condition is None else where.both(form.condition, domain)
+        scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
         inside = group.inside(domain, scope)
         least, share, most = (

@@ -22,6 +22,7 @@ from queries import (
     Statement,
     parse_sql,
 )
+from queries.expressions import Linear
 from queries.factors import UNITS
 from queries.sql_tree import SYNTHETIC
 from tests.queries.meaning import refusal
@@ -243,7 +244,8 @@ def test_aggregates_of_an_open_condition_have_ends() -> None:
         "AS m FROM flights JOIN ports p ON dest = p.faa"
     )
     statement = parse_sql(text, DOMAIN)
-    ends = [[leaf.low.tolist(), leaf.high.tolist()] for leaf in statement.leaves]  # type: ignore[union-attr]
+    forms = [leaf.of_all_records for leaf in statement.leaves if isinstance(leaf, Linear)]
+    ends = [[form.low.tolist(), form.high.tolist()] for form in forms]
     assert ends == [[[1, 1, 0, 0], [1, 1, 0, 1]], [[0, 0, 0, 0], [0, 0, 0, 1]]]
     assert statement.condition is not None
     assert statement.condition.least.tolist() == [True, True, False, False]

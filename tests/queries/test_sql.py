@@ -241,7 +241,8 @@ def total(statement: str) -> float:
     assert isinstance(column.node, Linear)
     scope, condition = ("age", "sex"), parsed.condition or CellCondition.of(parsed.where)
     where = on_scope(CELLS, condition.scope, condition.least, scope)
-    weights = on_scope(CELLS, column.node.scope, column.node.middle, scope)
+    form = column.node.of_all_records
+    weights = on_scope(CELLS, form.scope, form.middle, scope)
     assert group.labels == ()
     return float(np.sum(np.broadcast_to(where * weights, (13, 2))))
 
