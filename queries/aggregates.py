@@ -24,7 +24,7 @@ from queries.expressions import (
 )
 from queries.row_conditions import joined_conditions
 from queries.row_expressions import row_condition, row_value, wrong_kind
-from queries.sql_tree import case_branches, error_at, is_zero, position_of, refuse
+from queries.sql_tree import branches_of, error_at, is_zero, position_of, refuse
 from queries.statement_grammar import GRAMMAR, is_of_people
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -66,20 +66,16 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     given, values = _condition(tests, domain), list[CellValues]()
     for argument in _arguments(node):
         inner, own = _without_empty(argument, of_sum=isinstance(node, exp.Sum))
+        values.append(
+            _counted(inner, domain) if isinstance(node, exp.Count) else _numbers(node, inner, domain)
+        )
         tests += own
-        values.append(_marked(inner, domain) if isinstance(node, exp.Count) else _numbers(node, inner, domain))
     condition = _condition(tests, domain)
-    if isinstance(node, exp.Count):
-        return counted(values[0], condition, domain)
     if isinstance(node, exp.Sum):
-        found = total(values[0], condition, domain)
-        case = node.this.unnest()
-        if isinstance(case, exp.Case | exp.If) and is_zero(case_branches(case)[1]):  # NULL of no records alone
-            found = replace(found, values=(counted(constant_value(1), given, domain),))
-        return found
-    if isinstance(node, exp.Avg):
-        return average(values[0], condition, domain)
-    return _of_values(node, values, condition)
+        found, (_, other) = total(values[0], condition, domain), branches_of(node.this)
+        zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
+        return replace(found, values=(counted(constant_value(1), given, domain),)) if zeros else found
+    return _of_values(node, values, condition, domain)
 
 
 def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | None:
@@ -99,9 +95,8 @@ def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.
 
     A sum is the same where ELSE is 0.
     """
-    case = node.unnest()
-    branches, default = case_branches(case) if isinstance(case, exp.Case | exp.If) else ([], node)
-    if not (branches and (isinstance(default, exp.Null) or (of_sum and is_zero(default)))):
+    branches, default = branches_of(node)
+    if not branches or not (isinstance(default, exp.Null) or (of_sum and is_zero(default))):
         return node, []
     *others, (_, value) = branches
     if others:
@@ -112,8 +107,10 @@ def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.
 
 
 def _of_values(
-    node: exp.Expr, values: Sequence[CellValues], condition: CellCondition | None
+    node: exp.Expr, values: Sequence[CellValues], condition: CellCondition | None, domain: Domain
 ) -> AggregateNode:
+    if isinstance(node, exp.Count | exp.Avg):
+        return (counted if isinstance(node, exp.Count) else average)(values[0], condition, domain)
     if isinstance(node, exp.Corr):
         return Correlation(values[0], values[1], condition)
     if isinstance(node, _QUANTILES):
@@ -142,7 +139,7 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     return values
 
 
-def _marked(node: exp.Expr, domain: Domain) -> CellValues:
+def _counted(node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Star):
         return constant_value(1)
     values = row_value(node, domain)

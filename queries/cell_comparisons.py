@@ -18,6 +18,7 @@ from queries.calendar import read_seconds
 from queries.cell_values import (
     CellCondition,
     CellValues,
+    Kind,
     combined,
     constant_value,
     either_undecided,
@@ -113,7 +114,7 @@ def require_reachable(left: Side, sign: Order, right: Side, domain: Domain) -> N
 
 
 def _compared_numbers(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
-    difference = combined(domain, np.subtract, one, two, whole=False)
+    difference = combined(domain, np.subtract, one, two, Kind.DOUBLE)
     low, high = difference.low, difference.high
     ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
     least, most = ends[0] & ends[1], ends[0] | ends[1]
@@ -180,7 +181,9 @@ def text_lengths(values: CellValues) -> CellValues:
     lengths, known = mapped_texts(values, len), values.present & ~values.undecided
     numbers = np.zeros(known.shape)
     numbers[known] = _labels(lengths)[known]
-    return CellValues(values.scope, numbers, numbers, numbers, values.present, None, True, values.undecided)
+    return CellValues(
+        values.scope, numbers, numbers, numbers, values.present, None, Kind.WHOLE, values.undecided
+    )
 
 
 def joined_texts(one: CellValues, two: CellValues, domain: Domain) -> CellValues:

@@ -6,6 +6,7 @@ on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever v
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
@@ -163,6 +164,15 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     return LinearQuery(domain, factors, readings=Readings(least, most))
 
 
+class Kind(enum.IntEnum):
+    """What numbers are, as types of SQL have it; what is made of two kinds is of the greater one."""
+
+    TRUTH = 0  # 1 for TRUE and 0 for FALSE
+    WHOLE = 1
+    DECIMAL = 2  # rounded half away from zero by a CAST
+    DOUBLE = 3  # rounded half to even
+
+
 class Line(NamedTuple):
     """Numbers that are those of an attribute times a factor, and a constant."""
 
@@ -180,7 +190,7 @@ class CellValues:
             the cell may hold, and the number that stands for it. Zero where there is none.
         present: bool: whether the cell's rows hold a value at all; NULL where they do not.
         labels: object, of the cells, where the value is no number; None for numbers.
-        whole: the numbers are whole by their declaration, so that a division drops the fraction.
+        kind: what the numbers are by their declaration.
         undecided: bool: the cell does not tell the value, as that of undeclared texts does not. What is
             compared with it is open there.
         declared: texts that no undecided cell holds.
@@ -194,7 +204,7 @@ class CellValues:
     high: NDArray[np.float64]
     present: NDArray[np.bool_]
     labels: NDArray[np.object_] | None = None
-    whole: bool = False
+    kind: Kind = Kind.DOUBLE
     undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
     declared: frozenset[str] = frozenset()
     dated: bool = False
@@ -202,6 +212,11 @@ class CellValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "undecided", np.broadcast_to(self.undecided, self.present.shape))
+
+    @property
+    def whole(self) -> bool:
+        """The numbers are whole, so that a division drops the fraction."""
+        return self.kind <= Kind.WHOLE
 
     @property
     def is_null(self) -> bool:
@@ -240,10 +255,12 @@ class CellValues:
             undecided=wide(self.undecided),
         )  # fmt: skip
 
-    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
-        """Return a growing function of every number."""
+    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], kind: Kind) -> CellValues:
+        """Return a growing function of every number; of whole numbers, those themselves if it makes such."""
+        if self.whole and kind is Kind.WHOLE:
+            return replace(self, kind=kind)
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
-                       whole=whole, line=None)  # fmt: skip
+                       kind=kind, line=None)  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
         """Return every value with the places of the cells that hold it, numbers growing, NULL last.
@@ -260,11 +277,19 @@ class CellValues:
         self._require_told()
         cells: NDArray[Any] = self.middle if self.labels is None else self.labels
         found: list[tuple[GroupValue, NDArray[np.int64]]] = []
-        for value in _distinct(cells[self.present], numbers=self.labels is None):
+        for value in dict.fromkeys(self.shown(cells[self.present])):
             found.append((value, np.flatnonzero(self.present & (cells == value))))
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
+
+    def shown(self, cells: NDArray[Any]) -> list[Any]:
+        """Return values of cells as a table has them, numbers growing: conditions as TRUE and FALSE."""
+        if self.labels is not None:
+            return list(cells.ravel().tolist())
+        if self.kind is Kind.TRUTH:
+            return [bool(one) for one in np.unique(cells)]
+        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.
@@ -285,18 +310,12 @@ class CellValues:
             )
 
 
-def _distinct(cells: NDArray[Any], *, numbers: bool) -> list[Any]:
-    if numbers:
-        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
-    return list(dict.fromkeys(cells.ravel().tolist()))
-
-
 def constant_value(value: float | str | None) -> CellValues:
     """Return a number, a text or NULL, the same for every row."""
     number = np.zeros(()) if value is None or isinstance(value, str) else np.array(float(value))
     labels = np.array(value, dtype=object) if isinstance(value, str) else None
-    whole = isinstance(value, int)
-    return CellValues((), number, number, number, np.array(value is not None), labels, whole)
+    kind = Kind.TRUTH if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.DOUBLE
+    return CellValues((), number, number, number, np.array(value is not None), labels, kind)
 
 
 def attribute_values(attribute: Attribute) -> CellValues:
@@ -317,15 +336,16 @@ def attribute_values(attribute: Attribute) -> CellValues:
         low[: len(ends[0])], high[: len(ends[1])] = ends
         middle, present = (low + high) / 2, present & ~undecided
         line = Line(attribute.name, 1.0)
-        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided, line=line)
+        kind = Kind.WHOLE if attribute.is_whole else Kind.DOUBLE
+        return CellValues(scope, low, middle, high, present, None, kind, undecided, line=line)
     labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
     span = attribute.seconds()
     if span is not None:
         low[: len(span[0])], high[: len(span[1])] = span
     declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
     return CellValues(
-        scope, low, (low + high) / 2, high, present, labels, span is not None, undecided, declared,
-        span is not None,
+        scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
+        declared, span is not None,
     )  # fmt: skip
 
 
@@ -334,8 +354,7 @@ def combined(
     function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
     one: CellValues,
     two: CellValues,
-    *,
-    whole: bool,
+    kind: Kind,
 ) -> CellValues:
     """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
     scope = union_scope(domain, (one.scope, two.scope))
@@ -350,7 +369,7 @@ def combined(
         np.maximum.reduce(corners),
         one.present & two.present,
         None,
-        whole,
+        kind,
         either_undecided(one, two),
     )
 
@@ -389,13 +408,13 @@ def chosen_values(holds: CellCondition, then: CellValues, other: CellValues, dom
     middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
     middle = middle * then.middle + (1 - middle) * other.middle
     # NULL is of any kind.
-    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
+    kind = max([one.kind for one in (then, other) if not one.is_null], default=Kind.TRUTH)
     if labels is None:
-        return CellValues(scope, low, middle, high, present, None, whole, undecided)
+        return CellValues(scope, low, middle, high, present, None, kind, undecided)
     dated = (then.dated or then.is_null) and (other.dated or other.is_null)
     mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
     return CellValues(
-        scope, low, middle, high, present, labels, whole, undecided | open_,
+        scope, low, middle, high, present, labels, kind, undecided | open_,
         frozenset() if mixed else _undeclared(then, other), dated,
     )  # fmt: skip
 

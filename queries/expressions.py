@@ -171,7 +171,9 @@ class Linear(Aggregate):
         if summed is not None:
             summed = summed._replace(line=summed.line._replace(factor=summed.line.factor * factor))
         counting = self.counting and factor == 1
-        return replace(self, low=low, middle=self.middle * factor, high=high, counting=counting, summed=summed)
+        return replace(
+            self, low=low, middle=self.middle * factor, high=high, counting=counting, summed=summed
+        )
 
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the sum and a number."""
@@ -499,7 +501,8 @@ class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: none where it is 0.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, ``cast`` to a whole number, or ``nullif``: none
+            where it is 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -511,7 +514,7 @@ class Rounding(Expression):
     @property
     def is_whole(self) -> bool:
         """Whether it is rounded to whole numbers, or of these."""
-        rounds = self.function in ("floor", "ceil") or (self.function == "round" and self.digits <= 0)
+        rounds = self.function in ("floor", "ceil", "cast") or (self.function == "round" and self.digits <= 0)
         return rounds or self.inner.is_whole
 
     @property

@@ -16,7 +16,7 @@ from queries.cell_comparisons import LikePattern, Side, compared, like_condition
 from queries.cell_values import CellCondition, CellValues, constant_value, require_fit
 from queries.domain import Domain
 from queries.predicates import Order
-from queries.sql_tree import COMPARISONS, case_branches, error_at, refuse
+from queries.sql_tree import COMPARISONS, branches_of, error_at, refuse
 
 _NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
@@ -235,7 +235,7 @@ def _held(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
 
 def _chosen(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
     """Return where CASE, or IF, of conditions is true, or where it is false."""
-    branches, default = case_branches(node)
+    branches, default = branches_of(node)
     found = _held(default, rows, negated)
     for test, one in reversed(branches):
         found = rows.condition(test).choosing(_held(one, rows, negated), found, rows.domain)
@@ -247,9 +247,9 @@ def _first_known(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
 
     Where the others hold, all that is not known to be false is true; elsewhere what is true.
     """
-    *conditions, last = (node.this, *node.args["expressions"])
-    found = _held(last, rows, negated)
-    for one in reversed(conditions):
+    first: list[exp.Expr] = [node.this, *node.args["expressions"]]
+    found = _held(first.pop(), rows, negated)
+    for one in reversed(first):
         other = _held(one, rows, not negated).complement
         found = found.choosing(other, _held(one, rows, negated), rows.domain)
     return found

@@ -22,6 +22,7 @@ from queries.cell_comparisons import (
 from queries.cell_values import (
     CellCondition,
     CellValues,
+    Kind,
     Line,
     attribute_values,
     chosen_values,
@@ -29,7 +30,7 @@ from queries.cell_values import (
     constant_value,
     counted_where,
 )
-from queries.cells import OTHER_LABEL, quoted_name
+from queries.cells import OTHER_LABEL, canonical_text, quoted_name
 from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -51,7 +52,7 @@ from queries.sql_tree import (
     COMPARISONS,
     LONGEST_TEXT,
     PART_NODES,
-    case_branches,
+    branches_of,
     error_at,
     operand_of,
     position_of,
@@ -63,7 +64,9 @@ _Numbers: TypeAlias = NDArray[np.float64]
 
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
-_REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
+_REAL_TYPES = {
+    exp.DType.DOUBLE: Kind.DOUBLE, exp.DType.FLOAT: Kind.DOUBLE, exp.DType.DECIMAL: Kind.DECIMAL,
+}  # fmt: skip
 
 
 def row_value(node: exp.Expr, domain: Domain) -> CellValues:
@@ -102,10 +105,12 @@ def _constant(node: exp.Expr, domain: Domain) -> CellValues:
     del domain
     text = str(node.this)
     if isinstance(node, exp.Null | exp.Boolean):
-        return constant_value(None if isinstance(node, exp.Null) else int(bool(node.this)))
+        return constant_value(None if isinstance(node, exp.Null) else bool(node.this))
     if node.args.get("is_string"):
         return constant_value(text)
-    return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
+    if text.isdigit() and len(text) <= 15:
+        return constant_value(int(text))
+    return replace(constant_value(float(text)), kind=Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL)
 
 
 def wrong_kind(what: str, node: exp.Expr, values: CellValues) -> QueryError:
@@ -133,8 +138,8 @@ def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
 def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
     require_no_hyphen(node, domain)
     left, right = (_numbers(side, domain, "arithmetic") for side in (node.this, node.expression))
-    whole = left.whole and right.whole
-    function = _ARITHMETIC[type(node)]
+    kind = max(left.kind, right.kind, Kind.WHOLE)
+    whole, function = kind is Kind.WHOLE, _ARITHMETIC[type(node)]
     if function in (np.divide, np.fmod, _whole_division):
         if function is _whole_division and not whole:
             refuse(node, "// of anything but whole numbers")
@@ -142,8 +147,9 @@ def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
             refuse(node, "a division by anything but a number other than 0")
         if function is np.fmod and np.any(left.low != left.high):
             refuse(node, "a remainder of numbers that are known to wide cells alone")
-        function = _whole_division if whole and function is np.divide else function
-    return replace(combined(domain, function, left, right, whole=whole), line=_line(function, left, right))
+        if function is np.divide:
+            function, kind = (_whole_division, kind) if whole else (function, Kind.DOUBLE)
+    return replace(combined(domain, function, left, right, kind), line=_line(function, left, right))
 
 
 def _line(function: Callable[..., _Numbers], left: CellValues, right: CellValues) -> Line | None:
@@ -174,13 +180,13 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
 def _negative(node: exp.Expr, domain: Domain) -> CellValues:
     inner = _numbers(node.this, domain, "arithmetic")
     zero = constant_value(0)
-    found = combined(domain, np.subtract, zero, inner, whole=inner.whole)
+    found = combined(domain, np.subtract, zero, inner, max(inner.kind, Kind.WHOLE))
     return replace(found, line=_line(np.subtract, zero, inner))
 
 
 def _floor(node: exp.Expr, domain: Domain) -> CellValues:
     function = np.floor if isinstance(node, exp.Floor) else np.ceil
-    return _numbers(node.this, domain, "arithmetic").mapped(function, whole=True)
+    return _numbers(node.this, domain, "arithmetic").mapped(function, Kind.WHOLE)
 
 
 def _round(node: exp.Expr, domain: Domain) -> CellValues:
@@ -190,7 +196,8 @@ def _round(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "ROUND to anything but a whole number of digits")
     digits = int(wanted)
     values = _numbers(node.this, domain, "ROUND")
-    return values.mapped(lambda numbers: _rounded(numbers, digits), whole=not digits)
+    kind = Kind.WHOLE if values.whole or not digits else values.kind
+    return values if values.whole and digits > 0 else values.mapped(lambda one: _rounded(one, digits), kind)
 
 
 def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
@@ -204,7 +211,8 @@ def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
     ends = np.abs(values.low), np.abs(values.high)
     inside = (values.low < 0) & (values.high > 0)
     low = np.where(inside, 0.0, np.minimum(*ends))
-    return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends), line=None)
+    high, kind = np.maximum(*ends), max(values.kind, Kind.WHOLE)
+    return replace(values, low=low, middle=np.abs(values.middle), high=high, kind=kind, line=None)
 
 
 def _extreme(node: exp.Expr, domain: Domain) -> CellValues:
@@ -212,14 +220,14 @@ def _extreme(node: exp.Expr, domain: Domain) -> CellValues:
     function = np.maximum if isinstance(node, exp.Greatest) else np.minimum
     first, *others = (_numbers(one, domain, node.key.upper()) for one in (node.this, *node.expressions))
     for other in others:
-        both = combined(domain, function, first, other, whole=first.whole and other.whole)
+        both = combined(domain, function, first, other, max(first.kind, other.kind))
         one, two = first.placed(domain, both.scope), other.placed(domain, both.scope)
         low, middle, high = (
             np.where(both.present, joint, np.where(one.present, left, right))
             for joint, left, right in zip(both.arrays, one.arrays, two.arrays, strict=True)
         )
         undecided, present = one.undecided | two.undecided, one.present | two.present
-        first = CellValues(both.scope, low, middle, high, present & ~undecided, None, both.whole, undecided)
+        first = CellValues(both.scope, low, middle, high, present & ~undecided, None, both.kind, undecided)
     return first
 
 
@@ -233,10 +241,11 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
         return replace(constant_value(second), labels=label, dated=True)
     values = _numbers(node.this, domain, "CAST")
     if kind in _WHOLE_TYPES:
-        return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
+        is_double = values.kind is Kind.DOUBLE
+        return values.mapped(np.rint if is_double else lambda numbers: _rounded(numbers, 0), Kind.WHOLE)
     if kind not in _REAL_TYPES:
         refuse(node, "a cast to anything but INTEGER, DOUBLE or VARCHAR")
-    return replace(values, whole=False)
+    return replace(values, kind=_REAL_TYPES[kind])
 
 
 def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
@@ -248,8 +257,9 @@ def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
         return values
     if not values.whole or np.any((values.low != values.high) & values.present):
         refuse(node, "a text of numbers that are fractions, or known to wide cells alone")
-    labels = np.array([str(int(one)) for one in values.middle.ravel()], dtype=object)
-    return replace(values, labels=labels.reshape(values.middle.shape), whole=False)
+    write = bool if values.kind is Kind.TRUTH else int
+    labels = np.array([canonical_text(write(one)) for one in values.middle.ravel()], dtype=object)
+    return replace(values, labels=labels.reshape(values.middle.shape), kind=Kind.DOUBLE)
 
 
 def _text(node: exp.Expr, domain: Domain) -> CellValues:
@@ -308,7 +318,8 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
         present[cells], labels[cells] = True, value
         if is_number:
             numbers[cells] = float(value)
-    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels, is_number)
+    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels,
+                      Kind.WHOLE if is_number else Kind.DOUBLE)  # fmt: skip
 
 
 def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
@@ -329,11 +340,11 @@ def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     known = true.either(false, domain)
     true = true.placed(domain, known.scope)
     low, middle, high = (one.astype(np.float64) for one in (true.least, true.weights, true.most))
-    return CellValues(known.scope, low, middle, high, known.most, None, whole=True)
+    return CellValues(known.scope, low, middle, high, known.most, None, Kind.TRUTH)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
-    branches, default = case_branches(node)
+    branches, default = branches_of(node)
     value = row_value(default, domain)
     for test, one in reversed(branches):
         value = chosen_values(row_condition(test, domain), row_value(one, domain), value, domain)

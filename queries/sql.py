@@ -347,7 +347,7 @@ class _Reader:
             return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
         if isinstance(node, exp.Cast):
             whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
-            return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
+            return Rounding("cast", self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if isinstance(node, exp.Grouping):
@@ -459,4 +459,3 @@ def _divisor(node: exp.Expr) -> exp.Expr:
     """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and is_zero(inner.expression) else node
-

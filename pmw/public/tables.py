@@ -27,7 +27,7 @@ from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
-from queries.cells import OTHER_LABEL, GroupValue
+from queries.cells import OTHER_LABEL, GroupValue, canonical_text
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
@@ -272,7 +272,7 @@ class AnswerTable(Result):
 
 def key_text(key: Key) -> str:
     """Return a value of a group as people read it."""
-    return "(missing)" if key is None else str(key)
+    return "(missing)" if key is None else canonical_text(key)
 
 
 def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
@@ -709,6 +709,7 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: _half_away(number, node.digits),
+        "cast": round,  # a half goes to the even number, as that of a DOUBLE does
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
