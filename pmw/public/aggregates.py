@@ -82,6 +82,8 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
+        if not self.may_hold(node, group):
+            return Estimate(None, is_null=True)
         if isinstance(node, Linear | Ratio):
             return self._of_sums(node, group, events)
         if node.condition is not None:
@@ -121,15 +123,17 @@ class Aggregates:
         """Tell whether some record may be one that an aggregate of a group is taken of."""
         if not isinstance(node, Linear | Ratio) and node.condition is not None:
             return self._where(node.condition).may_hold(replace(node, condition=None), group)
-        if isinstance(node, Linear):
-            return True
-        if isinstance(node, Ratio):
-            below = self._sums.pair(node, group)[1]
-            return bool(np.any(below.low) or np.any(below.high))
         if isinstance(node, Heads):
             return True
-        values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
-        return all(bool(np.any(self._sums.weights(counted_values(one), group).high)) for one in values)
+        if isinstance(node, Linear | Ratio):
+            forms = [node] if isinstance(node, Linear) else [node.numerator, node.denominator]
+            needed = [one for form in forms for one in form.values]
+            needed += forms[1:]  # which nothing is divided by if they are 0
+        else:
+            of = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
+            needed = [counted_values(one) for one in of]
+        found = (self._sums.weights(one, group) for one in needed)
+        return all(bool(np.any(one.low) or np.any(one.high)) for one in found)
 
     def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
         """Return a sum over a group divided by a sum over another one: one event for both.

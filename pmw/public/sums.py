@@ -58,6 +58,7 @@ class Estimate:
         aligned: False where the cells cannot decide which records are meant.
         conditional: nothing released says that there are records to take the value of: the interval holds if
             there are.
+        is_null: there is no value on any table, by the declaration.
     """
 
     value: float | None
@@ -66,6 +67,7 @@ class Estimate:
     typical: tuple[float, float] | None = None
     aligned: bool = True
     conditional: bool = False
+    is_null: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -531,7 +533,7 @@ def within(value: float, low: float, high: float, *, conditional: bool = False) 
 def joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
     """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
     if left.value is None or right.value is None:
-        return Estimate(None)
+        return Estimate(None, is_null=left.is_null or right.is_null)
     divided, ends = sign == "/", right.interval
     if divided and right.value == 0:
         return Estimate(None)

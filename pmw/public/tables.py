@@ -579,15 +579,14 @@ class _Rows:
             if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
             unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
-            impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
             if found.value is None:
-                reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
+                reasons[_IMPOSSIBLE if found.is_null else _NO_RECORDS] = None
             elif found.conditional:
                 reasons[_CONDITIONAL.format(self._unpromised.value)] = None
             elif not unpromised:
                 window = any(isinstance(one, Window) for one in column.node.events())
                 reasons[_OPEN_PLACE if window else _BY_ZERO] = None
-            told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
+            told = (one for leaf in unpromised if not found.is_null for one in self._ways(leaf, group))
             reasons.update(dict.fromkeys(told))
         return tuple(reasons)
 
@@ -644,15 +643,15 @@ class _Rows:
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
         key = id(node), group.places, events
         if key not in self._known:
-            answer = self._answers.get(key[:2])
-            if events == 1 and _is_counting(node) and answer is not None:
+            answer = self._answers.get(key[:2]) if _is_counting(node) else None
+            if events == 1 and answer is not None and self._aggregates.may_hold(node, group):
                 count = None if answer.is_refused else answer.count
                 self._known[key] = Estimate(
                     count, answer.interval, answer.source, answer.typical, answer.aligned
                 )
             else:
                 found = self._aggregates.estimate(node, group, events=events)
-                if _is_counting(node) and answer is not None:
+                if answer is not None and not found.is_null:
                     found = _answered(found, answer)
                 aligned = self._aggregates.is_aligned(node, group)
                 self._known[key] = replace(
@@ -703,7 +702,7 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
     if inner.value is None or (node.function == "nullif" and inner.value == 0):
-        return Estimate(None)
+        return Estimate(None, is_null=inner.is_null)
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
@@ -734,8 +733,8 @@ def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
 
     Where nothing says that there are records, the true value may be either: the interval holds both.
     """
-    if inner.value is None:  # of the model alone
-        return Estimate(other.value)
+    if inner.value is None:  # of the model alone, unless it is so on every table
+        return other if inner.is_null else Estimate(other.value)
     if not inner.conditional or inner.interval is None:
         return inner
     if other.interval is None:

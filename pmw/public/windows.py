@@ -353,9 +353,9 @@ class Windows:
         if node is None:
             return Estimate(None)
         value = self._rows.plain(node, group)
-        if value is None or isinstance(value, str):
-            return Estimate(None)
         found = self._rows.estimate_of(node, group, events * max(1, len(node.events())))
+        if value is None or isinstance(value, str):
+            return Estimate(None, is_null=found.is_null)
         ends = None if found.interval is None else _with(float(value), *found.interval)
         return Estimate(float(value), ends, conditional=found.conditional)
 
@@ -369,6 +369,11 @@ class Windows:
         return self._of_all[key]
 
     def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the same without the rows that are NULL by the declaration, which SQL passes over."""
+        told = np.array([not self._answered(node.inner, one, 1).is_null for one in partition.groups])
+        frame = _Frame(*(places[told[places]] for places in (frame.held, frame.least, frame.most)))
+        if not frame.held.size:
+            return Estimate(None)
         found = self._fold(node, partition, frame, events)
         return found if frame.least.size else Estimate(found.value)  # in truth it may have no row
 
