@@ -276,20 +276,43 @@ class CellValues:
             )
         self._require_told()
         cells: NDArray[Any] = self.middle if self.labels is None else self.labels
+        known = cells[self.present]
         found: list[tuple[GroupValue, NDArray[np.int64]]] = []
-        for value in dict.fromkeys(self.shown(cells[self.present])):
-            found.append((value, np.flatnonzero(self.present & (cells == value))))
+        for value in dict.fromkeys((np.unique(known) if self.labels is None else known.ravel()).tolist()):
+            found.append((self.shown(value), np.flatnonzero(self.present & (cells == value))))
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
 
-    def shown(self, cells: NDArray[Any]) -> list[Any]:
-        """Return values of cells as a table has them, numbers growing: conditions as TRUE and FALSE."""
+    def shown(self, cell: Any) -> Any:
+        """Return a number, or a label, as a table has it: what a condition is as TRUE or FALSE."""
         if self.labels is not None:
-            return list(cells.ravel().tolist())
+            return cell
         if self.kind is Kind.TRUTH:
-            return [bool(one) for one in np.unique(cells)]
-        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
+            return bool(cell)
+        return int(cell) if cell == int(cell) else float(cell)
+
+    def by_groups(self, owners: Sequence[NDArray[np.int64]]) -> dict[tuple[int, ...], GroupValue]:
+        """Return the values of groups, each of which has one.
+
+        Args:
+            owners: of each cell, of each key the number of its value.
+
+        Raises:
+            QueryError: a cell may hold several values.
+        """
+        if self.labels is None and np.any((self.low != self.high) & self.present):
+            raise QueryError(
+                "a function of keys cuts cells: it has several values inside one", code="unaligned"
+            )
+        numbers, first = np.unique(np.stack([one.ravel() for one in owners]), axis=1, return_index=True)
+        cells: NDArray[Any] = (self.middle if self.labels is None else self.labels).ravel()
+        told = zip(cells[first], self.present.ravel()[first], self.undecided.ravel()[first], strict=True)
+        values = [
+            OTHER_LABEL if is_open else self.shown(cell) if present else None
+            for cell, present, is_open in told
+        ]
+        return dict(zip(map(tuple, numbers.T.tolist()), values, strict=True))
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.

@@ -7,7 +7,7 @@ computed elsewhere, from what was released (``pmw.public.aggregates``).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellValues, Line, on_scope, union_scope
+from queries.cells import GroupValue
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -86,6 +87,34 @@ class KeyColumn(Expression):
     """The value of a group, by the number of its grouping."""
 
     place: int
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The number of the grouping."""
+        return (self.place,)
+
+    def value(self, labels: Sequence[GroupValue], places: Sequence[int]) -> GroupValue:
+        """Return its value in a group, of the group's values and of their places."""
+        del places
+        return labels[self.place]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyFunction(Expression):
+    """A function of values of a group, such as ``UPPER(sex)``.
+
+    Args:
+        places: the numbers of their groupings.
+        values: of the function, by the places of the group's values.
+    """
+
+    places: tuple[int, ...]
+    values: Mapping[tuple[int, ...], GroupValue]
+
+    def value(self, labels: Sequence[GroupValue], places: Sequence[int]) -> GroupValue:
+        """Return its value in a group, of the group's values and of their places."""
+        del labels
+        return self.values[tuple(places[one] for one in self.places)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,7 +572,16 @@ class Coalesced(Expression):
 
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Heads
 Node: TypeAlias = (
-    Constant | KeyColumn | KeyMark | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
+    Constant
+    | KeyColumn
+    | KeyFunction
+    | KeyMark
+    | AggregateNode
+    | Arithmetic
+    | Rounding
+    | Coalesced
+    | Window
+    | Share
 )
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)

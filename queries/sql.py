@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 import re
 
+import numpy as np
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cells import quoted_name
+from queries.cell_values import union_scope
+from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -21,6 +23,7 @@ from queries.expressions import (
     Constant,
     Joined,
     KeyColumn,
+    KeyFunction,
     KeyMark,
     Node,
     Rounding,
@@ -57,7 +60,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
@@ -66,6 +69,7 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
+_NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 _KEPT_PEOPLE = "a person is counted where one of the kept records is"
@@ -135,7 +139,7 @@ def _statement(text: str, domain: Domain) -> Statement:
         refuse(tree, grammar=GRAMMAR)
     canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
-        if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
+        if call.this == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     people = people_counts(tree, domain)
     check_statement(tree, domain)
@@ -289,8 +293,11 @@ class _Reader:
             f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
         )
 
-    def _resolved(self, node: exp.Expr) -> exp.Expr:
-        """Return the column that a place in the SELECT list, or an alias, stands for."""
+    def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
+        """Return the column that a place in the SELECT list, or an alias, stands for.
+
+        An attribute goes before an alias, unless in ORDER BY a name stands alone: there the output is first.
+        """
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(self._columns):
@@ -300,7 +307,8 @@ class _Reader:
                     f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
                 )
             return self._columns[place - 1][1]
-        if isinstance(node, exp.Column) and node.name not in self._domain:
+        output_first = output_first and "of_table" not in node.meta
+        if isinstance(node, exp.Column) and (output_first or node.name not in self._domain):
             return self._aliases.get(node.name.casefold(), node)
         return node
 
@@ -328,6 +336,8 @@ class _Reader:
             return KeyColumn(self._keys.index(node))
         if isinstance(node, exp.Paren):
             return self._node(node.this)
+        if (of_keys := self._of_keys(node)) is not None:
+            return of_keys
         if isinstance(node, (*AGGREGATES, exp.Window)):
             if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
                 self._aggregates[node] = (
@@ -341,6 +351,28 @@ class _Reader:
             sides = self._node(node.this), self._node(right)
             return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
         return self._other_node(node)
+
+    def _of_keys(self, node: exp.Expr) -> KeyFunction | None:
+        """Return an expression of keys alone; None where it is of anything else, too, or of no key."""
+        node = node.transform(lambda one: self._resolved(one).copy() if isinstance(one, exp.Column) else one)
+        parts = list(node.walk(prune=lambda one: one in self._keys))
+        places = sorted({self._keys.index(part) for part in parts if part in self._keys})
+        others = (part for part in parts if part not in self._keys)
+        if not places or any(isinstance(one, (*AGGREGATES, *_NOT_OF_KEYS)) for one in others):
+            return None
+        values: dict[tuple[int, ...], GroupValue] = {}
+        for held in {tuple(place for place in places if place in keys) for keys in self._sets}:
+            totals = [self._keys[place] for place in places if place not in held]
+            found = row_value(_without_keys(node, totals), self._domain)
+            groupings = [self._groupings[place] if place in held else None for place in places]
+            scope = union_scope(self._domain, [found.scope, *(one.scope for one in groupings if one)])
+            found = found.placed(self._domain, scope)
+            owners = [
+                np.full(found.present.shape, TOTAL) if one is None else one.numbers(self._domain, scope)
+                for one in groupings
+            ]
+            values |= found.by_groups(owners)
+        return KeyFunction(tuple(places), values)
 
     def _other_node(self, node: exp.Expr) -> Node:
         if isinstance(node, exp.Neg):
@@ -414,7 +446,10 @@ class _Reader:
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
-            refuse(node, "this condition in HAVING", grammar=GRAMMAR)
+            inner = self._node(node) if isinstance(node, exp.Column) else self._of_keys(node)
+            if not isinstance(inner, KeyColumn | KeyFunction):
+                refuse(node, "this condition in HAVING", grammar=GRAMMAR)
+            return Compared(operator.eq, inner, Constant(value=True))
         sides = self._node(node.this), self._node(node.expression)
         if {self._is_text(one) for one in sides} >= {True, False}:
             message = (
@@ -427,13 +462,17 @@ class _Reader:
         """Tell whether an expression of answers is a text; None where it is NULL, or may be either."""
         if isinstance(node, Constant):
             return None if node.value is None else isinstance(node.value, str)
-        if isinstance(node, KeyColumn):
-            kinds = {isinstance(one, str) for one, _ in self._groupings[node.place].groups if one is not None}
+        if isinstance(node, KeyColumn | KeyFunction):
+            values = list(node.values.values()) if isinstance(node, KeyFunction) else []
+            values += (
+                [one for one, _ in self._groupings[node.place].groups] if isinstance(node, KeyColumn) else []
+            )
+            kinds = {isinstance(one, str) for one in values if one is not None}
             return kinds.pop() if len(kinds) == 1 else None
         return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
-        inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
+        inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
     def _number(self, key: str) -> int | None:
@@ -444,6 +483,18 @@ class _Reader:
         if not isinstance(given.expression, exp.Literal) or not text.isdigit():
             refuse(given, f"{key.upper()} of anything but a whole number", grammar=GRAMMAR)
         return int(text)
+
+
+def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:
+    """Return an expression where some keys are NULL: it is of a total over them."""
+
+    def nothing(one: exp.Expr) -> exp.Expr:
+        is_total = one in totals or (isinstance(one, PART_NODES) and any(key in totals for key in one.walk()))
+        if not is_total:
+            return one
+        return exp.Case(ifs=[exp.If(this=exp.false(), true=one)])  # of its kind
+
+    return node.transform(nothing)
 
 
 def _digits(node: exp.Expr) -> int:

@@ -206,7 +206,11 @@ def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.E
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
     parser = _Language().parser()
     trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
-    return [tree for tree in trees if tree is not None]
+    found = [tree for tree in trees if tree is not None]
+    for node in (node for tree in found for node in tree.walk()):
+        if not isinstance(node, exp.Identifier | exp.Literal):  # words of SQL, which have no case
+            node.args.update({key: one.upper() for key, one in node.args.items() if isinstance(one, str)})
+    return found
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:

@@ -54,6 +54,13 @@ class Grouping:
     groups: tuple[tuple[GroupValue, NDArray[np.int64]], ...]
     in_order: bool
 
+    def numbers(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return which of the values each cell of a wider scope has: int64, one axis per attribute."""
+        found = np.zeros(domain.scope_size(self.scope), dtype=np.int64)
+        for number, (_, cells) in enumerate(self.groups):
+            found[cells] = number
+        return np.broadcast_to(on_scope(domain, self.scope, found, scope), domain.scope_shape(scope))
+
 
 def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.

@@ -82,8 +82,6 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
-        if not self.may_hold(node, group):
-            return Estimate(None, is_null=True)
         if isinstance(node, Linear | Ratio):
             return self._of_sums(node, group, events)
         if node.condition is not None:

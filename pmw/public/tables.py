@@ -38,6 +38,7 @@ from queries.expressions import (
     Heads,
     Joined,
     KeyColumn,
+    KeyFunction,
     KeyMark,
     Linear,
     Node,
@@ -416,8 +417,13 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
     """Return the places of the keys that each group is a total over; nothing where no group is one."""
-    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
-    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    keyed = [(number, node) for number, node in enumerate(keys) if isinstance(node, KeyColumn | KeyFunction)]
+
+    def is_total(node: KeyColumn | KeyFunction, group: Group) -> bool:
+        of_total = any(group.places[place] == TOTAL for place in node.places)
+        return of_total and node.value(group.labels, group.places) is None
+
+    found = [tuple(number for number, node in keyed if is_total(node, group)) for group in groups]
     return tuple(found) if any(found) else ()
 
 
@@ -536,8 +542,8 @@ class _Rows:
 
     def plain(self, node: Node, group: Group) -> Any:
         """Return the value of a group, a constant, or the number of an answer."""
-        if isinstance(node, KeyColumn):
-            return group.labels[node.place]
+        if isinstance(node, KeyColumn | KeyFunction):
+            return node.value(group.labels, group.places)
         if isinstance(node, Constant):
             number = node.value
             return int(number) if isinstance(number, float) and number.is_integer() else number
@@ -627,7 +633,7 @@ class _Rows:
         return found.whole() if self._are_whole[id(node)] else found
 
     def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn | KeyMark | Constant):
+        if isinstance(node, KeyColumn | KeyFunction | KeyMark | Constant):
             return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
@@ -643,21 +649,21 @@ class _Rows:
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
         key = id(node), group.places, events
         if key not in self._known:
-            answer = self._answers.get(key[:2]) if _is_counting(node) else None
-            if events == 1 and answer is not None and self._aggregates.may_hold(node, group):
-                count = None if answer.is_refused else answer.count
-                self._known[key] = Estimate(
-                    count, answer.interval, answer.source, answer.typical, answer.aligned
-                )
-            else:
-                found = self._aggregates.estimate(node, group, events=events)
-                if answer is not None and not found.is_null:
-                    found = _answered(found, answer)
-                aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(
-                    found, source=self._source(found, (node,), [group]), aligned=aligned
-                )
+            self._known[key] = self._aggregate(node, group, events)
         return self._known[key]
+
+    def _aggregate(self, node: AggregateNode, group: Group, events: int) -> Estimate:
+        answer = self._answers.get((id(node), group.places)) if _is_counting(node) else None
+        if not self._aggregates.may_hold(node, group):
+            return Estimate(None, source=self._unpromised, is_null=True)
+        if events == 1 and answer is not None:
+            count = None if answer.is_refused else answer.count
+            return Estimate(count, answer.interval, answer.source, answer.typical, answer.aligned)
+        found = self._aggregates.estimate(node, group, events=events)
+        if answer is not None:
+            found = _answered(found, answer)
+        aligned = self._aggregates.is_aligned(node, group)
+        return replace(found, source=self._source(found, (node,), [group]), aligned=aligned)
 
 
 def _way_to_sums(state: PublicState, leaf: AggregateNode, scope: tuple[str, ...]) -> tuple[str, ...]:
