@@ -205,7 +205,26 @@ class Aggregates:
     # --- quantiles ------------------------------------------------------------------------------------------
 
     def _quantile(self, node: Quantile, group: Group, events: int) -> Estimate:
+        """Return a quantile; it is never below the least value that is answered, nor above the greatest.
+
+        Where noise has their bars cross, a bar is widened to hold its value.
+        """
         counted = self._sums.weights(counted_values(node.values), group)
+        bounds = self._sums.bounds(counted, events)
+        found = self._bounded_quantile(node, counted, bounds)
+        if found.value is None or found.interval is None:
+            return found
+        extremes = (replace(node, part=part, extreme=True) for part in (0.0, 1.0))
+        ends = sorted(self._bounded_quantile(one, counted, bounds).value or 0.0 for one in extremes)
+        value = ends[int(node.part)] if node.extreme else min(max(found.value, ends[0]), ends[1])
+        interval = min(value, found.interval[0]), max(value, found.interval[1])
+        if node.is_whole:
+            value = float((math.floor, math.ceil)[int(node.part)](value))
+        sure = self._sums.is_sure(counted, bounds, events)
+        return Estimate(value, interval, conditional=not sure)
+
+    def _bounded_quantile(self, node: Quantile, counted: GroupWeights, bounds: SumBounds | None) -> Estimate:
+        """Return the model's quantile in its interval."""
         value = self._quantile_of_model(node, counted)
         if value is None:
             return Estimate(None)
@@ -213,18 +232,12 @@ class Aggregates:
             np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)
             for end in (node.values.low, node.values.high)
         )
-        bounds = self._sums.bounds(counted, events)
         if bounds is None:
-            return within(value, float(np.nanmin(low)), float(np.nanmax(high)), conditional=True)
-        sure = self._sums.is_sure(counted, bounds, events)
+            return within(value, float(np.nanmin(low)), float(np.nanmax(high)))
         if node.extreme:
-            bottom, top = _extreme_ends(node.part, low, high, counted, bounds)
-            if sure:  # the outermost value that is sure to be there
-                value = top if node.part == 0 else bottom
-        else:
-            bottom = _first_end(low, counted, bounds, node.part, -node.part)
-            top = _last_end(high, counted, bounds, node.part, 1 - node.part)
-        return within(value, bottom, top, conditional=not sure)
+            return within(value, *_extreme_ends(node.part, low, high, counted, bounds))
+        bottom = _first_end(low, counted, bounds, node.part, -node.part)
+        return within(value, bottom, _last_end(high, counted, bounds, node.part, 1 - node.part))
 
     def _placed(self, values: CellValues, scope: tuple[str, ...], array: _Array) -> _Array:
         return np.broadcast_to(
