@@ -262,7 +262,7 @@ class Sums:
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
         if scope not in self._models:
-            marginal = np.array(self._state.total.value) if not scope else self._state.model.marginal(scope)
+            marginal = np.array(self._state.total.records) if not scope else self._state.model.marginal(scope)
             self._models[scope] = np.asarray(marginal, dtype=np.float64)
         return self._models[scope]
 
