@@ -72,10 +72,10 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests += own
     condition = _condition(tests, domain)
     if isinstance(node, exp.Sum):
-        found, (_, other) = total(values[0], condition, domain), branches_of(node.this)
+        found, (_, other) = total(values[0], condition), branches_of(node.this)
         zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
-        return replace(found, values=(counted(constant_value(1), given, domain),)) if zeros else found
-    return _of_values(node, values, condition, domain)
+        return replace(found, values=(counted(constant_value(1), given),)) if zeros else found
+    return _of_values(node, values, condition)
 
 
 def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | None:
@@ -107,10 +107,10 @@ def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.
 
 
 def _of_values(
-    node: exp.Expr, values: Sequence[CellValues], condition: CellCondition | None, domain: Domain
+    node: exp.Expr, values: Sequence[CellValues], condition: CellCondition | None
 ) -> AggregateNode:
     if isinstance(node, exp.Count | exp.Avg):
-        return (counted if isinstance(node, exp.Count) else average)(values[0], condition, domain)
+        return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
     if isinstance(node, exp.Corr):
         return Correlation(values[0], values[1], condition)
     if isinstance(node, _QUANTILES):

@@ -165,7 +165,7 @@ class Linear(Aggregate):
             the cell, and the weight that stands for it.
         counting: the weights are those of a condition: a number of records.
         summed: which values the weights are; None where they are no line of one attribute's.
-        condition: which records are meant beside the statement's; None for all.
+        condition: which records are meant beside the statement's, over any scope; None for all.
         values: the numbers of values that it is a sum of: it is NULL where there is none of one of them.
     """
 
@@ -181,7 +181,8 @@ class Linear(Aggregate):
     @property
     def is_count(self) -> bool:
         """Whether it is the number of all records."""
-        return self.counting and not self.scope and bool(self.low == 1) and not self.values
+        of_all = not self.scope and self.condition is None and not self.values
+        return self.counting and of_all and bool(self.low == 1)
 
     @property
     def is_whole(self) -> bool:
@@ -210,9 +211,10 @@ class Linear(Aggregate):
         return Arithmetic("+", self, Constant(number))
 
     def plus(self, other: Linear, domain: Domain) -> Linear:
-        """Return the sum of both sums, which are over the same records."""
-        scope, together = union_scope(domain, (self.scope, other.scope)), _is_same(self, other)
-        one, two = (form if together else form.of_all_records for form in (self, other))
+        """Return the sum of both sums."""
+        together = _is_same(self, other)
+        one, two = (form if together else form.of_all_records(domain) for form in (self, other))
+        scope = union_scope(domain, (one.scope, two.scope))
         low, middle, high = (
             on_scope(domain, one.scope, left, scope) + on_scope(domain, two.scope, right, scope)
             for left, right in zip(one.arrays, two.arrays, strict=True)
@@ -221,22 +223,22 @@ class Linear(Aggregate):
         if summed is not None and scope != one.scope:
             held = on_scope(domain, one.scope, summed.held, scope)
             summed = summed._replace(held=np.broadcast_to(held, low.shape))
-        condition = None if one.condition is None else one.condition.placed(domain, scope)
-        return Linear(scope, low, middle, high, False, summed, condition, self.values + other.values)
+        return Linear(scope, low, middle, high, False, summed, one.condition, self.values + other.values)
 
-    @property
-    def of_all_records(self) -> Linear:
-        """The same sum over all records, of which those that are not meant weigh nothing."""
-        where = self.condition
-        if where is None:
+    def of_all_records(self, domain: Domain) -> Linear:
+        """Return the same sum over all records, of which those that are not meant weigh nothing."""
+        if self.condition is None:
             return self
-        low = np.where(where.least, self.low, np.where(where.most, np.minimum(self.low, 0.0), 0.0))
-        high = np.where(where.least, self.high, np.where(where.most, np.maximum(self.high, 0.0), 0.0))
-        summed = self.summed
+        scope = union_scope(domain, (self.scope, self.condition.scope))
+        where, shape = self.condition.placed(domain, scope), domain.scope_shape(scope)
+        low, middle, high = (on_scope(domain, self.scope, one, scope) for one in self.arrays)
+        low = np.where(where.least, low, np.where(where.most, np.minimum(low, 0.0), 0.0))
+        high = np.where(where.least, high, np.where(where.most, np.maximum(high, 0.0), 0.0))
+        summed = self.summed if where.is_decided else None
         if summed is not None:
-            summed = summed._replace(held=summed.held & where.least) if where.is_decided else None
-        middle = self.middle * where.weights
-        return replace(self, low=low, middle=middle, high=high, summed=summed, condition=None)
+            held = np.broadcast_to(on_scope(domain, self.scope, summed.held, scope), shape)
+            summed = summed._replace(held=held & where.least)
+        return Linear(scope, low, middle * where.weights, high, self.counting, summed, None, self.values)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -587,34 +589,24 @@ Node: TypeAlias = (
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
 
 
-def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+def counted(values: CellValues, condition: CellCondition | None = None) -> Linear:
     """Return the number of records that hold a number and where a condition holds."""
     ones = values.present.astype(np.float64)
-    scope = values.scope
-    if condition is not None:
-        scope = union_scope(domain, (scope, condition.scope))
-        condition = condition.placed(domain, scope)
-        ones = np.broadcast_to(on_scope(domain, values.scope, ones, scope), domain.scope_shape(scope))
-    return Linear(scope, ones, ones, ones, counting=True, condition=condition)
+    return Linear(values.scope, ones, ones, ones, counting=True, condition=condition)
 
 
-def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+def total(values: CellValues, condition: CellCondition | None = None) -> Linear:
     """Return the sum of a number over the records that hold one and where a condition holds."""
-    count = counted(values, condition, domain)
-    held = count.low > 0
-    low, middle, high = (
-        np.where(held, on_scope(domain, values.scope, one, count.scope), 0.0) for one in values.arrays
-    )
+    low, middle, high = (np.where(values.present, one, 0.0) for one in values.arrays)
     counting = all(bool(np.all((one == 0) | (one == 1))) for one in (low, high))
-    summed = None if values.line is None else Summed(values.line, held)
-    return replace(
-        count, low=low, middle=middle, high=high, counting=counting, summed=summed, values=(count,)
-    )
+    summed = None if values.line is None else Summed(values.line, values.present)
+    of = (counted(values, condition),)
+    return Linear(values.scope, low, middle, high, counting, summed, condition, of)
 
 
-def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:
+def average(values: CellValues, condition: CellCondition | None = None) -> Ratio:
     """Return the mean of a number over the records that hold one and where a condition holds."""
-    return Ratio(total(values, condition, domain), counted(values, condition, domain))
+    return Ratio(total(values, condition), counted(values, condition))
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,11 +277,6 @@ class Statement:
         plain = self.counts_alone and len(self.leaves) == 1 and not self.groupings and self.having is None
         return self.where if plain and self.limit is None and not self.offset else None
 
-    def narrowed(self, condition: CellCondition) -> Statement:
-        """Return the same of the records where a further condition holds; for what is no COUNT(*)."""
-        both = condition if self.condition is None else self.condition.both(condition, self.domain)
-        return replace(self, condition=both)
-
     def groups(self) -> Iterator[Group]:
         """Yield the groups that some record may fall into by the declaration; of none it is said nothing.
 
@@ -430,8 +425,8 @@ def statement_of(
     if not isinstance(part, int | float) or not 0 <= part <= 1:
         raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
     nodes: Mapping[str, AggregateNode] = {
-        "mean": average(values, None, domain),
-        "sum": total(values, None, domain),
+        "mean": average(values),
+        "sum": total(values),
         "quantile": Quantile(values, part),
     }
     keys = [column for column in counts.columns if column.is_key]

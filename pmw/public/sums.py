@@ -6,6 +6,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
-from queries.expressions import Linear, Ratio, total
+from queries.expressions import Linear, Ratio, counted, total
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -209,6 +210,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._meant: dict[int, tuple[CellCondition | None, CellCondition]] = {}  # each kept by what it is of
         self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
 
@@ -216,6 +218,21 @@ class Sums:
     def domain(self) -> Domain:
         """The declared attributes."""
         return self._statement.domain
+
+    def over(self, condition: CellCondition | None) -> Sums:
+        """Return the sums of the records where a further condition holds."""
+        found = copy.copy(self)
+        found._meant = {id(None): (None, self._where(condition))}
+        return found
+
+    def _where(self, condition: CellCondition | None) -> CellCondition:
+        """Return which records are meant where a further condition holds."""
+        if not self._meant:
+            where = self._statement.condition or CellCondition.of(self._statement.where)
+            self._meant[id(None)] = None, where
+        if id(condition) not in self._meant and condition is not None:
+            self._meant[id(condition)] = condition, self._where(None).both(condition, self.domain)
+        return self._meant[id(condition)][1]
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
@@ -225,9 +242,7 @@ class Sums:
             group: the group.
             extra: further attributes that the weights are wanted over.
         """
-        domain, statement = self.domain, self._statement
-        where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        where = where if form.condition is None else where.both(form.condition, domain)
+        domain, where = self.domain, self._where(form.condition)
         scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
         inside = group.inside(domain, scope)
@@ -254,10 +269,19 @@ class Sums:
 
     def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
         """Return the weights of both sums of a ratio, over the same attributes."""
-        forms = (node.numerator, node.denominator)
-        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
-        above, below = (self.weights(form, group, scope) for form in forms)
-        return above, below
+        return self.together((node.numerator, group), (node.denominator, group))
+
+    def together(
+        self, above: tuple[Linear, Group], below: tuple[Linear, Group]
+    ) -> tuple[GroupWeights, GroupWeights]:
+        """Return the weights of two sums, each over a group, over the same attributes."""
+        scopes = [
+            scope
+            for form, group in (above, below)
+            for scope in (form.scope, self._where(form.condition).scope, group.scope)
+        ]
+        scope = union_scope(self.domain, scopes)
+        return self.weights(*above, scope), self.weights(*below, scope)
 
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
@@ -407,7 +431,7 @@ class Sums:
             model: the mean and the variance as the model has them.
             events: how many intervals have to hold together.
         """
-        whole = self.weights(total(values, None, self.domain), group)
+        whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
         if whole.summed is None or joint is None or not whole.summed.summed.line.factor:
             return None
@@ -415,7 +439,7 @@ class Sums:
         own = on_scope(self.domain, (name,), self._values.above_zero(whole.summed.summed), whole.scope)
         constant = float((whole.summed.middle - own)[whole.summed.held].flat[0])
         (mean, variance), squares = model, self.weights(squared_values(values, model[0]), group)
-        count = self.weights(counted_values(values), group)
+        count = self.weights(counted(values), group)
         mass = np.maximum(self.marginal(squares.scope), 0.0)
         apart = float(np.sum((squares.high - squares.low) * mass)) / 2
         reach = self._reach(squares.scope, squares.middle, count, variance, events)
@@ -563,12 +587,6 @@ def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
 
 
 # --- sums that aggregates are made of -----------------------------------------------------------------------
-
-
-def counted_values(values: CellValues) -> Linear:
-    """Return the number of records that hold a number."""
-    ones = values.present.astype(np.float64)
-    return Linear(values.scope, ones, ones, ones, counting=True)
 
 
 def summed_values(values: CellValues) -> Linear:

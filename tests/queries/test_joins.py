@@ -244,7 +244,7 @@ def test_aggregates_of_an_open_condition_have_ends() -> None:
         "AS m FROM flights JOIN ports p ON dest = p.faa"
     )
     statement = parse_sql(text, DOMAIN)
-    forms = [leaf.of_all_records for leaf in statement.leaves if isinstance(leaf, Linear)]
+    forms = [leaf.of_all_records(DOMAIN) for leaf in statement.leaves if isinstance(leaf, Linear)]
     ends = [[form.low.tolist(), form.high.tolist()] for form in forms]
     assert ends == [[[1, 1, 0, 0], [1, 1, 0, 1]], [[0, 0, 0, 0], [0, 0, 0, 1]]]
     assert statement.condition is not None

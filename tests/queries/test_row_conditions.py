@@ -167,7 +167,8 @@ def test_a_condition_is_read_alike_wherever_it_stands(condition: str) -> None:
     filtered = parse_sql(f"SELECT COUNT(*) FILTER (WHERE {condition}) AS k FROM t", DOMAIN)
     (leaf,) = filtered.leaves
     assert isinstance(leaf, Linear)
-    assert [one.any() for one in (leaf.of_all_records.low > 0, leaf.of_all_records.high > 0)] == [one.any() for one in readings(query)]
+    form = leaf.of_all_records(DOMAIN)
+    assert [one.any() for one in (form.low > 0, form.high > 0)] == [one.any() for one in readings(query)]
 
 
 def test_a_list_of_rows_is_an_or_of_ands() -> None:

@@ -241,7 +241,7 @@ def total(statement: str) -> float:
     assert isinstance(column.node, Linear)
     scope, condition = ("age", "sex"), parsed.condition or CellCondition.of(parsed.where)
     where = on_scope(CELLS, condition.scope, condition.least, scope)
-    form = column.node.of_all_records
+    form = column.node.of_all_records(CELLS)
     weights = on_scope(CELLS, form.scope, form.middle, scope)
     assert group.labels == ()
     return float(np.sum(np.broadcast_to(where * weights, (13, 2))))
