@@ -64,18 +64,29 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     if is_of_people(node):
         return Heads(_condition(tests, domain))
     given, values = _condition(tests, domain), list[CellValues]()
+    read = _counted if isinstance(node, exp.Count) else _numbers
     for argument in _arguments(node):
         inner, own = _without_empty(argument, of_sum=isinstance(node, exp.Sum))
-        values.append(
-            _counted(inner, domain) if isinstance(node, exp.Count) else _numbers(node, inner, domain)
-        )
+        values.append(read(node, inner, domain))
         tests += own
     condition = _condition(tests, domain)
     if isinstance(node, exp.Sum):
         found, (_, other) = total(values[0], condition), branches_of(node.this)
         zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
         return replace(found, values=(counted(constant_value(1), given),)) if zeros else found
-    return _of_values(node, values, condition)
+    if isinstance(node, exp.Count | exp.Avg):
+        return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
+    if isinstance(node, exp.Corr):
+        return Correlation(values[0], values[1], condition)
+    return _of_numbers(node, values[0], condition)
+
+
+def _of_numbers(node: exp.Expr, values: CellValues, condition: CellCondition | None) -> AggregateNode:
+    if isinstance(node, _QUANTILES):
+        return Quantile(values, _quantile(node)[1], condition=condition)
+    if type(node) in _SPREADS:
+        return Spread(values, *_SPREADS[type(node)], condition=condition)
+    return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
 def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | None:
@@ -106,20 +117,6 @@ def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.
     return inner, [exp.or_(*(test for test, _ in branches)), *more]
 
 
-def _of_values(
-    node: exp.Expr, values: Sequence[CellValues], condition: CellCondition | None
-) -> AggregateNode:
-    if isinstance(node, exp.Count | exp.Avg):
-        return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
-    if isinstance(node, exp.Corr):
-        return Correlation(values[0], values[1], condition)
-    if isinstance(node, _QUANTILES):
-        return Quantile(values[0], _quantile(node)[1], condition=condition)
-    if type(node) in _SPREADS:
-        return Spread(values[0], *_SPREADS[type(node)], condition=condition)
-    return Quantile(values[0], _EXTREMES[type(node)], extreme=True, condition=condition)
-
-
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Distinct):
         refuse(aggregate, f"{aggregate.sql_name()}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
@@ -139,7 +136,8 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     return values
 
 
-def _counted(node: exp.Expr, domain: Domain) -> CellValues:
+def _counted(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
+    del aggregate
     if isinstance(node, exp.Star):
         return constant_value(1)
     values = row_value(node, domain)

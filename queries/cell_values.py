@@ -108,16 +108,8 @@ class CellCondition:
 
     def choosing(self, one: CellCondition, other: CellCondition, domain: Domain) -> CellCondition:
         """Return where one condition holds and this one does, or another one and this one does not."""
-        scope = union_scope(domain, (self.scope, one.scope, other.scope))
-        own, one, other = (each.placed(domain, scope) for each in (self, one, other))
-        sure, maybe = (
-            np.where(own.least, then, np.where(own.most, join(then, otherwise), otherwise))
-            for join, then, otherwise in (
-                (np.logical_and, one.least, other.least), (np.logical_or, one.most, other.most)
-            )
-        )  # fmt: skip
-        share = own.weights * one.weights + (1 - own.weights) * other.weights
-        return CellCondition(scope, sure, share, maybe)
+        found = chosen_values(self, truths(one), truths(other), domain)
+        return CellCondition(found.scope, found.low > 0, found.middle, found.high > 0)
 
     def _joined(
         self,
@@ -339,6 +331,12 @@ def constant_value(value: float | str | None) -> CellValues:
     labels = np.array(value, dtype=object) if isinstance(value, str) else None
     kind = Kind.TRUTH if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.DOUBLE
     return CellValues((), number, number, number, np.array(value is not None), labels, kind)
+
+
+def truths(holds: CellCondition) -> CellValues:
+    """Return 1 where a condition holds, and 0 where it does not."""
+    low, middle, high = (one.astype(np.float64) for one in (holds.least, holds.weights, holds.most))
+    return CellValues(holds.scope, low, middle, high, np.ones(low.shape, dtype=bool), None, Kind.TRUTH)
 
 
 def attribute_values(attribute: Attribute) -> CellValues:

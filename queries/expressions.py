@@ -82,46 +82,23 @@ class Constant(Expression):
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
-class KeyColumn(Expression):
-    """The value of a group, by the number of its grouping."""
-
-    place: int
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """The number of the grouping."""
-        return (self.place,)
-
-    def value(self, labels: Sequence[GroupValue], places: Sequence[int]) -> GroupValue:
-        """Return its value in a group, of the group's values and of their places."""
-        del places
-        return labels[self.place]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFunction(Expression):
-    """A function of values of a group, such as ``UPPER(sex)``.
+    """A value of a group, or a function of such values as ``UPPER(sex)``.
 
     Args:
         places: the numbers of their groupings.
         values: of the function, by the places of the group's values.
+        in_order: it is a value itself, of groups that stand in the order of their values.
     """
 
     places: tuple[int, ...]
     values: Mapping[tuple[int, ...], GroupValue]
+    in_order: bool = False
 
-    def value(self, labels: Sequence[GroupValue], places: Sequence[int]) -> GroupValue:
-        """Return its value in a group, of the group's values and of their places."""
-        del labels
+    def value(self, places: Sequence[int]) -> GroupValue:
+        """Return what it is in a group, by the places of the group's values."""
         return self.values[tuple(places[one] for one in self.places)]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyMark(Expression):
-    """``GROUPING(…)``: which keys a group is a total over, a bit for each, by the numbers of groupings."""
-
-    places: tuple[int, ...]
 
 
 class Aggregate(Expression):
@@ -573,18 +550,7 @@ class Coalesced(Expression):
 
 
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Heads
-Node: TypeAlias = (
-    Constant
-    | KeyColumn
-    | KeyFunction
-    | KeyMark
-    | AggregateNode
-    | Arithmetic
-    | Rounding
-    | Coalesced
-    | Window
-    | Share
-)
+Node: TypeAlias = Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
 

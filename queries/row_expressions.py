@@ -29,6 +29,7 @@ from queries.cell_values import (
     combined,
     constant_value,
     counted_where,
+    truths,
 )
 from queries.cells import OTHER_LABEL, canonical_text, quoted_name
 from queries.comparisons import meaning_of
@@ -338,9 +339,7 @@ def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
     true, false = row_condition(node, domain), row_condition(node, domain, negated=True)
     known = true.either(false, domain)
-    true = true.placed(domain, known.scope)
-    low, middle, high = (one.astype(np.float64) for one in (true.least, true.weights, true.most))
-    return CellValues(known.scope, low, middle, high, known.most, None, Kind.TRUTH)
+    return replace(truths(true.placed(domain, known.scope)), present=known.most)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:

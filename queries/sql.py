@@ -6,6 +6,7 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 
@@ -22,9 +23,7 @@ from queries.expressions import (
     Compared,
     Constant,
     Joined,
-    KeyColumn,
     KeyFunction,
-    KeyMark,
     Node,
     Rounding,
     Sign,
@@ -170,6 +169,7 @@ class _Reader:
         for window in windows:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
+        self._key_columns = [one.column(place) for place, one in enumerate(self._groupings)]
 
     def statement(self, where: LinearQuery, text: str) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
@@ -333,7 +333,7 @@ class _Reader:
         """Return an expression of answers."""
         node = self._resolved(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
-            return KeyColumn(self._keys.index(node))
+            return self._key_columns[self._keys.index(node)]
         if isinstance(node, exp.Paren):
             return self._node(node.this)
         if (of_keys := self._of_keys(node)) is not None:
@@ -363,7 +363,7 @@ class _Reader:
         values: dict[tuple[int, ...], GroupValue] = {}
         for held in {tuple(place for place in places if place in keys) for keys in self._sets}:
             totals = [self._keys[place] for place in places if place not in held]
-            found = row_value(_without_keys(node, totals), self._domain)
+            found = row_value(node.transform(_without_keys, totals), self._domain)
             groupings = [self._groupings[place] if place in held else None for place in places]
             scope = union_scope(self._domain, [found.scope, *(one.scope for one in groupings if one)])
             found = found.placed(self._domain, scope)
@@ -403,12 +403,20 @@ class _Reader:
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
         return Constant(value.constant if value.labels is None else str(value.labels[()]))
 
-    def _mark(self, node: exp.Grouping) -> KeyMark:
-        """Return GROUPING of some keys."""
+    def _mark(self, node: exp.Grouping) -> KeyFunction:
+        """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
         keys = [self._resolved(one) for one in node.expressions]
         if not all(key in self._keys for key in keys):
             refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
-        return KeyMark(tuple(self._keys.index(key) for key in keys))
+        columns = [self._key_columns[self._keys.index(key)] for key in keys]
+        places = tuple(column.places[0] for column in columns)
+        values = {}
+        for held in self._sets:
+            own = [[*one.values][1:] if one.places[0] in held else [(TOTAL,)] for one in columns]
+            for chosen in itertools.product(*own):
+                total = "".join("01"[place == TOTAL] for (place,) in chosen)
+                values[tuple(place for (place,) in chosen)] = int(total, 2)
+        return KeyFunction(places, values)
 
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""
@@ -447,7 +455,7 @@ class _Reader:
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
             inner = self._node(node) if isinstance(node, exp.Column) else self._of_keys(node)
-            if not isinstance(inner, KeyColumn | KeyFunction):
+            if not isinstance(inner, KeyFunction):
                 refuse(node, "this condition in HAVING", grammar=GRAMMAR)
             return Compared(operator.eq, inner, Constant(value=True))
         sides = self._node(node.this), self._node(node.expression)
@@ -462,12 +470,8 @@ class _Reader:
         """Tell whether an expression of answers is a text; None where it is NULL, or may be either."""
         if isinstance(node, Constant):
             return None if node.value is None else isinstance(node.value, str)
-        if isinstance(node, KeyColumn | KeyFunction):
-            values = list(node.values.values()) if isinstance(node, KeyFunction) else []
-            values += (
-                [one for one, _ in self._groupings[node.place].groups] if isinstance(node, KeyColumn) else []
-            )
-            kinds = {isinstance(one, str) for one in values if one is not None}
+        if isinstance(node, KeyFunction):
+            kinds = {isinstance(one, str) for one in node.values.values() if one is not None}
             return kinds.pop() if len(kinds) == 1 else None
         return False if node.leaves() else None
 
@@ -486,15 +490,10 @@ class _Reader:
 
 
 def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:
-    """Return an expression where some keys are NULL: it is of a total over them."""
-
-    def nothing(one: exp.Expr) -> exp.Expr:
-        is_total = one in totals or (isinstance(one, PART_NODES) and any(key in totals for key in one.walk()))
-        if not is_total:
-            return one
-        return exp.Case(ifs=[exp.If(this=exp.false(), true=one)])  # of its kind
-
-    return node.transform(nothing)
+    """Return an expression, or a part of a date, where some keys are NULL: it is of a total over them."""
+    if node in totals or (isinstance(node, PART_NODES) and any(key in totals for key in node.walk())):
+        return exp.Case(ifs=[exp.If(this=exp.false(), true=node)])  # of its kind
+    return node
 
 
 def _digits(node: exp.Expr) -> int:

@@ -19,7 +19,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     EVERYBODY,
     AggregateNode,
-    KeyColumn,
+    KeyFunction,
     Linear,
     Node,
     Quantile,
@@ -60,6 +60,12 @@ class Grouping:
         for number, (_, cells) in enumerate(self.groups):
             found[cells] = number
         return np.broadcast_to(on_scope(domain, self.scope, found, scope), domain.scope_shape(scope))
+
+    def column(self, place: int) -> KeyFunction:
+        """Return the values of groups as a column, of the grouping that has this number."""
+        labels: dict[tuple[int, ...], GroupValue] = {(TOTAL,): None}
+        labels |= {(number,): label for number, (label, _) in enumerate(self.groups)}
+        return KeyFunction((place,), labels, self.in_order)
 
 
 def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
@@ -234,7 +240,7 @@ class Statement:
             if list(names).count(name) > 1:
                 raise QueryError(f"GROUP BY names an attribute twice: {name!r}", code="bad_request")
         groupings = tuple(attribute_grouping(name, None, where.domain) for name in names)
-        keys = [OutputColumn(name, KeyColumn(place)) for place, name in enumerate(names)]
+        keys = [OutputColumn(name, groupings[place].column(place)) for place, name in enumerate(names)]
         title = "count" if "count" not in names else "records"
         return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)), text=text)
 

@@ -140,7 +140,7 @@ class Aggregates:
             above, below: a sum, and the group whose records it is over.
             events: how many intervals have to hold together.
         """
-        return self._ratio(*self._sums.together(above, below), events)
+        return self._ratio(*self._sums.pair(above, below), events)
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records an aggregate is about."""
@@ -151,7 +151,7 @@ class Aggregates:
         if isinstance(node, Linear):
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
-            return list(self._sums.pair(node, group))
+            return list(self._sums.pair((node.numerator, group), (node.denominator, group)))
         forms = [EVERYBODY] if isinstance(node, Heads) else [summed_values(one) for one in _values(node)]
         return [self._sums.over(node.condition).weights(form, group) for form in forms]
 
@@ -160,7 +160,7 @@ class Aggregates:
     def _of_sums(self, node: Linear | Ratio, group: Group, events: int) -> Estimate:
         if isinstance(node, Linear):
             return self._sum(self._sums.weights(node, group), events)
-        return self._ratio(*self._sums.pair(node, group), events)
+        return self._ratio(*self._sums.pair((node.numerator, group), (node.denominator, group)), events)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)

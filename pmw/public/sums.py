@@ -23,7 +23,7 @@ from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
-from queries.expressions import Linear, Ratio, counted, total
+from queries.expressions import Linear, counted, total
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -210,7 +210,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
-        self._meant: dict[int, tuple[CellCondition | None, CellCondition]] = {}  # each kept by what it is of
+        self._meant: dict[CellCondition | None, CellCondition] = {}  # where further conditions hold
         self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
 
@@ -222,17 +222,18 @@ class Sums:
     def over(self, condition: CellCondition | None) -> Sums:
         """Return the sums of the records where a further condition holds."""
         found = copy.copy(self)
-        found._meant = {id(None): (None, self._where(condition))}
+        found._meant = {None: self._where(condition)}
         return found
 
     def _where(self, condition: CellCondition | None) -> CellCondition:
         """Return which records are meant where a further condition holds."""
-        if not self._meant:
-            where = self._statement.condition or CellCondition.of(self._statement.where)
-            self._meant[id(None)] = None, where
-        if id(condition) not in self._meant and condition is not None:
-            self._meant[id(condition)] = condition, self._where(None).both(condition, self.domain)
-        return self._meant[id(condition)][1]
+        if condition not in self._meant:
+            statement = self._statement
+            whole = statement.condition or CellCondition.of(statement.where)
+            self._meant[condition] = (
+                whole if condition is None else self._where(None).both(condition, self.domain)
+            )
+        return self._meant[condition]
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
@@ -267,21 +268,12 @@ class Sums:
             middle = np.where(held, middle + factor * shift, middle)
         return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
 
-    def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
-        """Return the weights of both sums of a ratio, over the same attributes."""
-        return self.together((node.numerator, group), (node.denominator, group))
-
-    def together(
-        self, above: tuple[Linear, Group], below: tuple[Linear, Group]
-    ) -> tuple[GroupWeights, GroupWeights]:
-        """Return the weights of two sums, each over a group, over the same attributes."""
-        scopes = [
-            scope
-            for form, group in (above, below)
-            for scope in (form.scope, self._where(form.condition).scope, group.scope)
-        ]
-        scope = union_scope(self.domain, scopes)
-        return self.weights(*above, scope), self.weights(*below, scope)
+    def pair(self, *forms: tuple[Linear, Group]) -> tuple[GroupWeights, GroupWeights]:
+        """Return the weights of two sums, each over a group's records, over the same attributes."""
+        scopes = [(one.scope, self._where(one.condition).scope, group.scope) for one, group in forms]
+        scope = union_scope(self.domain, [one for three in scopes for one in three])
+        above, below = (self.weights(form, group, scope) for form, group in forms)
+        return above, below
 
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""

@@ -37,9 +37,7 @@ from queries.expressions import (
     Correlation,
     Heads,
     Joined,
-    KeyColumn,
     KeyFunction,
-    KeyMark,
     Linear,
     Node,
     Quantile,
@@ -402,7 +400,7 @@ def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]
         table,
         whole=frozenset(column.title for column in shown if column.node.is_whole),
         totals=_totals([column.node for column in keys], groups),
-        ordered=_ordered(statement, keys, groups),
+        ordered=_ordered(keys, groups),
         units={column.title: unit for column in shown if (unit := _unit(column.node))},
         about="" if words == "everybody" else words,
     )
@@ -417,27 +415,24 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
     """Return the places of the keys that each group is a total over; nothing where no group is one."""
-    keyed = [(number, node) for number, node in enumerate(keys) if isinstance(node, KeyColumn | KeyFunction)]
+    keyed = [(number, node) for number, node in enumerate(keys) if isinstance(node, KeyFunction)]
 
-    def is_total(node: KeyColumn | KeyFunction, group: Group) -> bool:
-        of_total = any(group.places[place] == TOTAL for place in node.places)
-        return of_total and node.value(group.labels, group.places) is None
+    def is_total(node: KeyFunction, group: Group) -> bool:
+        return TOTAL in (group.places[one] for one in node.places) and node.value(group.places) is None
 
     found = [tuple(number for number, node in keyed if is_total(node, group)) for group in groups]
     return tuple(found) if any(found) else ()
 
 
-def _ordered(
-    statement: Statement, keys: Sequence[OutputColumn], groups: Sequence[Group]
-) -> dict[str, tuple[Key, ...]]:
+def _ordered(keys: Sequence[OutputColumn], groups: Sequence[Group]) -> dict[str, tuple[Key, ...]]:
     """Return the values of the keys that are numbers or dates, in their order; special values have none."""
     found: dict[str, tuple[Key, ...]] = {}
     for column in keys:
         node = column.node
-        if isinstance(node, KeyColumn) and statement.groupings[node.place].in_order:
-            values = statement.groupings[node.place].groups
-            places = sorted({group.places[node.place] for group in groups} - {TOTAL})
-            texts = [values[place][0] for place in places]
+        if isinstance(node, KeyFunction) and node.in_order:
+            texts = [
+                node.values[place,] for place in sorted({group.places[node.places[0]] for group in groups})
+            ]
             found[column.title] = tuple(one for one in texts if one is not None and one != OTHER_LABEL)
     return found
 
@@ -542,15 +537,11 @@ class _Rows:
 
     def plain(self, node: Node, group: Group) -> Any:
         """Return the value of a group, a constant, or the number of an answer."""
-        if isinstance(node, KeyColumn | KeyFunction):
-            return node.value(group.labels, group.places)
+        if isinstance(node, KeyFunction):
+            return node.value(group.places)
         if isinstance(node, Constant):
             number = node.value
             return int(number) if isinstance(number, float) and number.is_integer() else number
-        if isinstance(node, KeyMark):
-            return sum(
-                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
-            )
         if isinstance(node, Window) and node.inner is not None and not node.leaves():
             return self._windows.neighbour(node, group)
         if isinstance(node, Coalesced) and not node.leaves():  # of keys, which may be texts
@@ -569,8 +560,8 @@ class _Rows:
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
-        if isinstance(node, KeyColumn) and self._statement.groupings[node.place].in_order:
-            return 0, float(group.places[node.place])
+        if isinstance(node, KeyFunction) and node.in_order:
+            return 0, float(group.places[node.places[0]])
         value = self.plain(node, group)
         if isinstance(value, str):
             return 1, value
@@ -633,7 +624,7 @@ class _Rows:
         return found.whole() if self._are_whole[id(node)] else found
 
     def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn | KeyFunction | KeyMark | Constant):
+        if isinstance(node, KeyFunction | Constant):
             return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))

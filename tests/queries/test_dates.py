@@ -246,7 +246,7 @@ def test_one_day_is_written_in_many_ways(value: object) -> None:
     assert values_of(days()).reading(value) is Reading.DECLARED
 
 
-def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> None:
+def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_its_date_is_that_of_utc() -> None:
     berlin = times("hour", zone="Europe/Berlin", other=True)
     for text, hour in {
         "2023-03-26T00:59:59Z": "2023-03-26 01:00",  # the hour after it is left out
@@ -257,7 +257,12 @@ def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> Non
         "2023-10-29T02:00:00Z": "2023-10-29 03:00",
     }.items():
         assert berlin.label(values_of(berlin).encode(text)) == hour, text
-    assert values_of(days()).encode("2023-03-26T00:59:59Z") == -1
+    for text, day in {
+        "2023-03-26T00:59:59Z": "2023-03-26",
+        "2023-03-26T00:30:00+01:00": "2023-03-25",
+        "2023-03-25 23:30:00-05:00": "2023-03-26",
+    }.items():
+        assert days().label(values_of(days()).encode(text)) == day, text
     assert values_of(times()).encode("0001-01-01T00:00:00+10:00") == 0
     assert values_of(times()).encode("9999-12-31T23:59:59-10:00") == times().size - 1
 
