@@ -295,16 +295,21 @@ class CellValues:
         """
         if self.labels is None and np.any((self.low != self.high) & self.present):
             raise QueryError(
-                "a function of keys cuts cells: it has several values inside one", code="unaligned"
+                "what is computed of keys is not known of undeclared values, or inside cells of several values; "
+                "show the keys alone",
+                code="unaligned",
             )
-        numbers, first = np.unique(np.stack([one.ravel() for one in owners]), axis=1, return_index=True)
+        sizes = [int(one.max()) + 2 for one in owners]  # of a total the number is -1
+        codes = np.ravel_multi_index([one.ravel() + 1 for one in owners], sizes)
+        numbers, first = np.unique(codes, return_index=True)
         cells: NDArray[Any] = (self.middle if self.labels is None else self.labels).ravel()
         told = zip(cells[first], self.present.ravel()[first], self.undecided.ravel()[first], strict=True)
         values = [
             OTHER_LABEL if is_open else self.shown(cell) if present else None
             for cell, present, is_open in told
         ]
-        return dict(zip(map(tuple, numbers.T.tolist()), values, strict=True))
+        places = zip(*(one - 1 for one in np.unravel_index(numbers, sizes)), strict=True)
+        return dict(zip(places, values, strict=True))
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.

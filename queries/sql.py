@@ -6,7 +6,6 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 
@@ -59,7 +58,15 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.statements import (
+    CLIPPED,
+    TOTAL,
+    Grouping,
+    OutputColumn,
+    Statement,
+    attribute_grouping,
+    count_groups,
+)
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
@@ -153,6 +160,13 @@ def _statement(text: str, domain: Domain) -> Statement:
     return statement
 
 
+class _TotalMarks(dict[tuple[int, ...], GroupValue]):
+    """Which keys a group is a total over, by the places of their values: a bit for each."""
+
+    def __missing__(self, places: tuple[int, ...]) -> int:
+        return int("".join("01"[place == TOTAL] for place in places), 2)
+
+
 class _Reader:
     """Reads the columns, groups and order of one statement."""
 
@@ -169,6 +183,7 @@ class _Reader:
         for window in windows:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
+        count_groups(self._groupings, self._sets)
         self._key_columns = [one.column(place) for place, one in enumerate(self._groupings)]
 
     def statement(self, where: LinearQuery, text: str) -> Statement:
@@ -408,15 +423,7 @@ class _Reader:
         keys = [self._resolved(one) for one in node.expressions]
         if not all(key in self._keys for key in keys):
             refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
-        columns = [self._key_columns[self._keys.index(key)] for key in keys]
-        places = tuple(column.places[0] for column in columns)
-        values = {}
-        for held in self._sets:
-            own = [[*one.values][1:] if one.places[0] in held else [(TOTAL,)] for one in columns]
-            for chosen in itertools.product(*own):
-                total = "".join("01"[place == TOTAL] for (place,) in chosen)
-                values[tuple(place for (place,) in chosen)] = int(total, 2)
-        return KeyFunction(places, values)
+        return KeyFunction(tuple(self._keys.index(key) for key in keys), _TotalMarks())
 
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""

@@ -104,6 +104,17 @@ def _require_few_groups(count: int) -> None:
         )
 
 
+def count_groups(groupings: Sequence[Grouping], sets: Sequence[tuple[int, ...]]) -> int:
+    """Return how many groups there are at most, of groupings that are taken together.
+
+    Raises:
+        QueryError: they are more than MOST_BINS.
+    """
+    count = sum(math.prod(len(groupings[key].groups) for key in keys) for keys in sets)
+    _require_few_groups(count)
+    return count
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """One group.
@@ -206,7 +217,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        _require_few_groups(self._most_groups)
+        count_groups(self.groupings, self.sets or ())
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -271,11 +282,7 @@ class Statement:
     @property
     def size(self) -> int:
         """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return self._most_groups * max(1, len(self.leaves))
-
-    @property
-    def _most_groups(self) -> int:
-        return sum(math.prod(len(self.groupings[key].groups) for key in keys) for keys in self.sets or ())
+        return count_groups(self.groupings, self.sets or ()) * max(1, len(self.leaves))
 
     @property
     def single_count(self) -> LinearQuery | None:
