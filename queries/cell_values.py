@@ -295,7 +295,7 @@ class CellValues:
         """
         if self.labels is None and np.any((self.low != self.high) & self.present):
             raise QueryError(
-                "what is computed of keys is not known of undeclared values, or inside cells of several values; "
+                "what is computed of keys is not known of undeclared values, or inside cells of several; "
                 "show the keys alone",
                 code="unaligned",
             )

@@ -130,8 +130,7 @@ class Aggregates:
         else:
             sums = sums.over(node.condition)
             needed = [counted(one) for one in _values(node)]
-        found = (sums.weights(one, group) for one in needed)
-        return all(bool(np.any(one.low) or np.any(one.high)) for one in found)
+        return all(sums.may_count(one, group) for one in needed)
 
     def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
         """Return a sum over a group divided by a sum over another one: one event for both.

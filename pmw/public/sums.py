@@ -132,10 +132,12 @@ class GroupWeights:
     high: _Array = field(init=False)
 
     def __post_init__(self) -> None:
-        low, middle, high = self.ends
-        low = np.where(self.least, low, np.where(self.most, np.minimum(low, 0.0), 0.0))
-        high = np.where(self.least, high, np.where(self.most, np.maximum(high, 0.0), 0.0))
-        middle = np.where(self.least, middle, np.where(self.most, self.share * middle, 0.0))
+        low, middle, high = (one * self.least for one in self.ends)
+        maybe = self.most & ~self.least
+        if maybe.any():
+            low = low + np.minimum(self.ends[0], 0.0) * maybe
+            middle = middle + self.share * self.ends[1] * maybe
+            high = high + np.maximum(self.ends[2], 0.0) * maybe
         for name, array in (("low", low), ("middle", middle), ("high", high)):
             object.__setattr__(self, name, np.broadcast_to(array, self.least.shape))
 
@@ -234,6 +236,14 @@ class Sums:
                 whole if condition is None else self._where(None).both(condition, self.domain)
             )
         return self._meant[condition]
+
+    def may_count(self, form: Linear, group: Group) -> bool:
+        """Tell whether a record of a group may weigh something in a sum, by the declaration."""
+        where, domain = self._where(form.condition), self.domain
+        scope = union_scope(domain, [where.scope, form.scope, group.scope])
+        weighs = on_scope(domain, form.scope, (form.low != 0) | (form.high != 0), scope)
+        most = on_scope(domain, where.scope, where.most, scope)
+        return bool(np.any(most & weighs & group.inside(domain, scope)))
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
