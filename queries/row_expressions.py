@@ -63,7 +63,7 @@ from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
+WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = {
     exp.DType.DOUBLE: Kind.DOUBLE, exp.DType.FLOAT: Kind.DOUBLE, exp.DType.DECIMAL: Kind.DECIMAL,
@@ -241,7 +241,7 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
         label = np.array(node.this.this, dtype=object)
         return replace(constant_value(second), labels=label, dated=True)
     values = _numbers(node.this, domain, "CAST")
-    if kind in _WHOLE_TYPES:
+    if kind in WHOLE_TYPES:
         is_double = values.kind is Kind.DOUBLE
         return values.mapped(np.rint if is_double else lambda numbers: _rounded(numbers, 0), Kind.WHOLE)
     if kind not in _REAL_TYPES:
@@ -339,7 +339,9 @@ def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
     true, false = row_condition(node, domain), row_condition(node, domain, negated=True)
     known = true.either(false, domain)
-    return replace(truths(true.placed(domain, known.scope)), present=known.most)
+    one, other = true.placed(domain, known.scope), false.placed(domain, known.scope)
+    open_ = (one.most ^ other.most) & ~known.least  # it may be NULL for some values of the cell
+    return replace(truths(one), present=known.most, undecided=open_)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:

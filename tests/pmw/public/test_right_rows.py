@@ -118,6 +118,7 @@ RIGHT: dict[str, list[tuple[Any, ...]]] = {
         [(None, 20)],
     "SELECT SUM(CASE WHEN kids > 3 THEN 1 END) AS s, SUM(CASE WHEN kids > 3 THEN 1 ELSE 0 END) AS z FROM families WHERE kids < 2":  # noqa: E501
         [(None, 0)],
+    "SELECT SUM(kids > 3) AS s, SUM(CAST(kids > 3 AS INTEGER)) AS z FROM families WHERE kids < 2": [(0, 0)],
     "SELECT COALESCE(SUM(kids), 0) AS z, COALESCE(AVG(kids), -1) AS a FROM families WHERE kids IS NULL": [(0, -1)],  # noqa: E501
     "SELECT kids, SUM(SUM(kids)) OVER () AS s FROM families GROUP BY kids HAVING kids = 2 OR kids IS NULL":
         [(2, 20), (None, 20)],
