@@ -22,9 +22,9 @@ from queries.expressions import (
     require_finite,
     total,
 )
-from queries.row_conditions import is_operand, joined_conditions
-from queries.row_expressions import WHOLE_TYPES, row_condition, row_value, wrong_kind
-from queries.sql_tree import branches_of, error_at, is_zero, position_of, refuse
+from queries.row_conditions import branches_of, joined_conditions
+from queries.row_expressions import row_condition, row_value, wrong_kind
+from queries.sql_tree import error_at, is_zero, position_of, refuse
 from queries.statement_grammar import GRAMMAR, is_of_people
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -63,8 +63,6 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests, node = [*tests, node.this], exp.Count(this=exp.Star())
     if is_of_people(node):
         return Heads(_condition(tests, domain))
-    if isinstance(node, exp.Sum):
-        node = exp.Sum(this=_as_number(node.this))
     given, values = _condition(tests, domain), list[CellValues]()
     read = _counted if isinstance(node, exp.Count) else _numbers
     for argument in _arguments(node):
@@ -101,15 +99,6 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, _QUANTILES):
         return [_quantile(node)[0]]
     return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
-
-
-def _as_number(node: exp.Expr) -> exp.Expr:
-    """Return a condition that is summed up, also one that is cast to a number, as IF(…, 1, 0)."""
-    inner = node.unnest()
-    if isinstance(inner, exp.Cast) and inner.args["to"].this in WHOLE_TYPES:
-        inner = inner.this.unnest()
-    one, zero = exp.Literal(this="1", is_string=False), exp.Literal(this="0", is_string=False)
-    return node if is_operand(inner) else exp.If(this=inner.copy(), true=one, false=zero)
 
 
 def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.Expr]]:

@@ -285,10 +285,7 @@ class CellValues:
         return int(cell) if cell == int(cell) else float(cell)
 
     def by_groups(self, owners: Sequence[NDArray[np.int64]]) -> dict[tuple[int, ...], GroupValue]:
-        """Return the values of groups, each of which has one.
-
-        Args:
-            owners: of each cell, of each key the number of its value.
+        """Return the value of each group, by the numbers that its keys have in its cells.
 
         Raises:
             QueryError: a cell may hold several values.

@@ -16,8 +16,9 @@ from queries.cell_comparisons import LikePattern, Side, compared, like_condition
 from queries.cell_values import CellCondition, CellValues, constant_value, require_fit
 from queries.domain import Domain
 from queries.predicates import Order
-from queries.sql_tree import COMPARISONS, branches_of, error_at, refuse
+from queries.sql_tree import COMPARISONS, error_at, refuse
 
+WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
 }  # fmt: skip
@@ -43,6 +44,27 @@ class Rows(Protocol):
 def is_operand(node: exp.Expr) -> bool:
     """Tell whether a node is no condition; TRUE and FALSE are values, too."""
     return isinstance(node, exp.Boolean) or type(node) not in (*CONDITION_READERS, exp.And, exp.Or, exp.Not)
+
+
+def branches_of(node: exp.Expr) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr]:
+    """Return the conditions of a CASE, or of an IF, with their values, and what stands where none holds.
+
+    A condition, also one that is cast to a number, is 1 where it holds and else 0. Of anything else there are
+    no conditions, and it stands everywhere.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.If):
+        return [(node.this, node.args["true"])], node.args.get("false") or exp.Null()
+    if isinstance(node, exp.Case):
+        tests = [one.this for one in node.args["ifs"]]
+        if node.this is not None:
+            tests = [exp.EQ(this=node.this.copy(), expression=test.copy()) for test in tests]
+        values = (one.args["true"] for one in node.args["ifs"])
+        return list(zip(tests, values, strict=True)), node.args.get("default") or exp.Null()
+    is_cast = isinstance(node, exp.Cast) and node.args["to"].this in WHOLE_TYPES
+    test = node.this.unnest() if is_cast else node
+    one, zero = (exp.Literal(this=digit, is_string=False) for digit in "10")
+    return ([], node) if is_operand(test) else ([(test, one)], zero)
 
 
 def has_column(node: exp.Expr) -> bool:
@@ -226,19 +248,12 @@ def is_true(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
     return compared(rows.value(node), "eq" if negated else "ne", constant_value(0), rows.domain)
 
 
-def _held(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
-    """Return where what stands as a condition holds: a condition, a choice of such, or a value."""
-    inner = node.unnest()
-    is_value = is_operand(inner) and type(inner) not in CHOICES
-    return is_true(inner, rows, negated) if is_value else rows.condition(inner, negated=negated)
-
-
 def _chosen(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
     """Return where CASE, or IF, of conditions is true, or where it is false."""
     branches, default = branches_of(node)
-    found = _held(default, rows, negated)
+    found = rows.condition(default, negated=negated)
     for test, one in reversed(branches):
-        found = rows.condition(test).choosing(_held(one, rows, negated), found, rows.domain)
+        found = rows.condition(test).choosing(rows.condition(one, negated=negated), found, rows.domain)
     return found
 
 
@@ -247,11 +262,11 @@ def _first_known(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
 
     Where the others hold, all that is not known to be false is true; elsewhere what is true.
     """
-    first: list[exp.Expr] = [node.this, *node.args["expressions"]]
-    found = _held(first.pop(), rows, negated)
-    for one in reversed(first):
-        other = _held(one, rows, not negated).complement
-        found = found.choosing(other, _held(one, rows, negated), rows.domain)
+    conditions: list[exp.Expr] = [node.this, *node.args["expressions"]]
+    found = rows.condition(conditions.pop(), negated=negated)
+    for one in reversed(conditions):
+        maybe = rows.condition(one, negated=not negated).complement
+        found = found.choosing(maybe, rows.condition(one, negated=negated), rows.domain)
     return found
 
 

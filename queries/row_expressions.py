@@ -42,6 +42,8 @@ from queries.predicates import Junction, Not
 from queries.row_conditions import (
     CHOICES,
     CONDITION_READERS,
+    WHOLE_TYPES,
+    branches_of,
     has_column,
     is_operand,
     is_true,
@@ -53,7 +55,6 @@ from queries.sql_tree import (
     COMPARISONS,
     LONGEST_TEXT,
     PART_NODES,
-    branches_of,
     error_at,
     operand_of,
     position_of,
@@ -63,7 +64,6 @@ from queries.where_text import convert_condition, require_no_hyphen
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = {
     exp.DType.DOUBLE: Kind.DOUBLE, exp.DType.FLOAT: Kind.DOUBLE, exp.DType.DECIMAL: Kind.DECIMAL,
@@ -398,10 +398,10 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     Raises:
         QueryError: the condition is not supported, or names what is not declared.
     """
-    if isinstance(node, exp.Paren):
-        return row_condition(node.this, domain, negated=negated)
-    if isinstance(node, exp.Not):
-        return row_condition(node.this, domain, negated=not negated)
+    while isinstance(node, exp.Paren | exp.Not):
+        node, negated = node.this, negated != isinstance(node, exp.Not)
+    if is_operand(node) and not isinstance(node, exp.Column | exp.Boolean) and type(node) not in CHOICES:
+        return is_true(node, _Rows(domain), negated)
     if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
@@ -413,9 +413,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
         return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
     try:
-        return (CHOICES.get(type(node)) or CONDITION_READERS.get(type(node), is_true))(
-            node, _Rows(domain), negated
-        )
+        return (CHOICES.get(type(node)) or CONDITION_READERS[type(node)])(node, _Rows(domain), negated)
     except QueryError as error:
         if error.position is None:
             error.position = position_of(node)

@@ -300,23 +300,6 @@ def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     return resolve_operand(column.name, domain, position_of(column), any_case=any_case)
 
 
-def branches_of(node: exp.Expr) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr]:
-    """Return the conditions of a CASE, or of an IF, with their values, and what stands where none holds.
-
-    Of anything else there are none, and it stands everywhere.
-    """
-    node = node.unnest()
-    if isinstance(node, exp.If):
-        return [(node.this, node.args["true"])], node.args.get("false") or exp.Null()
-    if not isinstance(node, exp.Case):
-        return [], node
-    tests = [one.this for one in node.args["ifs"]]
-    if node.this is not None:
-        tests = [exp.EQ(this=node.this.copy(), expression=test.copy()) for test in tests]
-    values = [one.args["true"] for one in node.args["ifs"]]
-    return list(zip(tests, values, strict=True)), node.args.get("default") or exp.Null()
-
-
 def is_zero(node: exp.Expr) -> bool:
     """Tell whether a node is the number 0."""
     return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0

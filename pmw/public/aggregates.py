@@ -322,8 +322,8 @@ def _joint_spread(
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     """Return the model's correlation of the rows that hold both numbers, or None where it has none."""
     scope = union_scope(sums.domain, (node.one.scope, node.two.scope))
-    both = node.one.placed(sums.domain, scope), node.two.placed(sums.domain, scope)
-    one, two = _together(both[0], both[1]), _together(both[1], both[0])
+    one, two = node.one.placed(sums.domain, scope), node.two.placed(sums.domain, scope)
+    one, two = (replace(values, present=one.present & two.present) for values in (one, two))
     count = sums.model(sums.weights(counted(one), group))
     if count <= 0:
         return None
@@ -335,12 +335,6 @@ def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     ]
     scale = math.sqrt(max(0.0, squares[0] * squares[1]))
     return max(-1.0, min(1.0, product / scale)) if scale > 0 else None
-
-
-def _together(values: CellValues, others: CellValues) -> CellValues:
-    return CellValues(
-        *(values.scope, values.low, values.middle, values.high, values.present & others.present)
-    )
 
 
 def _step(values: CellValues) -> float:

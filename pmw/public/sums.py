@@ -212,6 +212,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._whole = statement.condition
         self._meant: dict[CellCondition | None, CellCondition] = {}  # where further conditions hold
         self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
@@ -224,17 +225,14 @@ class Sums:
     def over(self, condition: CellCondition | None) -> Sums:
         """Return the sums of the records where a further condition holds."""
         found = copy.copy(self)
-        found._meant = {None: self._where(condition)}
+        found._whole, found._meant = self._where(condition), {}
         return found
 
     def _where(self, condition: CellCondition | None) -> CellCondition:
         """Return which records are meant where a further condition holds."""
         if condition not in self._meant:
-            statement = self._statement
-            whole = statement.condition or CellCondition.of(statement.where)
-            self._meant[condition] = (
-                whole if condition is None else self._where(None).both(condition, self.domain)
-            )
+            whole = self._whole or CellCondition.of(self._statement.where)
+            self._meant[condition] = whole if condition is None else whole.both(condition, self.domain)
         return self._meant[condition]
 
     def may_count(self, form: Linear, group: Group) -> bool:
