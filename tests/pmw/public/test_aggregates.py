@@ -19,7 +19,9 @@ from pmw.data import MemorySource
 from pmw.loop import draw_opening, released_total
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.random_bits import BitSource
+from pmw.public import aggregates
 from pmw.public.bars import Bars
+from pmw.public.sums import Estimate
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 
 DOMAIN = Domain(
@@ -389,3 +391,13 @@ def test_the_least_is_never_above_the_median_nor_that_above_the_greatest(
                     for one in found:
                         assert one.interval is not None
                         assert one.interval[0] <= one.value <= one.interval[1]  # type: ignore[operator]
+
+
+def test_a_bar_that_noise_has_cross_another_one_is_widened(
+    exact: tuple[pmw.Session, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crossed = {0.0: Estimate(30.0, (28, 33)), 0.5: Estimate(20.0, (15, 22)), 1.0: Estimate(10.0, (5, 12))}
+    monkeypatch.setattr(aggregates, "_bounded_quantile", lambda sums, node, *rest: crossed[node.part])
+    ((_, found),) = exact[0].sql("SELECT MIN(age) AS a, MEDIAN(age) AS b, MAX(age) AS c FROM people").rows
+    assert [one.value for one in found] == [10, 20, 30]
+    assert [one.interval for one in found] == [(10, 33), (15, 22), (5, 30)]
