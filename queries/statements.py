@@ -55,8 +55,8 @@ class Grouping:
     in_order: bool
 
     def numbers(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.int64]:
-        """Return which of the values each cell of a wider scope has: int64, one axis per attribute."""
-        found = np.zeros(domain.scope_size(self.scope), dtype=np.int64)
+        """Return the number of each cell's value over a wider scope: int64; past all others for none."""
+        found = np.full(domain.scope_size(self.scope), len(self.groups), dtype=np.int64)
         for number, (_, cells) in enumerate(self.groups):
             found[cells] = number
         return np.broadcast_to(on_scope(domain, self.scope, found, scope), domain.scope_shape(scope))
