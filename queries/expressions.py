@@ -125,7 +125,7 @@ class Summed(NamedTuple):
 
     Attributes:
         line: the attribute and the factor.
-        held: bool, of the cells of the sum: their records' values count. Elsewhere weights are exact.
+        held: bool, of the attribute's cells: their records' values count. Elsewhere weights are exact.
     """
 
     line: Line
@@ -197,9 +197,6 @@ class Linear(Aggregate):
             for left, right in zip(one.arrays, two.arrays, strict=True)
         )
         summed = one.summed if np.array_equal(two.low, two.high) else None
-        if summed is not None and scope != one.scope:
-            held = on_scope(domain, one.scope, summed.held, scope)
-            summed = summed._replace(held=np.broadcast_to(held, low.shape))
         return Linear(scope, low, middle, high, False, summed, one.condition, self.values + other.values)
 
     def of_all_records(self, domain: Domain) -> Linear:
@@ -207,15 +204,11 @@ class Linear(Aggregate):
         if self.condition is None:
             return self
         scope = union_scope(domain, (self.scope, self.condition.scope))
-        where, shape = self.condition.placed(domain, scope), domain.scope_shape(scope)
+        where = self.condition.placed(domain, scope)
         low, middle, high = (on_scope(domain, self.scope, one, scope) for one in self.arrays)
         low = np.where(where.least, low, np.where(where.most, np.minimum(low, 0.0), 0.0))
         high = np.where(where.least, high, np.where(where.most, np.maximum(high, 0.0), 0.0))
-        summed = self.summed if where.is_decided else None
-        if summed is not None:
-            held = np.broadcast_to(on_scope(domain, self.scope, summed.held, scope), shape)
-            summed = summed._replace(held=held & where.least)
-        return Linear(scope, low, middle * where.weights, high, self.counting, summed, None, self.values)
+        return Linear(scope, low, middle * where.weights, high, self.counting, values=self.values)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

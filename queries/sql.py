@@ -58,15 +58,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import (
-    CLIPPED,
-    TOTAL,
-    Grouping,
-    OutputColumn,
-    Statement,
-    attribute_grouping,
-    count_groups,
-)
+from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
@@ -183,7 +175,7 @@ class _Reader:
         for window in windows:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
-        count_groups(self._groupings, self._sets)
+        Statement.count_groups(self._groupings, self._sets)
         self._key_columns = [one.column(place) for place, one in enumerate(self._groupings)]
 
     def statement(self, where: LinearQuery, text: str) -> Statement:

@@ -104,17 +104,6 @@ def _require_few_groups(count: int) -> None:
         )
 
 
-def count_groups(groupings: Sequence[Grouping], sets: Sequence[tuple[int, ...]]) -> int:
-    """Return how many groups there are at most, of groupings that are taken together.
-
-    Raises:
-        QueryError: they are more than MOST_BINS.
-    """
-    count = sum(math.prod(len(groupings[key].groups) for key in keys) for keys in sets)
-    _require_few_groups(count)
-    return count
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """One group.
@@ -217,7 +206,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        count_groups(self.groupings, self.sets or ())
+        self.count_groups(self.groupings, self.sets or ())
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -255,6 +244,17 @@ class Statement:
         title = "count" if "count" not in names else "records"
         return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)), text=text)
 
+    @staticmethod
+    def count_groups(groupings: Sequence[Grouping], sets: Sequence[tuple[int, ...]]) -> int:
+        """Return how many groups there are at most, of groupings that are taken together.
+
+        Raises:
+            QueryError: they are more than MOST_BINS.
+        """
+        count = sum(math.prod(len(groupings[key].groups) for key in keys) for keys in sets)
+        _require_few_groups(count)
+        return count
+
     @property
     def size_in_bytes(self) -> int:
         """About how many bytes its condition, groups and aggregates are kept in, at most."""
@@ -282,7 +282,7 @@ class Statement:
     @property
     def size(self) -> int:
         """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return count_groups(self.groupings, self.sets or ()) * max(1, len(self.leaves))
+        return self.count_groups(self.groupings, self.sets or ()) * max(1, len(self.leaves))
 
     @property
     def single_count(self) -> LinearQuery | None:

@@ -264,10 +264,10 @@ class Sums:
         least, most = (np.broadcast_to(one & inside, shape) for one in (least, most))
         summed = None
         if form.summed is not None:
-            held = np.broadcast_to(on_scope(domain, form.scope, form.summed.held, scope), shape)
+            name, factor = form.summed.line
+            held = np.broadcast_to(on_scope(domain, (name,), form.summed.held, scope), shape)
             if self._state.sums and np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
-            name, factor = form.summed.line
             if self._values.is_clipped(form.summed):  # a value counts for as little as 0
                 none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
                 low = np.where(held, np.minimum(low, none), low)
