@@ -59,6 +59,8 @@ def adult_like() -> Domain:
 
 _COUNT = "SELECT COUNT(*) FROM adult WHERE "
 _BY_SEX = " FROM adult GROUP BY sex"
+_BY_TWO = " FROM adult GROUP BY age, hours"
+_BY_CUBE = " FROM adult GROUP BY CUBE (race, sex, income)"
 _CHOICE = "CASE WHEN workclass='Private' AND marital='Divorced' AND race='White' THEN age ELSE hours END"
 _TEXT = "country || education || occupation"
 _FIVE = ("age", "hours", "gain", "LENGTH(country)", "LENGTH(education)")
@@ -109,6 +111,15 @@ _REPEATED: list[tuple[str, str, tuple[str, ...], str, str]] = [
     ("having", f"SELECT sex, COUNT(*){_BY_SEX} HAVING ", ("SUM(age*hours)>{n}",), " OR ", ""),
     ("order", f"SELECT sex, COUNT(*){_BY_SEX} ORDER BY ", ("SUM(age*hours*{n})",), ", ", ""),
     ("many keys", "SELECT COUNT(*) FROM adult GROUP BY ", ("age+{n}>30",), ", ", ""),
+    ("choices of conditions", _COUNT, ("IF(age+hours>{n}, gain>{n}, sex='Male')",), " OR ", ""),
+    ("first known conditions", _COUNT, ("COALESCE(age+hours>{n}, gain>{n})",), " OR ", ""),
+    ("truths", _COUNT, ("(age+hours>{n})=(gain>{n})",), " OR ", ""),
+    ("sum of filters", "SELECT ", ("COUNT(*) FILTER (WHERE age+hours>{n})",), "+", " FROM adult"),
+    ("alike filters", "SELECT ", ("{n}*COUNT(*) FILTER (WHERE age+hours>3)",), "+", " FROM adult"),
+    ("sum of choices", "SELECT SUM(CASE ", ("WHEN age+hours>{n} THEN gain",), " ", " END) FROM adult"),
+    ("functions of keys", "SELECT COUNT(*), ", ("age+{n}*hours AS a{n}",), ", ", _BY_TWO),
+    ("tests of keys", f"SELECT COUNT(*){_BY_TWO} HAVING ", ("age+{n}*hours>3",), " OR ", ""),
+    ("functions of sets", "SELECT COUNT(*), ", ("race||sex||'{n}' AS a{n}",), ", ", _BY_CUBE),
     ("sets", "SELECT COUNT(*) FROM adult GROUP BY GROUPING SETS (", ("(sex,race,income)",), ",", ")"),
 ]
 # Of each its name, what is inside, what it is wrapped in again and again, and how it ends.
@@ -123,12 +134,20 @@ _NESTED = [
     ("distinct", "age > 30", "({inner}) IS DISTINCT FROM (sex='Male')", ""),
     ("is null", "age+hours > 3", "(({inner}) IS NULL)", ""),
     ("symmetric", "age", "COALESCE({inner} BETWEEN SYMMETRIC hours AND age, 1)", " > 0"),
+    ("choices of conditions", "age+hours > 3", "IF({inner}, age > hours, gain > 3)", ""),
+    ("first known conditions", "age+hours > 3", "COALESCE({inner}, age > hours)", ""),
     ("nested cases", "age", "CASE WHEN {inner} > hours THEN age ELSE gain END", " > 3"),
 ]
 _WHOLE = {
     "not": f"{_COUNT}{'NOT ' * 900}age > 20",
     "parentheses": f"{_COUNT}{'(' * 1900}age > 20{')' * 1900}",
     "plus": f"{_COUNT}age > 20{'+1' * 1900}",
+    **{
+        f"constants beside {name}, {count}": f"SELECT {'1+' * count}{column}{end}"
+        for count in (60, 150, 300, 1900)
+        for name, column, end in (("counts", "COUNT(*)", " FROM adult"), ("keys", "age, COUNT(*)", _BY_TWO))
+    },
+    "choices in a sum": f"SELECT SUM({'CASE WHEN age+hours>3 THEN ' * 60}gain{' END' * 60}) FROM adult",  # noqa: S608
     "cube": "SELECT age, hours, sex, race, COUNT(*) FROM adult GROUP BY CUBE (age, hours, sex, race)",
     "text keys": f"SELECT {_TEXT} AS k, COUNT(*) FROM adult GROUP BY k",  # noqa: S608  # no table is read
     "length keys": f"SELECT LENGTH({_TEXT}) AS k, COUNT(*) FROM adult GROUP BY k",  # noqa: S608

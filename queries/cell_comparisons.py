@@ -19,6 +19,7 @@ from queries.calendar import read_seconds
 from queries.cell_values import (
     CellCondition,
     CellValues,
+    Kind,
     constant_value,
     either_undecided,
     on_scope,
@@ -211,7 +212,9 @@ def text_lengths(values: CellValues) -> CellValues:
     lengths, known = mapped_texts(values, len), values.present & ~values.undecided
     numbers = np.zeros(known.shape)
     numbers[known] = _labels(lengths)[known]
-    return CellValues(values.scope, numbers, numbers, numbers, values.present, None, True, values.undecided)
+    return CellValues(
+        values.scope, numbers, numbers, numbers, values.present, None, Kind.WHOLE, values.undecided
+    )
 
 
 def joined_texts(one: CellValues, two: CellValues, domain: Domain) -> CellValues:

@@ -6,6 +6,7 @@ on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever v
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
@@ -107,6 +108,11 @@ class CellCondition:
         """Return where one of them holds; shares inside one cell are taken as independent."""
         return self._joined(other, domain, np.logical_or, lambda one, two: one + two - one * two)
 
+    def choosing(self, one: CellCondition, other: CellCondition, domain: Domain) -> CellCondition:
+        """Return where one condition holds and this one does, or another one and this one does not."""
+        found = chosen_values(self, truths(one), truths(other), domain)
+        return CellCondition(found.scope, found.low > 0, found.middle, found.high > 0)
+
     def _joined(
         self,
         other: CellCondition,
@@ -152,6 +158,15 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     return LinearQuery(domain, factors, readings=Readings(least, most))
 
 
+class Kind(enum.IntEnum):
+    """What numbers are, as types of SQL have it; what is made of two kinds is of the greater one."""
+
+    TRUTH = 0  # 1 for TRUE and 0 for FALSE
+    WHOLE = 1
+    DECIMAL = 2  # rounded half away from zero by a CAST
+    DOUBLE = 3  # rounded half to even
+
+
 class Line(NamedTuple):
     """Numbers that are those of an attribute times a factor, and a constant."""
 
@@ -169,7 +184,7 @@ class CellValues:
             the cell may hold, and the number that stands for it. Zero where there is none.
         present: bool: whether the cell's rows hold a value at all; NULL where they do not.
         labels: object, of the cells, where the value is no number; None for numbers.
-        whole: the numbers are whole by their declaration, so that a division drops the fraction.
+        kind: what the numbers are by their declaration.
         undecided: bool: the cell does not tell the value, as that of undeclared texts does not. What is
             compared with it is open there.
         declared: texts that no undecided cell holds.
@@ -183,7 +198,7 @@ class CellValues:
     high: NDArray[np.float64]
     present: NDArray[np.bool_]
     labels: NDArray[np.object_] | None = None
-    whole: bool = False
+    kind: Kind = Kind.DOUBLE
     undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
     declared: frozenset[str] = frozenset()
     dated: bool = False
@@ -191,6 +206,11 @@ class CellValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "undecided", np.broadcast_to(self.undecided, self.present.shape))
+
+    @property
+    def whole(self) -> bool:
+        """The numbers are whole, so that a division drops the fraction."""
+        return self.kind <= Kind.WHOLE
 
     @property
     def is_null(self) -> bool:
@@ -229,11 +249,13 @@ class CellValues:
             undecided=wide(self.undecided),
         )  # fmt: skip
 
-    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
-        """Return a growing function of every number."""
+    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], kind: Kind) -> CellValues:
+        """Return a growing function of every number; of whole numbers, those themselves if it makes such."""
+        if self.whole and kind is Kind.WHOLE:
+            return self if self.kind is kind else replace(self, kind=kind)
         count_cells(self.present.size, self.scope)
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
-                       whole=whole, line=None)  # fmt: skip
+                       kind=kind, line=None)  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
         """Return every value with the places of the cells that hold it, numbers growing, NULL last.
@@ -251,12 +273,10 @@ class CellValues:
         count_cells(self.present.size * (1 if self.labels is None else TEXT), self.scope)
         values, numbers = self._distinct()
         require_few_groups(len(values))
-        order, counts = (
-            np.argsort(numbers, kind="stable"),
-            np.bincount(as_index(numbers), minlength=len(values)),
-        )
+        order = np.argsort(numbers, kind="stable")
+        counts = np.bincount(as_index(numbers), minlength=len(values))
         places = np.split(np.flatnonzero(self.present)[order], np.cumsum(counts)[:-1])
-        found = list(zip(values, places, strict=True)) if values else []
+        found = list(zip(map(self.shown, values), places, strict=True)) if values else []
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
@@ -265,10 +285,43 @@ class CellValues:
         """Return the values, each once, and of each cell that holds one which of them it is."""
         if self.labels is None:
             values, numbers = np.unique(self.middle[self.present], return_inverse=True)
-            return [int(one) if one == int(one) else one for one in values.tolist()], numbers
+            return values.tolist(), numbers
         places: dict[Any, int] = {}
         told = [places.setdefault(one, len(places)) for one in self.labels[self.present].tolist()]
         return list(places), np.array(told, dtype=np.intp)
+
+    def shown(self, cell: Any) -> Any:
+        """Return a number, or a label, as a table has it: what a condition is as TRUE or FALSE."""
+        if self.labels is not None:
+            return cell
+        if self.kind is Kind.TRUTH:
+            return bool(cell)
+        return int(cell) if cell == int(cell) else float(cell)
+
+    def by_groups(self, owners: Sequence[NDArray[np.int64]]) -> dict[tuple[int, ...], GroupValue]:
+        """Return the value of each group, by the numbers that its keys have in its cells.
+
+        Raises:
+            QueryError: a cell may hold several values.
+        """
+        count_cells(self.present.size * len(owners), self.scope)
+        if self.labels is None and np.any((self.low != self.high) & self.present):
+            raise QueryError(
+                "what is computed of keys is not known of undeclared values, or inside cells of several; "
+                "show the keys alone",
+                code="unaligned",
+            )
+        sizes = [int(one.max()) + 2 for one in owners]  # of a total the number is -1
+        codes = np.ravel_multi_index([one.ravel() + 1 for one in owners], sizes)
+        numbers, first = np.unique(codes, return_index=True)
+        cells: NDArray[Any] = (self.middle if self.labels is None else self.labels).ravel()
+        told = zip(cells[first], self.present.ravel()[first], self.undecided.ravel()[first], strict=True)
+        values = [
+            OTHER_LABEL if is_open else self.shown(cell) if present else None
+            for cell, present, is_open in told
+        ]
+        places = zip(*(one - 1 for one in np.unravel_index(numbers, sizes)), strict=True)
+        return dict(zip(places, values, strict=True))
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.
@@ -293,8 +346,15 @@ def constant_value(value: float | str | None) -> CellValues:
     """Return a number, a text or NULL, the same for every row."""
     number = np.zeros(()) if value is None or isinstance(value, str) else np.array(float(value))
     labels = np.array(value, dtype=object) if isinstance(value, str) else None
-    whole = isinstance(value, int)
-    return CellValues((), number, number, number, np.array(value is not None), labels, whole)
+    kind = Kind.TRUTH if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.DOUBLE
+    return CellValues((), number, number, number, np.array(value is not None), labels, kind)
+
+
+def truths(holds: CellCondition) -> CellValues:
+    """Return 1 where a condition holds, and 0 where it does not."""
+    count_cells(holds.least.size, holds.scope)
+    low, middle, high = (one.astype(np.float64) for one in (holds.least, holds.weights, holds.most))
+    return CellValues(holds.scope, low, middle, high, np.ones(low.shape, dtype=bool), None, Kind.TRUTH)
 
 
 def attribute_values(attribute: Attribute) -> CellValues:
@@ -315,15 +375,16 @@ def attribute_values(attribute: Attribute) -> CellValues:
         low[: len(ends[0])], high[: len(ends[1])] = ends
         middle, present = (low + high) / 2, present & ~undecided
         line = Line(attribute.name, 1.0)
-        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided, line=line)
+        kind = Kind.WHOLE if attribute.is_whole else Kind.DOUBLE
+        return CellValues(scope, low, middle, high, present, None, kind, undecided, line=line)
     labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
     span = attribute.seconds()
     if span is not None:
         low[: len(span[0])], high[: len(span[1])] = span
     declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
     return CellValues(
-        scope, low, (low + high) / 2, high, present, labels, span is not None, undecided, declared,
-        span is not None,
+        scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
+        declared, span is not None,
     )  # fmt: skip
 
 
@@ -332,8 +393,7 @@ def combined(
     function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
     one: CellValues,
     two: CellValues,
-    *,
-    whole: bool,
+    kind: Kind,
 ) -> CellValues:
     """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
     scope = union_scope(domain, (one.scope, two.scope))
@@ -351,7 +411,7 @@ def combined(
         high,
         one.present & two.present,
         None,
-        whole,
+        kind,
         either_undecided(one, two),
     )
 
@@ -390,13 +450,13 @@ def chosen_values(holds: CellCondition, then: CellValues, other: CellValues, dom
     middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
     middle = middle * then.middle + (1 - middle) * other.middle
     # NULL is of any kind.
-    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
+    kind = max([one.kind for one in (then, other) if not one.is_null], default=Kind.TRUTH)
     if labels is None:
-        return CellValues(scope, low, middle, high, present, None, whole, undecided)
+        return CellValues(scope, low, middle, high, present, None, kind, undecided)
     dated = (then.dated or then.is_null) and (other.dated or other.is_null)
     mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
     return CellValues(
-        scope, low, middle, high, present, labels, whole, undecided | open_,
+        scope, low, middle, high, present, labels, kind, undecided | open_,
         frozenset() if mixed else _undeclared(then, other), dated,
     )  # fmt: skip
 

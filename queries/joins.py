@@ -114,7 +114,7 @@ def _lookup_of(join: exp.Join, domain: Domain, known: Sequence[str]) -> JoinedLo
     if not found or name.casefold() in known:
         hint = nearest(name, tuple(one.name for one in domain.lookups)) if name else ""
         raise join_refusal(join, f"a join with {f'{name[:60]!r}{hint}' if name else 'a sub-query'}", domain)
-    side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+    side, kind, method = (join.args.get(key) or "" for key in ("side", "kind", "method"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or method:
         words = " ".join(word for word in (method, side, kind) if word)
         raise join_refusal(join, f"{words} JOIN", domain, found[0])

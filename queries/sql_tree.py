@@ -215,7 +215,11 @@ def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.E
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
     parser = _Language().parser()
     trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
-    return [tree for tree in trees if tree is not None]
+    found = [tree for tree in trees if tree is not None]
+    for node in (node for tree in found for node in tree.walk()):
+        if not isinstance(node, exp.Identifier | exp.Literal | exp.National):  # words of SQL, without case
+            node.args.update({key: one.upper() for key, one in node.args.items() if isinstance(one, str)})
+    return found
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:
@@ -320,6 +324,11 @@ def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     """Return the declared attribute that a column names, in any case unless it is quoted, and its level."""
     any_case = not column.this.args.get("quoted")
     return resolve_operand(column.name, domain, position_of(column), any_case=any_case)
+
+
+def is_zero(node: exp.Expr) -> bool:
+    """Tell whether a node is the number 0."""
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
 
 
 def _offset(text: str, error: dict[str, object]) -> int | None:

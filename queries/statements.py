@@ -25,7 +25,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     EVERYBODY,
     AggregateNode,
-    KeyColumn,
+    KeyFunction,
     Linear,
     Node,
     Quantile,
@@ -59,6 +59,19 @@ class Grouping:
     scope: tuple[str, ...]
     groups: tuple[tuple[GroupValue, NDArray[np.int64]], ...]
     in_order: bool
+
+    def numbers(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return the number of each cell's value over a wider scope: int64; past all others for none."""
+        found = np.full(domain.scope_size(self.scope), len(self.groups), dtype=np.int64)
+        for number, (_, cells) in enumerate(self.groups):
+            found[cells] = number
+        return np.broadcast_to(on_scope(domain, self.scope, found, scope), domain.scope_shape(scope))
+
+    def column(self, place: int) -> KeyFunction:
+        """Return the values of groups as a column, of the grouping that has this number."""
+        labels: dict[tuple[int, ...], GroupValue] = {(TOTAL,): None}
+        labels |= {(number,): label for number, (label, _) in enumerate(self.groups)}
+        return KeyFunction((place,), labels, self.in_order)
 
 
 def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
@@ -194,7 +207,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        require_few_groups(self._most_groups)
+        self.count_groups(self.groupings, self.sets or ())
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -230,9 +243,20 @@ class Statement:
             if list(names).count(name) > 1:
                 raise QueryError(f"GROUP BY names an attribute twice: {name!r}", code="bad_request")
         groupings = tuple(attribute_grouping(name, None, where.domain) for name in names)
-        keys = [OutputColumn(name, KeyColumn(place)) for place, name in enumerate(names)]
+        keys = [OutputColumn(name, groupings[place].column(place)) for place, name in enumerate(names)]
         title = "count" if "count" not in names else "records"
         return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)), text=text)
+
+    @staticmethod
+    def count_groups(groupings: Sequence[Grouping], sets: Sequence[tuple[int, ...]]) -> int:
+        """Return how many groups there are at most, of groupings that are taken together.
+
+        Raises:
+            QueryError: they are more than MOST_BINS.
+        """
+        count = sum(math.prod(len(groupings[key].groups) for key in keys) for keys in sets)
+        require_few_groups(count)
+        return count
 
     @property
     def size_in_bytes(self) -> int:
@@ -261,11 +285,8 @@ class Statement:
     @property
     def size(self) -> int:
         """How many numbers it asks for: its groups, times the steps of their aggregates; one without any."""
-        return self._most_groups * max(1, sum(leaf.steps for leaf in self.leaves))
-
-    @property
-    def _most_groups(self) -> int:
-        return sum(math.prod(len(self.groupings[key].groups) for key in keys) for keys in self.sets or ())
+        steps = sum(leaf.steps for leaf in self.leaves)
+        return self.count_groups(self.groupings, self.sets or ()) * max(1, steps)
 
     @property
     def is_filtered(self) -> bool:
@@ -285,11 +306,6 @@ class Statement:
         """The question of one COUNT(*) without groups; None where there is anything else."""
         plain = self.counts_alone and len(self.leaves) == 1 and not self.groupings and self.having is None
         return self.where if plain and self.limit is None and not self.offset else None
-
-    def narrowed(self, condition: CellCondition) -> Statement:
-        """Return the same of the records where a further condition holds; for what is no COUNT(*)."""
-        both = condition if self.condition is None else self.condition.both(condition, self.domain)
-        return replace(self, condition=both)
 
     def groups(self) -> Iterator[Group]:
         """Yield the groups that some record may fall into by the declaration; of none it is said nothing.
@@ -443,8 +459,8 @@ def statement_of(
     if not isinstance(part, int | float) or not 0 <= part <= 1:
         raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
     nodes: Mapping[str, AggregateNode] = {
-        "mean": average(values, None, domain),
-        "sum": total(values, None, domain),
+        "mean": average(values),
+        "sum": total(values),
         "quantile": Quantile(values, part),
     }
     keys = [column for column in counts.columns if column.is_key]

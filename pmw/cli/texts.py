@@ -86,9 +86,9 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         verbose: tell what was measured, and what tests look for, too.
     """
     total = state.total
-    records = counted(total.value, "record")
+    records = counted(total.records, "record")
     if total.deviation:
-        records = f"{total.value:,.0f} ± {2 * total.deviation:,.0f} records"
+        records = f"{total.records:,.0f} ± {2 * total.deviation:,.0f} records"
     lines = [
         f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
         f"{counted(cell_count(state.domain.size), 'cell')}, about {records}.",

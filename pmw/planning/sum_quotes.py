@@ -390,7 +390,8 @@ def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:
         raise _refused("a bar is for one AVG or SUM of an attribute's numbers; ask for one alone")
     name, domain = form.summed.line.attribute, statement.domain
     groups = next(iter(statement.groups()), None)
-    names = {*statement.where.scope, *form.scope, *(() if groups is None else groups.scope)}
+    own = () if form.condition is None else form.condition.scope
+    names = {*statement.where.scope, *form.scope, *own, *(() if groups is None else groups.scope)}
     by = domain.scope([one for one in names if one != name])
     return node, SummedValues(name, by)
 
@@ -415,7 +416,7 @@ def _fits(intervals: dict[int, tuple[float, float]], wanted: dict[int, float]) -
 def _mean_low(state: PublicState, summed: SummedValues) -> float:
     """Return the least that the mean of all values may be, above or below 0; 0 where it may be that."""
     statement = Statement.count_by(LinearQuery.everything(state.domain))
-    node = average(attribute_values(state.domain[summed.attribute]), None, state.domain)
+    node = average(attribute_values(state.domain[summed.attribute]))
     (group,) = statement.groups()
     ends = Aggregates(state, statement).estimate(node, group, events=1).interval
     return 0.0 if ends is None or ends[0] * ends[1] <= 0 else min(map(abs, ends))

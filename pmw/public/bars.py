@@ -43,7 +43,7 @@ from pmw.public.bounded import (
     Split,
 )
 from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
-from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
+from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass
@@ -97,8 +97,7 @@ def ends_in_order(low: Number, high: Number, hard: tuple[float, float]) -> _Ends
 
 def hard_ends_of(state: PublicState, least: float = 0.0, greatest: float = 1.0) -> tuple[float, float]:
     """Return what a sum over records, each of a weight between two, lies between on every table."""
-    is_public = state.total.deviation == 0
-    fewest, most = (state.total.estimate, state.total.value) if is_public else (0.0, math.inf)
+    fewest, most = (state.total.records,) * 2 if state.total.deviation == 0 else (0.0, math.inf)
     return least * (fewest if least >= 0 else most), greatest * (most if greatest > 0 else fewest)
 
 
@@ -115,7 +114,7 @@ class Bars:
     def __init__(self, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1) -> None:
         self.state = state
         self.confidences = Confidences.in_state(state, events, beside, groups)
-        self._total_error = total_error_bound(state, self.confidences.everybody)
+        self._total_error = total_noise_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}
         self._shares: dict[tuple[Rests, int], Shares] = {}
@@ -159,7 +158,7 @@ class Bars:
 
     def everybody(self, weight: float) -> Bound:
         """Return the sum of one weight for everybody, and its half-width."""
-        return Bound(weight * self.state.total.value, abs(weight) * self._total_error, RELEASED)
+        return Bound(weight * self.state.total.estimate, abs(weight) * self._total_error, RELEASED)
 
     def _pieces(
         self, low: Bounded, high: Bounded, asked: tuple[str, ...] | None = None
@@ -313,7 +312,7 @@ class Bars:
                 taken.
         """
         if not scope:
-            total, error = np.array(self.state.total.value), self._total_error
+            total, error = np.array(self.state.total.estimate), self._total_error
             return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
         known = self.known(scope)
         coarsening = None if known.opened or known.fine else self.state.coarsening
@@ -399,8 +398,8 @@ class Bars:
 
     def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
         """Return the sums of the least weight, and of the greatest, for everybody."""
-        total, error = self.state.total.value, self._total_error
-        fewest, most = max(0.0, total - error), total + error
+        total, error = self.state.total.estimate, self._total_error
+        fewest, most = max(0.0, total - error), max(0.0, total + error)
         least, greatest = low.reach[0], high.reach[1]
         return _Ends(least * (fewest if least > 0 else most), greatest * (most if greatest > 0 else fewest))
 
@@ -496,7 +495,7 @@ class Bars:
             scale: of the product.
             beside: how many factors there are besides.
         """
-        everybody = self.state.total.value + self._total_error
+        everybody = self.state.total.estimate + self._total_error
         return scale * (sum(lows) - (len(lows) + beside - 1) * everybody)
 
     def _block(self, sums: Bounded, shares: Shares) -> _Ends:

@@ -657,7 +657,10 @@ def total_error_bound(state: PublicState, confidence: float) -> float:
     That is the noise of the released number, and what the model's total differs from it: a total is at least
     1, whatever came out of the noise.
     """
-    total = state.total
+    return abs(state.total.value - state.total.estimate) + total_noise_bound(state, confidence)
+
+
+def total_noise_bound(state: PublicState, confidence: float) -> float:
+    """Return how far the released number of records may be from the true one, in records."""
     opening = [one.noise for one in state.opening]
-    noise = total_half_width(state.ledger.composition, total.deviation, confidence, opening)
-    return abs(total.value - total.estimate) + noise
+    return total_half_width(state.ledger.composition, state.total.deviation, confidence, opening)

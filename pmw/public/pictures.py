@@ -267,7 +267,7 @@ def status_figure(state: PublicState, history: History) -> Figure:
 
 def _draw_header(header: Any, state: PublicState) -> None:
     domain = state.domain
-    attributes, records = counted(len(domain), "attribute"), counted(state.total.value, "record")
+    attributes, records = counted(len(domain), "attribute"), counted(state.total.records, "record")
     title = f"{shortened(domain.name, 50)}: {attributes}, about {records}"
     header.text(0.01, 0.9, title, fontsize=15, va="top", color=INK, parse_math=False)
     if state.contract.seeded:

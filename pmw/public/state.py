@@ -127,6 +127,11 @@ class Total:
         )
         return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 
+    @property
+    def records(self) -> float:
+        """The number of records that is shown: as it came out of the noise, and not below 0."""
+        return max(0.0, self.estimate)
+
 
 @dataclass(frozen=True, slots=True)
 class PublicState:

@@ -6,6 +6,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
-from queries.expressions import Linear, Ratio, total
+from queries.expressions import Linear, counted, total
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -58,6 +59,7 @@ class Estimate:
         aligned: False where the cells cannot decide which records are meant.
         conditional: nothing released says that there are records to take the value of: the interval holds if
             there are.
+        is_null: there is no value on any table, by the declaration.
     """
 
     value: float | None
@@ -66,6 +68,7 @@ class Estimate:
     typical: tuple[float, float] | None = None
     aligned: bool = True
     conditional: bool = False
+    is_null: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -129,13 +132,12 @@ class GroupWeights:
     high: _Array = field(init=False)
 
     def __post_init__(self) -> None:
-        low, middle, high = self.ends
-        open_: tuple[_Array | float, ...] = (0.0, 0.0, 0.0)
+        low, middle, high = (one * self.least for one in self.ends)
         if self.most is not self.least:
-            reached = np.minimum(low, 0.0), self.share * middle, np.maximum(high, 0.0)
-            open_ = tuple(np.where(self.most, one, 0.0) for one in reached)
-        pairs = zip((low, middle, high), open_, strict=True)
-        low, middle, high = (np.where(self.least, one, other) for one, other in pairs)
+            maybe = self.most & ~self.least
+            low = low + np.minimum(self.ends[0], 0.0) * maybe
+            middle = middle + self.share * self.ends[1] * maybe
+            high = high + np.maximum(self.ends[2], 0.0) * maybe
         for name, array in (("low", low), ("middle", middle), ("high", high)):
             object.__setattr__(self, name, np.broadcast_to(array, self.least.shape))
 
@@ -210,6 +212,8 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._whole = statement.condition
+        self._meant: dict[CellCondition | None, CellCondition] = {}  # where further conditions hold
         self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
 
@@ -217,6 +221,27 @@ class Sums:
     def domain(self) -> Domain:
         """The declared attributes."""
         return self._statement.domain
+
+    def over(self, condition: CellCondition | None) -> Sums:
+        """Return the sums of the records where a further condition holds."""
+        found = copy.copy(self)
+        found._whole, found._meant = self._where(condition), {}
+        return found
+
+    def _where(self, condition: CellCondition | None) -> CellCondition:
+        """Return which records are meant where a further condition holds."""
+        if condition not in self._meant:
+            whole = self._whole or CellCondition.of(self._statement.where)
+            self._meant[condition] = whole if condition is None else whole.both(condition, self.domain)
+        return self._meant[condition]
+
+    def may_count(self, form: Linear, group: Group) -> bool:
+        """Tell whether a record of a group may weigh something in a sum, by the declaration."""
+        where, domain = self._where(form.condition), self.domain
+        scope = union_scope(domain, [where.scope, form.scope, group.scope])
+        weighs = on_scope(domain, form.scope, (form.low != 0) | (form.high != 0), scope)
+        most = on_scope(domain, where.scope, where.most, scope)
+        return bool(np.any(most & weighs & group.inside(domain, scope)))
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
@@ -226,10 +251,8 @@ class Sums:
             group: the group.
             extra: further attributes that the weights are wanted over.
         """
-        domain, statement = self.domain, self._statement
-        where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope]
-        scope = union_scope(domain, scopes)
+        domain, where = self.domain, self._where(form.condition)
+        scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
         inside = group.inside(domain, scope)
         share = on_scope(domain, where.scope, where.share, scope)
@@ -242,10 +265,10 @@ class Sums:
             most = np.broadcast_to(on_scope(domain, where.scope, where.most, scope) & inside, shape)
         summed = None
         if form.summed is not None:
-            held = np.broadcast_to(on_scope(domain, form.scope, form.summed.held, scope), shape)
+            name, factor = form.summed.line
+            held = np.broadcast_to(on_scope(domain, (name,), form.summed.held, scope), shape)
             if self._state.sums and np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
-            name, factor = form.summed.line
             if self._values.is_clipped(form.summed):  # a value counts for as little as 0
                 none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
                 low = np.where(held, np.minimum(low, none), low)
@@ -254,17 +277,17 @@ class Sums:
             middle = np.where(held, middle + factor * shift, middle)
         return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
 
-    def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
-        """Return the weights of both sums of a ratio, over the same attributes."""
-        forms = (node.numerator, node.denominator)
-        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
-        above, below = (self.weights(form, group, scope) for form in forms)
+    def pair(self, *forms: tuple[Linear, Group]) -> tuple[GroupWeights, GroupWeights]:
+        """Return the weights of two sums, each over a group's records, over the same attributes."""
+        scopes = [(one.scope, self._where(one.condition).scope, group.scope) for one, group in forms]
+        scope = union_scope(self.domain, [one for three in scopes for one in three])
+        above, below = (self.weights(form, group, scope) for form, group in forms)
         return above, below
 
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
         if scope not in self._models:
-            marginal = np.array(self._state.total.value) if not scope else self._state.model.marginal(scope)
+            marginal = np.array(self._state.total.records) if not scope else self._state.model.marginal(scope)
             self._models[scope] = np.asarray(marginal, dtype=np.float64)
         return self._models[scope]
 
@@ -416,7 +439,7 @@ class Sums:
             model: the mean and the variance as the model has them.
             events: how many intervals have to hold together.
         """
-        whole = self.weights(total(values, None, self.domain), group)
+        whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
         if whole.summed is None or joint is None or not whole.summed.summed.line.factor:
             return None
@@ -424,7 +447,7 @@ class Sums:
         own = on_scope(self.domain, (name,), self._values.above_zero(whole.summed.summed), whole.scope)
         constant = float((whole.summed.middle - own)[whole.summed.held].flat[0])
         (mean, variance), squares = model, self.weights(squared_values(values, model[0]), group)
-        count = self.weights(counted_values(values), group)
+        count = self.weights(counted(values), group)
         mass = np.maximum(self.marginal(squares.scope), 0.0)
         apart = float(np.sum((squares.high - squares.low) * mass)) / 2
         reach = self._reach(squares.scope, squares.middle, count, variance, events)
@@ -548,7 +571,7 @@ def within(
 def joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
     """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
     if left.value is None or right.value is None:
-        return Estimate(None)
+        return Estimate(None, is_null=left.is_null or right.is_null)
     divided, ends = sign == "/", right.interval
     if divided and right.value == 0:
         return Estimate(None)
@@ -578,12 +601,6 @@ def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
 
 
 # --- sums that aggregates are made of -----------------------------------------------------------------------
-
-
-def counted_values(values: CellValues) -> Linear:
-    """Return the number of records that hold a number."""
-    ones = values.present.astype(np.float64)
-    return Linear(values.scope, ones, ones, ones, counting=True)
 
 
 def summed_values(values: CellValues) -> Linear:

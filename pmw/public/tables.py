@@ -27,7 +27,7 @@ from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
-from queries.cells import OTHER_LABEL, GroupValue
+from queries.cells import OTHER_LABEL, GroupValue, canonical_text
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
@@ -37,8 +37,7 @@ from queries.expressions import (
     Correlation,
     Heads,
     Joined,
-    KeyColumn,
-    KeyMark,
+    KeyFunction,
     Linear,
     Node,
     Quantile,
@@ -273,7 +272,7 @@ class AnswerTable(Result):
 
 def key_text(key: Key) -> str:
     """Return a value of a group as people read it."""
-    return "(missing)" if key is None else str(key)
+    return "(missing)" if key is None else canonical_text(key)
 
 
 def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
@@ -425,7 +424,7 @@ def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]
         table,
         whole=frozenset(column.title for column in shown if column.node.is_whole),
         totals=_totals([column.node for column in keys], groups),
-        ordered=_ordered(statement, keys, groups),
+        ordered=_ordered(keys, groups),
         units={column.title: unit for column in shown if (unit := _unit(column.node))},
         about="" if words == "everybody" else words,
     )
@@ -440,22 +439,24 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
     """Return the places of the keys that each group is a total over; nothing where no group is one."""
-    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
-    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    keyed = [(number, node) for number, node in enumerate(keys) if isinstance(node, KeyFunction)]
+
+    def is_total(node: KeyFunction, group: Group) -> bool:
+        return TOTAL in (group.places[one] for one in node.places) and node.value(group.places) is None
+
+    found = [tuple(number for number, node in keyed if is_total(node, group)) for group in groups]
     return tuple(found) if any(found) else ()
 
 
-def _ordered(
-    statement: Statement, keys: Sequence[OutputColumn], groups: Sequence[Group]
-) -> dict[str, tuple[Key, ...]]:
+def _ordered(keys: Sequence[OutputColumn], groups: Sequence[Group]) -> dict[str, tuple[Key, ...]]:
     """Return the values of the keys that are numbers or dates, in their order; special values have none."""
     found: dict[str, tuple[Key, ...]] = {}
     for column in keys:
         node = column.node
-        if isinstance(node, KeyColumn) and statement.groupings[node.place].in_order:
-            values = statement.groupings[node.place].groups
-            places = sorted({group.places[node.place] for group in groups} - {TOTAL})
-            texts = [values[place][0] for place in places]
+        if isinstance(node, KeyFunction) and node.in_order:
+            texts = [
+                node.values[place,] for place in sorted({group.places[node.places[0]] for group in groups})
+            ]
             found[column.title] = tuple(one for one in texts if one is not None and one != OTHER_LABEL)
     return found
 
@@ -577,15 +578,11 @@ class _Rows:
 
     def plain(self, node: Node, group: Group) -> Any:
         """Return the value of a group, a constant, or the number of an answer."""
-        if isinstance(node, KeyColumn):
-            return group.labels[node.place]
+        if isinstance(node, KeyFunction):
+            return node.value(group.places)
         if isinstance(node, Constant):
             number = node.value
             return int(number) if isinstance(number, float) and number.is_integer() else number
-        if isinstance(node, KeyMark):
-            return sum(
-                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
-            )
         if isinstance(node, Window) and node.inner is not None and not node.leaves():
             return self._windows.neighbour(node, group)
         if isinstance(node, Coalesced) and not node.leaves():  # of keys, which may be texts
@@ -604,8 +601,8 @@ class _Rows:
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
-        if isinstance(node, KeyColumn) and self._statement.groupings[node.place].in_order:
-            return 0, float(group.places[node.place])
+        if isinstance(node, KeyFunction) and node.in_order:
+            return 0, float(group.places[node.places[0]])
         value = self.plain(node, group)
         if isinstance(value, str):
             return 1, value
@@ -620,15 +617,14 @@ class _Rows:
             if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
             unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
-            impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
             if found.value is None:
-                reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
+                reasons[_IMPOSSIBLE if found.is_null else _NO_RECORDS] = None
             elif found.conditional:
                 reasons[_CONDITIONAL.format(self._unpromised.value)] = None
             elif not unpromised:
                 window = any(isinstance(one, Window) for one in column.node.events())
                 reasons[_OPEN_PLACE if window else _BY_ZERO] = None
-            told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
+            told = (one for leaf in unpromised if not found.is_null for one in self._ways(leaf, group))
             reasons.update(dict.fromkeys(told))
         return tuple(reasons)
 
@@ -675,7 +671,7 @@ class _Rows:
         return found.whole() if self._are_whole[id(node)] else found
 
     def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn | KeyMark | Constant):
+        if isinstance(node, KeyFunction | Constant):
             return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
@@ -691,21 +687,21 @@ class _Rows:
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
         key = id(node), group.places, events
         if key not in self._known:
-            answer = self._answers.get(key[:2])
-            if events == 1 and _is_counting(node) and answer is not None:
-                count = None if answer.is_refused else answer.count
-                self._known[key] = Estimate(
-                    count, answer.interval, answer.source, answer.typical, answer.aligned
-                )
-            else:
-                found = self._aggregates.estimate(node, group, events=events)
-                if _is_counting(node) and answer is not None:
-                    found = _answered(found, answer)
-                aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(
-                    found, source=self._source(found, (node,), [group]), aligned=aligned
-                )
+            self._known[key] = self._aggregate(node, group, events)
         return self._known[key]
+
+    def _aggregate(self, node: AggregateNode, group: Group, events: int) -> Estimate:
+        answer = self._answers.get((id(node), group.places)) if _is_counting(node) else None
+        if not self._aggregates.may_hold(node, group):
+            return Estimate(None, source=self._unpromised, is_null=True)
+        if events == 1 and answer is not None:
+            count = None if answer.is_refused else answer.count
+            return Estimate(count, answer.interval, answer.source, answer.typical, answer.aligned)
+        found = self._aggregates.estimate(node, group, events=events)
+        if answer is not None:
+            found = _answered(found, answer)
+        aligned = self._aggregates.is_aligned(node, group)
+        return replace(found, source=self._source(found, (node,), [group]), aligned=aligned)
 
 
 def _summed_by(state: PublicState, leaf: AggregateNode) -> str | None:
@@ -744,12 +740,13 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
     if inner.value is None or (node.function == "nullif" and inner.value == 0):
-        return Estimate(None)
+        return Estimate(None, is_null=inner.is_null)
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: _half_away(number, node.digits),
+        "cast": round,  # a half goes to the even number, as that of a DOUBLE does
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
@@ -774,8 +771,8 @@ def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
 
     Where nothing says that there are records, the true value may be either: the interval holds both.
     """
-    if inner.value is None:  # of the model alone
-        return Estimate(other.value)
+    if inner.value is None:  # of the model alone, unless it is so on every table
+        return other if inner.is_null else Estimate(other.value)
     if not inner.conditional or inner.interval is None:
         return inner
     if other.interval is None:

@@ -351,9 +351,9 @@ class Windows:
         if node is None:
             return Estimate(None)
         value = self._rows.plain(node, group)
-        if value is None or isinstance(value, str):
-            return Estimate(None)
         found = self._rows.estimate_of(node, group, events * max(1, len(node.events())))
+        if value is None or isinstance(value, str):
+            return Estimate(None, is_null=found.is_null)
         ends = None if found.interval is None else _with(float(value), *found.interval)
         return Estimate(float(value), ends, conditional=found.conditional)
 
@@ -367,11 +367,16 @@ class Windows:
         return self._of_all[key]
 
     def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the same without the rows that are NULL by the declaration, which SQL passes over."""
+        nulls = self._values(node, partition)[1] > 0
+        frame = _Frame(*(places[~nulls[places]] for places in (frame.held, frame.least, frame.most)))
+        if not frame.held.size:
+            return Estimate(None)
         found = self._fold(node, partition, frame, events)
         return found if frame.least.size else Estimate(found.value)  # in truth it may have no row
 
     def _fold(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        values = self._values(node, partition)[frame.held]
+        values = self._values(node, partition)[0, frame.held]
         if np.isnan(values).any():
             return Estimate(None)
         if node.function in ("min", "max"):
@@ -391,7 +396,7 @@ class Windows:
         """Return the least or the greatest of a frame; a row that may be NULL bounds one end alone."""
         least = node.function == "min"
         fold, near, far = (np.min, 0, 1) if least else (np.max, 1, 0)
-        value = float(fold(self._values(node, partition)[frame.held]))
+        value = float(fold(self._values(node, partition)[0, frame.held]))
         ends, lacking = self._ends(node, partition, events)
         ends = ends[:, frame.held]
         sure = ends[far, ~lacking[frame.held]]
@@ -417,11 +422,16 @@ class Windows:
         return float(low), float(high)
 
     def _values(self, node: Window, partition: _Partition) -> _Array:
-        """Return what is answered for the rows of a partition: float64, shape (rows,); NaN for none."""
+        """Return what is answered for the rows of a partition, and 1 where that is NULL on any table.
+
+        Returns:
+            float64, shape (2, rows); NaN where there is no number.
+        """
         key = id(node), id(partition)
         if key not in self._answers:
-            told = [self._answered(node.inner, group, 1).value for group in partition.groups]
-            self._answers[key] = np.array([math.nan if one is None else one for one in told])
+            told = [self._answered(node.inner, group, 1) for group in partition.groups]
+            numbers = [(math.nan if one.value is None else one.value, one.is_null) for one in told]
+            self._answers[key] = np.array(numbers, dtype=np.float64).T
         return self._answers[key]
 
     def _ends(self, node: Window, partition: _Partition, events: int) -> tuple[_Array, NDArray[np.bool_]]:

@@ -433,4 +433,4 @@ def _none(described: Described) -> Answers:
     empty = {name: np.zeros((0, 2) if name in ("interval", "typical") else 0) for name in COLUMNS}
     codes = {name: empty[name].astype(np.uint8) for name in ("source", "kind")}
     others = {"version": empty["version"].astype(np.int64), "aligned": empty["aligned"].astype(np.bool_)}
-    return Answers.of_contract(contract, described.total, {**empty, **codes, **others})
+    return Answers.of_contract(contract, max(1.0, described.total), {**empty, **codes, **others})

@@ -66,7 +66,7 @@ class Described:
         """Return what is told of a session."""
         scopes = (one.scope for one in state.measurements if not isinstance(one, QueryMeasurement))
         held = tuple(dict.fromkeys(scope for scope in scopes if scope))
-        return cls(published_contract(state.contract), state.total.value, held)
+        return cls(published_contract(state.contract), state.total.records, held)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the schema as an object, and what goes with it."""

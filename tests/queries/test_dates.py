@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -246,7 +247,7 @@ def test_one_day_is_written_in_many_ways(value: object) -> None:
     assert values_of(days()).reading(value) is Reading.DECLARED
 
 
-def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> None:
+def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_its_date_is_that_of_utc() -> None:
     berlin = times("hour", zone="Europe/Berlin", other=True)
     for text, hour in {
         "2023-03-26T00:59:59Z": "2023-03-26 01:00",  # the hour after it is left out
@@ -257,9 +258,42 @@ def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> Non
         "2023-10-29T02:00:00Z": "2023-10-29 03:00",
     }.items():
         assert berlin.label(values_of(berlin).encode(text)) == hour, text
-    assert values_of(days()).encode("2023-03-26T00:59:59Z") == -1
+    for text, day in {
+        "2023-03-26T00:59:59Z": "2023-03-26",
+        "2023-03-26T00:30:00+01:00": "2023-03-25",
+        "2023-03-25 23:30:00-05:00": "2023-03-26",
+    }.items():
+        assert days().label(values_of(days()).encode(text)) == day, text
     assert values_of(times()).encode("0001-01-01T00:00:00+10:00") == 0
     assert values_of(times()).encode("9999-12-31T23:59:59-10:00") == times().size - 1
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "gap"),
+    [
+        ("Europe/Berlin", "2023-03-26", ("02:00", "03:00")),
+        ("America/New_York", "2023-03-12", ("02:00", "03:00")),
+        ("Australia/Lord_Howe", "2023-10-01", ("02:00", "02:30")),
+        ("Pacific/Apia", "2011-12-30", ("00:00", "24:00")),  # a whole day
+    ],
+)
+@pytest.mark.parametrize("width", ["hour", "day", "month"])
+def test_no_time_is_drawn_that_the_clock_leaves_out(
+    zone: str, first: str, gap: tuple[str, str], width: str
+) -> None:
+    day = datetime.fromisoformat(first)
+    attribute = DatetimeAttribute("t", day - timedelta(1), day + timedelta(1, 86399), width, zone)
+    start, stop = (day + timedelta(hours=int(one[:2]), minutes=int(one[3:])) for one in gap)
+    codes = np.repeat(np.arange(attribute.size), 6000 // attribute.size)
+    drawn = values_of(attribute).draw(codes, np.random.default_rng(1)).tolist()
+    assert not [one for one in drawn if start <= one < stop]
+    clock = ZoneInfo(zone)
+    for one in drawn:  # what UTC makes of it is shown as it is
+        assert one.replace(tzinfo=clock).astimezone(UTC).astimezone(clock).replace(tzinfo=None) == one
+    cells = [values_of(attribute).encode(one) for one in drawn]
+    moved = sum(cell != code for cell, code in zip(cells, codes.tolist(), strict=True))
+    whole = {"hour": gap != ("02:00", "02:30"), "day": zone == "Pacific/Apia", "month": False}
+    assert (moved > 0) == whole[width]  # where a cell is left out as a whole
 
 
 def test_another_format_is_read_beside_isos() -> None:

@@ -18,7 +18,7 @@ from queries.cell_values import CellCondition, on_scope
 from queries.dates import DateAttribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.expressions import KeyColumn, Linear, Quantile, Ratio
+from queries.expressions import KeyFunction, Linear, Quantile, Ratio
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
 from tests.queries.meaning import refusal
@@ -243,7 +243,8 @@ def total(statement: str) -> float:
     assert isinstance(column.node, Linear)
     scope, condition = ("age", "sex"), parsed.condition or CellCondition.of(parsed.where)
     where = on_scope(CELLS, condition.scope, condition.least, scope)
-    weights = on_scope(CELLS, column.node.scope, column.node.middle, scope)
+    form = column.node.of_all_records(CELLS)
+    weights = on_scope(CELLS, form.scope, form.middle, scope)
     assert group.labels == ()
     return float(np.sum(np.broadcast_to(where * weights, (13, 2))))
 
@@ -308,7 +309,7 @@ def test_keys_are_values_of_cells() -> None:
         "SELECT CASE WHEN age < 3 THEN 'a' ELSE 'b' END AS k, AVG(age) FROM people GROUP BY k", CELLS
     )
     assert sorted(str(group.labels[0]) for group in parsed.groups()) == ["a", "b"]
-    assert isinstance(parsed.columns[0].node, KeyColumn)
+    assert isinstance(parsed.columns[0].node, KeyFunction)
     assert isinstance(parsed.columns[1].node, Ratio)
     parsed = parse_sql("SELECT wide, COUNT(*) FROM people GROUP BY wide HAVING COUNT(*) > 3", CELLS)
     assert [group.labels for group in parsed.groups()] == [("0..3",), ("4..7",), ("8..11",)]

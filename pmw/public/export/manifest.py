@@ -98,7 +98,7 @@ def _manifest(state: PublicState, file_format: str, content: str, own: dict[str,
         **_heading(state, content),
         **own,
         "model_version": state.version,
-        "total": round(state.total.value, 3),
+        "total": round(state.total.records, 3),
         **contract_facts(state),
     }
 

@@ -114,7 +114,7 @@ def _head(facts: Facts) -> dict[str, Any]:
         "confidence": confidence_text(state.contract.options.confidence),
         "program": program_version(),
         "answered": f"{status.queries_answered:,}",
-        "rows": f"{state.total.value:,.0f}",
+        "rows": f"{state.total.records:,.0f}",
         "tiles": [
             ("the promise", SEEDED_WARNING if status.seeded else terms),
             ("records", f"{about}{status.total:,.0f}"),

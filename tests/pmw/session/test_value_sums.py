@@ -509,7 +509,8 @@ def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:
         for leaf in statement.leaves:
             for group in statement.groups():
                 if isinstance(leaf, Ratio):
-                    one = sums.measured(*sums.pair(leaf, group)[:1], 1, sums.pair(leaf, group)[1])
+                    above, below = sums.pair((leaf.numerator, group), (leaf.denominator, group))
+                    one = sums.measured(above, 1, below)
                 else:
                     assert isinstance(leaf, Linear)
                     one = sums.measured(sums.weights(leaf, group), 1)
