@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pmw.errors import BudgetExhaustedError, DataError, PMWError, ServiceError, SessionError
     from pmw.errors import ModelFileError as ModelFileError
     from pmw.errors import NoiseError as NoiseError
+    from pmw.errors import PriceError as PriceError
     from pmw.errors import ReleaseError as ReleaseError
     from pmw.errors import SessionCorruptError as SessionCorruptError
     from pmw.errors import SessionExistsError as SessionExistsError
@@ -109,6 +110,7 @@ _HOMES = {
         "ModelFileError",
         "NoiseError",
         "PMWError",
+        "PriceError",
         "ReleaseError",
         "ServiceError",
         "SessionCorruptError",

@@ -2,7 +2,8 @@
 
     PMWError                                the class ``queries.QueriesError``: one tree for both packages
     ├── DomainError, SchemaError, RecordsError, ScopeError, QueryError (ValueError)
-    │                                       what ``queries`` refuses; see ``queries.errors``
+    │   │                                   what ``queries`` refuses; see ``queries.errors``
+    │   └── PriceError                      a price above what may be charged for what was asked
     ├── BudgetError (ValueError)            a budget, scale or option that cannot be
     ├── BudgetExhaustedError (RuntimeError) a charge that no longer fits under the cap
     ├── NoiseError (ValueError)             a noise scale or a source of bits that is not allowed
@@ -22,7 +23,7 @@ texts of drivers and engines are replaced by our own.
 
 from __future__ import annotations
 
-from queries.errors import QueriesError
+from queries.errors import QueriesError, QueryError
 
 PMWError = QueriesError  # so that one ``except`` catches a refused question too
 
@@ -33,6 +34,23 @@ class BudgetError(PMWError, ValueError):
 
 class BudgetExhaustedError(PMWError, RuntimeError):
     """A charge that no longer fits under the cap."""
+
+
+class PriceError(QueryError):
+    """A price above what may be charged for what was asked; nothing was drawn.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        price: the most that it could charge, as a part of the cap.
+    """
+
+    def __init__(self, message: str, *, price: float = 1.0, code: str = "not_paid") -> None:
+        super().__init__(message, code=code)
+        self.price = price
+
+    def to_dict(self) -> dict[str, str | int | float | None]:
+        """Return the error object of the answer format, with the price."""
+        return {**super().to_dict(), "price": self.price}
 
 
 class NoiseError(PMWError, ValueError):
@@ -60,7 +78,7 @@ class SessionCorruptError(SessionError):
 
 
 class StoreError(PMWError, OSError):
-    """The session file could not be written; nothing was released."""
+    """The session file could not be written; nothing was released. ``strerror`` may tell why."""
 
 
 class ModelFileError(PMWError, ValueError):

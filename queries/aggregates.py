@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from sqlglot import exp
 
-from queries.cell_values import CellCondition, CellValues, constant_value
+from queries.cell_values import CellCondition, CellValues, constant_value, require_finite
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -18,11 +19,11 @@ from queries.expressions import (
     Spread,
     average,
     counted,
-    require_finite,
     total,
 )
+from queries.row_conditions import branches_of, joined_conditions
 from queries.row_expressions import row_condition, row_value, wrong_kind
-from queries.sql_tree import error_at, position_of, refuse
+from queries.sql_tree import error_at, is_zero, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -54,41 +55,70 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     Raises:
         QueryError: it is not supported, or is of what holds no numbers.
     """
-    condition = None
+    tests: list[exp.Expr] = []
     if isinstance(node, exp.Filter):
-        condition, node = row_condition(node.expression.this, domain), node.this
-    if is_of_people(node):
-        return Heads(condition)
-    if isinstance(node, exp.Count):
-        return counted(_marked(node, domain), condition, domain)
+        tests, node = [node.expression.this], node.this
     if isinstance(node, exp.CountIf):
-        holds = row_condition(node.this, domain)
-        return counted(
-            constant_value(1), holds if condition is None else holds.both(condition, domain), domain
-        )
+        tests, node = [*tests, node.this], exp.Count(this=exp.Star())
+    if is_of_people(node):
+        return Heads(_condition(tests, domain))
+    given, values = _condition(tests, domain), list[CellValues]()
+    read = _counted if isinstance(node, exp.Count) else _numbers
+    for argument in _arguments(node):
+        inner, own = _without_empty(argument, of_sum=isinstance(node, exp.Sum))
+        values.append(read(node, inner, domain))
+        tests += own
+    condition = _condition(tests, domain)
     if isinstance(node, exp.Sum):
-        return total(_numbers(node, node.this, domain), condition, domain)
-    if isinstance(node, exp.Avg):
-        return average(_numbers(node, node.this, domain), condition, domain)
-    return _of_values(node, condition, domain)
-
-
-def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) -> AggregateNode:
+        found, (_, other) = total(values[0], condition), branches_of(node.this)
+        zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
+        return replace(found, values=(counted(constant_value(1), given),)) if zeros else found
+    if isinstance(node, exp.Count | exp.Avg):
+        return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
     if isinstance(node, exp.Corr):
-        one, two = (_numbers(node, side, domain) for side in (node.this, node.expression))
-        return Correlation(one, two, condition)
+        return Correlation(values[0], values[1], condition)
+    return _of_numbers(node, values[0], condition)
+
+
+def _of_numbers(node: exp.Expr, values: CellValues, condition: CellCondition | None) -> AggregateNode:
     if isinstance(node, _QUANTILES):
-        inner, part = _quantile(node)
-        return Quantile(_numbers(node, inner, domain), part, condition=condition)
-    values = _numbers(node, node.this, domain)
+        return Quantile(values, _quantile(node)[1], condition=condition)
     if type(node) in _SPREADS:
         return Spread(values, *_SPREADS[type(node)], condition=condition)
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
+def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | None:
+    found = [row_condition(test, domain) for test in tests]
+    return joined_conditions(found, domain, every=True) if found else None
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    """Return the expressions of records that an aggregate is of."""
+    if isinstance(node, _QUANTILES):
+        return [_quantile(node)[0]]
+    return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
+
+
+def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Return the values of a CASE without ELSE, and when there is one: FILTER of an aggregate of them.
+
+    A sum is the same where ELSE is 0.
+    """
+    branches, default = branches_of(node)
+    if not branches or not (isinstance(default, exp.Null) or (of_sum and is_zero(default))):
+        return node, []
+    *others, (_, value) = branches
+    if others:
+        ifs = [exp.If(this=test.copy(), true=one.copy()) for test, one in others]
+        value = exp.Case(ifs=ifs, default=value.copy())
+    inner, more = _without_empty(value, of_sum=of_sum)
+    return inner, [exp.or_(*(test for test, _ in branches)), *more]
+
+
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Distinct):
-        refuse(aggregate, f"{aggregate.sql_name()}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
+        refuse(aggregate, f"{written(aggregate)}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
                grammar=GRAMMAR)  # fmt: skip
     if node.find(*AGGREGATES):
         refuse(node, "an aggregate inside another one", grammar=GRAMMAR)
@@ -96,7 +126,7 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
         refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
     if values.labels is not None:
-        name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
+        name = written(aggregate) if isinstance(aggregate, exp.Func) else "this aggregate"
         raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node, values)
     if np.any(values.undecided & values.present):
         raise _untold(node)
@@ -105,11 +135,12 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     return values
 
 
-def _marked(node: exp.Count, domain: Domain) -> CellValues:
-    if isinstance(node.this, exp.Star):
+def _counted(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
+    del aggregate
+    if isinstance(node, exp.Star):
         return constant_value(1)
-    values = row_value(node.this, domain)
-    if values.labels is not None and np.any(values.undecided & ~values.present):
+    values = row_value(node, domain)
+    if np.any(values.undecided & (values.present == (values.labels is None))):
         raise _untold(node)
     return replace(values, labels=None)
 

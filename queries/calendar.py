@@ -39,17 +39,14 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def read_days(value: object, format: str | None = None) -> int | None:
-    """Return the day of a text, or None where it is none; a time of day is left out.
-
-    A time in a zone of its own is none: its day depends on the zone.
+    """Return the day of a text, or None where it is none; a time of day is left out, in UTC.
 
     Args:
         value: a text, or with a format also a whole number; anything else is no date.
         format: another way to write dates than ISO's; None for none.
     """
-    found = _matched(value, format)
-    shown = None if found is None or found.get("zone") else _shown(found)
-    return None if shown is None else shown // DAY
+    second = read_seconds(value, "UTC", format)
+    return None if second is None else second // DAY
 
 
 def read_seconds(value: object, zone: str, format: str | None = None) -> int | None:
@@ -227,6 +224,18 @@ def period_text(first: int, last: int, period: str) -> str:
     year, quarter = f"{date.year:04}", (date.month + 2) // 3
     names = {"month": f"{year}-{date.month:02}", "quarter": f"{year}-Q{quarter}", "year": year}
     return names[period]
+
+
+@lru_cache(maxsize=2**16)
+def clock_gap(zone: str, day: int) -> tuple[int, int]:
+    """Return the seconds that a clock leaves out about a day: the first, and the next one that it shows."""
+    clock = zone_named(zone)
+    low, high = (day - 1) * DAY, (day + 2) * DAY  # in UTC
+    before, after = (_on_clock(instant, clock) - instant for instant in (low, high))
+    while after > before and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _on_clock(middle, clock) - middle == before else (low, middle)
+    return (high + before, high + after) if after > before else (0, 0)
 
 
 def time_on_clock(moment: datetime.datetime, zone: str) -> datetime.datetime:

@@ -6,10 +6,11 @@ leaves a comparison open, unless the other side is a text that it cannot be.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from queries.calendar import read_seconds
 from queries.cell_values import (
     CellCondition,
     CellValues,
-    combined,
+    Kind,
     constant_value,
     either_undecided,
     on_scope,
@@ -29,8 +30,12 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.predicates import COMPARE, Order, example_texts, shown_value
+from queries.work import TEXT, count_cells
 
-Side: TypeAlias = tuple[str, CellValues]  # of a comparison: as it is written, and what it holds
+Side: TypeAlias = tuple[Callable[[], str], CellValues]  # of a comparison: how it is written, what it holds
+NEGATED: dict[Order, Order] = {
+    "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
+}  # fmt: skip
 _ORDERS: tuple[Order, ...] = ("lt", "le", "gt", "ge")
 _ROUNDING = 1e-12  # of numbers that are computed, as a part of them
 
@@ -49,7 +54,7 @@ def compared(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> C
         return _compared_texts(one, sign, two, domain)
     elif one.labels is not None or two.labels is not None:
         raise _mixed(one, two)
-    return _compared_numbers(one, sign, two, domain)
+    return _Difference.of(one, two, domain).condition(sign)
 
 
 def _dated(values: CellValues, other: CellValues) -> CellValues:
@@ -83,76 +88,102 @@ def _kind(values: CellValues) -> str:
     return f"{kind} of {' and '.join(values.scope)}"
 
 
-def require_reachable(left: Side, sign: Order, right: Side, domain: Domain) -> None:
-    """Refuse a comparison of numbers that those within the declared ends never satisfy, but others might.
+def compared_sides(
+    left: Side, sign: Order, right: Side, domain: Domain, *, negated: bool = False
+) -> CellCondition:
+    """Return where two values compare as a sign says, or do not; see ``compared``.
 
     Args:
         left, right: what is compared.
         sign: how they are compared.
         domain: the declared attributes.
+        negated: where they compare otherwise.
 
     Raises:
-        QueryError: tells which values there are.
+        QueryError: numbers within the declared ends never satisfy it, but others might: they count as the
+            ends, so that nobody knows how many do.
     """
     one, two = left[1], right[1]
+    meant = NEGATED[sign] if negated else sign
     if not (one.scope or two.scope) or any(side.labels is not None or side.is_null for side in (one, two)):
-        return
+        return compared(one, meant, two, domain)
+    difference = _Difference.of(one, two, domain)
     signs: tuple[Order, ...] = (sign,) if sign in _ORDERS else ("le", "ge")  # beyond the one end or the other
-    if all(_compared_numbers(one, each, two, domain).most.any() for each in signs):
-        return
+    if all(difference.ends(each)[1].any() for each in signs):
+        return difference.condition(meant)
     (written, own), (other, value) = (left, right) if one.scope else (right, left)
     told = "no declared values satisfy it"
     if not value.scope:
         low, high = (
             number_text(float(end)) for end in (own.low[own.present].min(), own.high[own.present].max())
         )
-        told = f"got {other}; {written} goes from {low} to {high}"
+        told = f"got {other()}; {written()} goes from {low} to {high}"
     raise QueryError(
         f"an empty range: {told} (values outside count as the declared ends)", code="empty_range"
     )
 
 
-def _compared_numbers(one: CellValues, sign: Order, two: CellValues, domain: Domain) -> CellCondition:
-    difference = combined(domain, np.subtract, one, two, whole=False)
-    low, high = difference.low, difference.high
-    ends = COMPARE[sign](low, 0.0), COMPARE[sign](high, 0.0)
-    least, most = ends[0] & ends[1], ends[0] | ends[1]
-    width = np.where(high > low, high - low, 1.0)
-    share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
-    if sign in ("eq", "ne"):
-        inside, equal = (low <= 0) & (high >= 0), (low == 0) & (high == 0)
-        share = np.where(inside, _equal_share(one, two, domain, difference.scope), 0.0)
-        least, most = (equal, inside) if sign == "eq" else (~inside, ~equal)
-        share = share if sign == "eq" else 1.0 - share
-    open_ = difference.undecided | _is_rounded(one, two, domain, difference)
-    least = least & difference.present & ~open_
-    most = (most & difference.present) | open_
-    return CellCondition(difference.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
+class _Difference(NamedTuple):
+    """By how much two numbers of each cell differ: at least and at most, where both are there."""
+
+    one: CellValues  # over the attributes of both
+    two: CellValues
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    present: NDArray[np.bool_]
+    open: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, one: CellValues, two: CellValues, domain: Domain) -> _Difference:
+        scope = union_scope(domain, (one.scope, two.scope))
+        one, two = one.placed(domain, scope), two.placed(domain, scope)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = one.low - two.high, one.high - two.low
+        present, open_ = one.present & two.present, either_undecided(one, two)
+        if not (one.whole and two.whole):
+            open_ = open_ | (_is_rounded(one, two, low, high) & present)
+        return cls(one, two, low, high, present, open_)
+
+    def ends(self, sign: Order) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return where numbers compare so for certain, and where they may."""
+        if sign in ("eq", "ne"):
+            inside, equal = (self.low <= 0) & (self.high >= 0), (self.low == 0) & (self.high == 0)
+            least, most = (equal, inside) if sign == "eq" else (~inside, ~equal)
+        else:
+            one, other = COMPARE[sign](self.low, 0.0), COMPARE[sign](self.high, 0.0)
+            least, most = one & other, one | other
+        return least & self.present & ~self.open, (most & self.present) | self.open
+
+    def condition(self, sign: Order) -> CellCondition:
+        """Return where numbers compare so."""
+        least, most = self.ends(sign)
+        if sign in ("eq", "ne"):
+            inside = (self.low <= 0) & (self.high >= 0)
+            share = np.where(inside, _equal_share(self.one, self.two), 0.0)
+            share = share if sign == "eq" else 1.0 - share
+        else:
+            width = np.where(self.high > self.low, self.high - self.low, 1.0)
+            share = np.clip((self.high if sign in ("gt", "ge") else -self.low) / width, 0.0, 1.0)
+        return CellCondition(self.one.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
 
 
-def _equal_share(
-    one: CellValues, two: CellValues, domain: Domain, scope: tuple[str, ...]
-) -> NDArray[np.float64]:
+def _equal_share(one: CellValues, two: CellValues) -> NDArray[np.float64]:
     """Return how often whole numbers of two cells are the same, evenly spread; 0 for other numbers."""
-    one, two = one.placed(domain, scope), two.placed(domain, scope)
     if not (one.whole and two.whole):
-        return np.zeros(one.low.shape)
+        return np.zeros(())
     shared = np.minimum(one.high, two.high) - np.maximum(one.low, two.low) + 1
     pairs = (one.high - one.low + 1) * (two.high - two.low + 1)
     return np.asarray(np.clip(shared / pairs, 0.0, 1.0), dtype=np.float64)
 
 
 def _is_rounded(
-    one: CellValues, two: CellValues, domain: Domain, difference: CellValues
+    one: CellValues, two: CellValues, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Return where numbers differ by so little that their rounding may be all of it: 0.1 * 3 and 0.3."""
-    if one.whole and two.whole:
-        return np.zeros((), dtype=bool)
-    one, two = one.placed(domain, difference.scope), two.placed(domain, difference.scope)
-    size = np.maximum.reduce([np.abs(end) for side in (one, two) for end in (side.low, side.high)])
+    size = functools.reduce(np.maximum, (np.abs(end) for end in (one.low, one.high, two.low, two.high)))
     with np.errstate(invalid="ignore"):
-        near = [(end != 0) & (np.abs(end) <= _ROUNDING * size) for end in (difference.low, difference.high)]
-    return np.asarray((near[0] | near[1]) & difference.present, dtype=bool)
+        near = [(end != 0) & (np.abs(end) <= _ROUNDING * size) for end in (low, high)]
+    return np.asarray(near[0] | near[1], dtype=bool)
 
 
 # --- texts --------------------------------------------------------------------------------------------------
@@ -165,6 +196,7 @@ def mapped_texts(values: CellValues, function: Callable[[str], Any]) -> CellValu
         values: of texts.
         function: of one of them.
     """
+    count_cells(TEXT * values.present.size, values.scope)
     known, labels = values.present & ~values.undecided, _labels(values).copy()
     labels[known] = [function(canonical_text(one)) for one in labels[known]]
     return replace(values, labels=labels, declared=frozenset(), dated=False)
@@ -180,12 +212,15 @@ def text_lengths(values: CellValues) -> CellValues:
     lengths, known = mapped_texts(values, len), values.present & ~values.undecided
     numbers = np.zeros(known.shape)
     numbers[known] = _labels(lengths)[known]
-    return CellValues(values.scope, numbers, numbers, numbers, values.present, None, True, values.undecided)
+    return CellValues(
+        values.scope, numbers, numbers, numbers, values.present, None, Kind.WHOLE, values.undecided
+    )
 
 
 def joined_texts(one: CellValues, two: CellValues, domain: Domain) -> CellValues:
     """Return two texts in one; NULL where one of them is."""
     scope = union_scope(domain, (one.scope, two.scope))
+    count_cells(TEXT * domain.scope_size(scope), scope)
     one, two = one.placed(domain, scope), two.placed(domain, scope)
     undecided, present = either_undecided(one, two), one.present & two.present
     labels = np.full(present.shape, OTHER_LABEL, dtype=object)
@@ -275,6 +310,7 @@ def like_condition(values: CellValues, pattern: LikePattern, *, negated: bool = 
     A text that its cell does not tell is open, unless the pattern holds of all texts, or of one that it
     cannot be.
     """
+    count_cells(TEXT * values.present.size, values.scope)
     test, known = pattern.test, values.present & ~values.undecided
     every, some = pattern.is_any, pattern.only not in values.declared
     every, some = (not some, not every) if negated else (every, some)

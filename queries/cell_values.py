@@ -6,6 +6,7 @@ on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever v
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
@@ -14,14 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import OTHER_LABEL, GroupValue, cell_count
+from queries.cells import OTHER_LABEL, GroupValue
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
+from queries.places import as_index
+from queries.work import TEXT, count_cells, require_few_groups
 
-MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
+_LARGEST = 1e100  # numbers whose squares are still numbers
 _NOWHERE = np.zeros((), dtype=bool)
 
 
@@ -49,7 +52,7 @@ class CellCondition:
             QueryError: its attributes have too many cells together.
         """
         domain = query.domain
-        require_fit(domain.scope_size(query.scope), query.scope)
+        union_scope(domain, (query.scope,))
         share = query.weights() / UNITS
         if query.readings is None:
             holds = share > 0
@@ -105,6 +108,11 @@ class CellCondition:
         """Return where one of them holds; shares inside one cell are taken as independent."""
         return self._joined(other, domain, np.logical_or, lambda one, two: one + two - one * two)
 
+    def choosing(self, one: CellCondition, other: CellCondition, domain: Domain) -> CellCondition:
+        """Return where one condition holds and this one does, or another one and this one does not."""
+        found = chosen_values(self, truths(one), truths(other), domain)
+        return CellCondition(found.scope, found.low > 0, found.middle, found.high > 0)
+
     def _joined(
         self,
         other: CellCondition,
@@ -150,6 +158,15 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     return LinearQuery(domain, factors, readings=Readings(least, most))
 
 
+class Kind(enum.IntEnum):
+    """What numbers are, as types of SQL have it; what is made of two kinds is of the greater one."""
+
+    TRUTH = 0  # 1 for TRUE and 0 for FALSE
+    WHOLE = 1
+    DECIMAL = 2  # rounded half away from zero by a CAST
+    DOUBLE = 3  # rounded half to even
+
+
 class Line(NamedTuple):
     """Numbers that are those of an attribute times a factor, and a constant."""
 
@@ -167,7 +184,7 @@ class CellValues:
             the cell may hold, and the number that stands for it. Zero where there is none.
         present: bool: whether the cell's rows hold a value at all; NULL where they do not.
         labels: object, of the cells, where the value is no number; None for numbers.
-        whole: the numbers are whole by their declaration, so that a division drops the fraction.
+        kind: what the numbers are by their declaration.
         undecided: bool: the cell does not tell the value, as that of undeclared texts does not. What is
             compared with it is open there.
         declared: texts that no undecided cell holds.
@@ -181,7 +198,7 @@ class CellValues:
     high: NDArray[np.float64]
     present: NDArray[np.bool_]
     labels: NDArray[np.object_] | None = None
-    whole: bool = False
+    kind: Kind = Kind.DOUBLE
     undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
     declared: frozenset[str] = frozenset()
     dated: bool = False
@@ -189,6 +206,11 @@ class CellValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "undecided", np.broadcast_to(self.undecided, self.present.shape))
+
+    @property
+    def whole(self) -> bool:
+        """The numbers are whole, so that a division drops the fraction."""
+        return self.kind <= Kind.WHOLE
 
     @property
     def is_null(self) -> bool:
@@ -227,10 +249,13 @@ class CellValues:
             undecided=wide(self.undecided),
         )  # fmt: skip
 
-    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
-        """Return a growing function of every number."""
+    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], kind: Kind) -> CellValues:
+        """Return a growing function of every number; of whole numbers, those themselves if it makes such."""
+        if self.whole and kind is Kind.WHOLE:
+            return self if self.kind is kind else replace(self, kind=kind)
+        count_cells(self.present.size, self.scope)
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
-                       whole=whole, line=None)  # fmt: skip
+                       kind=kind, line=None)  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
         """Return every value with the places of the cells that hold it, numbers growing, NULL last.
@@ -245,13 +270,58 @@ class CellValues:
                 code="unaligned",
             )
         self._require_told()
-        cells: NDArray[Any] = self.middle if self.labels is None else self.labels
-        found: list[tuple[GroupValue, NDArray[np.int64]]] = []
-        for value in _distinct(cells[self.present], numbers=self.labels is None):
-            found.append((value, np.flatnonzero(self.present & (cells == value))))
+        count_cells(self.present.size * (1 if self.labels is None else TEXT), self.scope)
+        values, numbers = self._distinct()
+        require_few_groups(len(values))
+        order = np.argsort(numbers, kind="stable")
+        counts = np.bincount(as_index(numbers), minlength=len(values))
+        places = np.split(np.flatnonzero(self.present)[order], np.cumsum(counts)[:-1])
+        found = list(zip(map(self.shown, values), places, strict=True)) if values else []
         if not np.all(self.present):
             found.append((None, np.flatnonzero(~self.present)))
         return found
+
+    def _distinct(self) -> tuple[list[Any], NDArray[np.intp]]:
+        """Return the values, each once, and of each cell that holds one which of them it is."""
+        if self.labels is None:
+            values, numbers = np.unique(self.middle[self.present], return_inverse=True)
+            return values.tolist(), numbers
+        places: dict[Any, int] = {}
+        told = [places.setdefault(one, len(places)) for one in self.labels[self.present].tolist()]
+        return list(places), np.array(told, dtype=np.intp)
+
+    def shown(self, cell: Any) -> Any:
+        """Return a number, or a label, as a table has it: what a condition is as TRUE or FALSE."""
+        if self.labels is not None:
+            return cell
+        if self.kind is Kind.TRUTH:
+            return bool(cell)
+        return int(cell) if cell == int(cell) else float(cell)
+
+    def by_groups(self, owners: Sequence[NDArray[np.int64]]) -> dict[tuple[int, ...], GroupValue]:
+        """Return the value of each group, by the numbers that its keys have in its cells.
+
+        Raises:
+            QueryError: a cell may hold several values.
+        """
+        count_cells(self.present.size * len(owners), self.scope)
+        if self.labels is None and np.any((self.low != self.high) & self.present):
+            raise QueryError(
+                "what is computed of keys is not known of undeclared values, or inside cells of several; "
+                "show the keys alone",
+                code="unaligned",
+            )
+        sizes = [int(one.max()) + 2 for one in owners]  # of a total the number is -1
+        codes = np.ravel_multi_index([one.ravel() + 1 for one in owners], sizes)
+        numbers, first = np.unique(codes, return_index=True)
+        cells: NDArray[Any] = (self.middle if self.labels is None else self.labels).ravel()
+        told = zip(cells[first], self.present.ravel()[first], self.undecided.ravel()[first], strict=True)
+        values = [
+            OTHER_LABEL if is_open else self.shown(cell) if present else None
+            for cell, present, is_open in told
+        ]
+        places = zip(*(one - 1 for one in np.unravel_index(numbers, sizes)), strict=True)
+        return dict(zip(places, values, strict=True))
 
     def _require_told(self) -> None:
         """Refuse texts of which a cell may hold several, one of them that of another group.
@@ -272,18 +342,19 @@ class CellValues:
             )
 
 
-def _distinct(cells: NDArray[Any], *, numbers: bool) -> list[Any]:
-    if numbers:
-        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
-    return list(dict.fromkeys(cells.ravel().tolist()))
-
-
 def constant_value(value: float | str | None) -> CellValues:
     """Return a number, a text or NULL, the same for every row."""
     number = np.zeros(()) if value is None or isinstance(value, str) else np.array(float(value))
     labels = np.array(value, dtype=object) if isinstance(value, str) else None
-    whole = isinstance(value, int)
-    return CellValues((), number, number, number, np.array(value is not None), labels, whole)
+    kind = Kind.TRUTH if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.DOUBLE
+    return CellValues((), number, number, number, np.array(value is not None), labels, kind)
+
+
+def truths(holds: CellCondition) -> CellValues:
+    """Return 1 where a condition holds, and 0 where it does not."""
+    count_cells(holds.least.size, holds.scope)
+    low, middle, high = (one.astype(np.float64) for one in (holds.least, holds.weights, holds.most))
+    return CellValues(holds.scope, low, middle, high, np.ones(low.shape, dtype=bool), None, Kind.TRUTH)
 
 
 def attribute_values(attribute: Attribute) -> CellValues:
@@ -304,15 +375,16 @@ def attribute_values(attribute: Attribute) -> CellValues:
         low[: len(ends[0])], high[: len(ends[1])] = ends
         middle, present = (low + high) / 2, present & ~undecided
         line = Line(attribute.name, 1.0)
-        return CellValues(scope, low, middle, high, present, None, attribute.is_whole, undecided, line=line)
+        kind = Kind.WHOLE if attribute.is_whole else Kind.DOUBLE
+        return CellValues(scope, low, middle, high, present, None, kind, undecided, line=line)
     labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
     span = attribute.seconds()
     if span is not None:
         low[: len(span[0])], high[: len(span[1])] = span
     declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
     return CellValues(
-        scope, low, (low + high) / 2, high, present, labels, span is not None, undecided, declared,
-        span is not None,
+        scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
+        declared, span is not None,
     )  # fmt: skip
 
 
@@ -321,23 +393,25 @@ def combined(
     function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
     one: CellValues,
     two: CellValues,
-    *,
-    whole: bool,
+    kind: Kind,
 ) -> CellValues:
     """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
     scope = union_scope(domain, (one.scope, two.scope))
     one, two = one.placed(domain, scope), two.placed(domain, scope)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite numbers looks for them
-        corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
+        low = high = function(one.low, two.low)
+        for left, right in ((one.low, two.high), (one.high, two.low), (one.high, two.high)):
+            corner = function(left, right)
+            low, high = np.minimum(low, corner), np.maximum(high, corner)
         middle = function(one.middle, two.middle)
     return CellValues(
         scope,
-        np.minimum.reduce(corners),
+        low,
         middle,
-        np.maximum.reduce(corners),
+        high,
         one.present & two.present,
         None,
-        whole,
+        kind,
         either_undecided(one, two),
     )
 
@@ -376,13 +450,13 @@ def chosen_values(holds: CellCondition, then: CellValues, other: CellValues, dom
     middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
     middle = middle * then.middle + (1 - middle) * other.middle
     # NULL is of any kind.
-    whole = (then.whole or then.is_null) and (other.whole or other.is_null)
+    kind = max([one.kind for one in (then, other) if not one.is_null], default=Kind.TRUTH)
     if labels is None:
-        return CellValues(scope, low, middle, high, present, None, whole, undecided)
+        return CellValues(scope, low, middle, high, present, None, kind, undecided)
     dated = (then.dated or then.is_null) and (other.dated or other.is_null)
     mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
     return CellValues(
-        scope, low, middle, high, present, labels, whole, undecided | open_,
+        scope, low, middle, high, present, labels, kind, undecided | open_,
         frozenset() if mixed else _undeclared(then, other), dated,
     )  # fmt: skip
 
@@ -414,13 +488,13 @@ def either_undecided(one: CellValues, two: CellValues) -> NDArray[np.bool_]:
 
 
 def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the attributes of several scopes, in declared order.
+    """Return the attributes of several scopes, in declared order, over which arrays are made next.
 
     Raises:
         QueryError: they have too many cells together.
     """
     scope = domain.scope(list({name for one in scopes for name in one}))
-    require_fit(domain.scope_size(scope), scope)
+    count_cells(domain.scope_size(scope), scope)
     return scope
 
 
@@ -431,15 +505,11 @@ def on_scope(
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
 
 
-def require_fit(cells: int, scope: Sequence[str]) -> None:
-    """Refuse more cells than one condition, or one aggregate, may be about.
+def require_finite(numbers: NDArray[np.float64]) -> None:
+    """Refuse numbers whose squares may be none.
 
     Raises:
-        QueryError: there are more than MOST_SCOPE_CELLS.
+        QueryError: one of them is too large.
     """
-    if cells > MOST_SCOPE_CELLS:
-        raise QueryError(
-            f"a question that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
-            f"{MOST_SCOPE_CELLS:,} fit; ask about fewer attributes at once or use whole cells",
-            code="too_large",
-        )
+    if not np.all(np.abs(numbers) <= _LARGEST):
+        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")

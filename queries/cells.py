@@ -34,7 +34,7 @@ GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not",
 MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
 
 
-def canonical_text(value: CategoricalValue) -> str:
+def canonical_text(value: CategoricalValue | float) -> str:
     """Return the text under which a categorical value is matched: ``3`` and ``"3"`` are one value."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -148,8 +148,8 @@ class DateAttribute(Periods):
         return read_days(value, self.format)
 
     def read_second(self, value: object) -> int | None:
-        """Return the second that a value is, or None where it is no date, or a time with a zone."""
-        return None if self.read(value) is None else read_seconds(value, "UTC", self.format)
+        """Return the second that a value is, or None where it is no date."""
+        return read_seconds(value, "UTC", self.format)
 
     def literal(self, number: float) -> str:
         """Return how a question writes a day."""

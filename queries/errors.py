@@ -70,18 +70,24 @@ class QueryError(QueriesError, ValueError):
     """
 
     def __init__(self, message: str, *, code: str, position: int | str | None = None) -> None:
+        message = _encodable(message)
         super().__init__(message)
         self.message = message
         self.code = code
-        self.position = position
+        self.position = _encodable(position) if isinstance(position, str) else position
         self.text: str | None = None
         self.construct: str | None = None
         self.instead: str | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         # Else it could not come back from a process of its own: ``code`` is no positional argument.
-        return partial(QueryError, code=self.code), (self.message,), self.__dict__
+        return partial(type(self), code=self.code), (self.message,), self.__dict__
 
-    def to_dict(self) -> dict[str, str | int | None]:
+    def to_dict(self) -> dict[str, str | int | float | None]:
         """Return the error object of the answer format: code, message and position."""
         return {"code": self.code, "message": self.message, "position": self.position}
+
+
+def _encodable(text: str) -> str:
+    """Return a text with what a question may hold and no file can, a part of a letter, in words."""
+    return text.encode(errors="backslashreplace").decode()

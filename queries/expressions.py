@@ -7,19 +7,19 @@ computed elsewhere, from what was released (``pmw.public.aggregates``).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, CellValues, Line, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, Line, on_scope, require_finite, union_scope
+from queries.cells import GroupValue
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
-
-_LARGEST = 1e100  # numbers whose squares are still numbers
+from queries.work import count_cells
 
 Sign: TypeAlias = Literal["+", "-", "*", "/"]
 
@@ -81,18 +81,23 @@ class Constant(Expression):
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
-class KeyColumn(Expression):
-    """The value of a group, by the number of its grouping."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyFunction(Expression):
+    """A value of a group, or a function of such values as ``UPPER(sex)``.
 
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyMark(Expression):
-    """``GROUPING(…)``: which keys a group is a total over, a bit for each, by the numbers of groupings."""
+    Args:
+        places: the numbers of their groupings.
+        values: of the function, by the places of the group's values.
+        in_order: it is a value itself, of groups that stand in the order of their values.
+    """
 
     places: tuple[int, ...]
+    values: Mapping[tuple[int, ...], GroupValue]
+    in_order: bool = False
+
+    def value(self, places: Sequence[int]) -> GroupValue:
+        """Return what it is in a group, by the places of the group's values."""
+        return self.values[tuple(places[one] for one in self.places)]
 
 
 class Aggregate(Expression):
@@ -113,13 +118,18 @@ class Aggregate(Expression):
         """Whether it is the number of all records of a group, COUNT(*)."""
         return False
 
+    @property
+    def steps(self) -> int:
+        """How many numbers are looked at for it."""
+        return 1
+
 
 class Summed(NamedTuple):
     """The values of an attribute that a sum is of, times a factor, and a constant.
 
     Attributes:
         line: the attribute and the factor.
-        held: bool, of the cells of the sum: their records' values count. Elsewhere weights are exact.
+        held: bool, of the attribute's cells: their records' values count. Elsewhere weights are exact.
     """
 
     line: Line
@@ -136,6 +146,8 @@ class Linear(Aggregate):
             the cell, and the weight that stands for it.
         counting: the weights are those of a condition: a number of records.
         summed: which values the weights are; None where they are no line of one attribute's.
+        condition: which records are meant beside the statement's, over any scope; None for all.
+        values: the numbers of values that it is a sum of: it is NULL where there is none of one of them.
     """
 
     scope: tuple[str, ...]
@@ -144,11 +156,14 @@ class Linear(Aggregate):
     high: NDArray[np.float64]
     counting: bool = False
     summed: Summed | None = None
+    condition: CellCondition | None = None
+    values: tuple[Linear, ...] = ()
 
     @property
     def is_count(self) -> bool:
         """Whether it is the number of all records."""
-        return self.counting and not self.scope and bool(self.low == 1)
+        of_all = not self.scope and self.condition is None and not self.values
+        return self.counting and of_all and bool(self.low == 1)
 
     @property
     def is_whole(self) -> bool:
@@ -166,7 +181,10 @@ class Linear(Aggregate):
         summed = self.summed
         if summed is not None:
             summed = summed._replace(line=summed.line._replace(factor=summed.line.factor * factor))
-        return Linear(self.scope, low, self.middle * factor, high, self.counting and factor == 1, summed)
+        counting = self.counting and factor == 1
+        return replace(
+            self, low=low, middle=self.middle * factor, high=high, counting=counting, summed=summed
+        )
 
     def moved(self, number: float, domain: Domain) -> Node:
         """Return the sum and a number."""
@@ -174,17 +192,27 @@ class Linear(Aggregate):
         return Arithmetic("+", self, Constant(number))
 
     def plus(self, other: Linear, domain: Domain) -> Linear:
-        """Return the sum of both sums, which are over the same records."""
-        scope = union_scope(domain, (self.scope, other.scope))
+        """Return the sum of both sums."""
+        together = _is_same(self, other)
+        one, two = (form if together else form.of_all_records(domain) for form in (self, other))
+        scope = union_scope(domain, (one.scope, two.scope))
         low, middle, high = (
-            on_scope(domain, self.scope, one, scope) + on_scope(domain, other.scope, two, scope)
-            for one, two in zip(self.arrays, other.arrays, strict=True)
+            on_scope(domain, one.scope, left, scope) + on_scope(domain, two.scope, right, scope)
+            for left, right in zip(one.arrays, two.arrays, strict=True)
         )
-        summed = self.summed if np.array_equal(other.low, other.high) else None
-        if summed is not None and scope != self.scope:
-            held = on_scope(domain, self.scope, summed.held, scope)
-            summed = summed._replace(held=np.broadcast_to(held, low.shape))
-        return Linear(scope, low, middle, high, summed=summed)
+        summed = one.summed if np.array_equal(two.low, two.high) else None
+        return Linear(scope, low, middle, high, False, summed, one.condition, self.values + other.values)
+
+    def of_all_records(self, domain: Domain) -> Linear:
+        """Return the same sum over all records, of which those that are not meant weigh nothing."""
+        if self.condition is None:
+            return self
+        scope = union_scope(domain, (self.scope, self.condition.scope))
+        where = self.condition.placed(domain, scope)
+        low, middle, high = (on_scope(domain, self.scope, one, scope) for one in self.arrays)
+        low = np.where(where.least, low, np.where(where.most, np.minimum(low, 0.0), 0.0))
+        high = np.where(where.least, high, np.where(where.most, np.maximum(high, 0.0), 0.0))
+        return Linear(scope, low, middle * where.weights, high, self.counting, values=self.values)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -300,6 +328,10 @@ def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
     """
     if sign == "/" and right == Constant(0):
         raise QueryError("a division by 0", code="bad_request")
+    for side in (left, right):
+        form = side.numerator if isinstance(side, Ratio) else side
+        if isinstance(form, Linear):
+            count_cells(form.low.size, form.scope)
     join = _JOINS.get((type(left), type(right)))
     with np.errstate(over="ignore", invalid="ignore"):
         node = Arithmetic(sign, left, right) if join is None else join(sign, left, right, domain)
@@ -345,11 +377,21 @@ def _sum_and_window(sign: Sign, left: Linear, right: Window, domain: Domain) -> 
 
 def _multiple(one: Linear, other: Linear) -> float | None:
     """Return what one sum is times another; None where it is no positive multiple."""
-    if one.scope != other.scope or not other.high.max() > 0:
+    if one.scope != other.scope or not other.high.max() > 0 or not _is_same(one, other):
         return None
     factor = float(one.high.max() / other.high.max())
     same = all(np.allclose(own, factor * two) for own, two in zip(one.arrays, other.arrays, strict=True))
     return factor if same and factor > 0 else None
+
+
+def _is_same(one: Linear, other: Linear) -> bool:
+    """Tell whether two sums are of the same records."""
+    first, second = one.condition, other.condition
+    if first is second or first is None or second is None:
+        return first is second
+    count_cells(first.least.size, first.scope)
+    pairs = ((first.least, second.least), (first.share, second.share), (first.most, second.most))
+    return first.scope == second.scope and all(np.array_equal(*pair) for pair in pairs)
 
 
 _SIGNS: dict[Sign, Callable[[float, float], float]] = {
@@ -364,16 +406,6 @@ _JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
     (Linear, Linear): _two_sums,
     (Linear, Window): _sum_and_window,
 }
-
-
-def require_finite(numbers: NDArray[np.float64]) -> None:
-    """Refuse numbers whose squares may be none.
-
-    Raises:
-        QueryError: one of them is too large.
-    """
-    if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -391,6 +423,11 @@ class Quantile(Aggregate):
     part: float
     extreme: bool = False
     condition: CellCondition | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many values it may be."""
+        return len(np.unique(self.values.low))
 
     @property
     def is_whole(self) -> bool:
@@ -469,7 +506,8 @@ class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: none where it is 0.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, ``cast`` to a whole number, or ``nullif``: none
+            where it is 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -481,7 +519,7 @@ class Rounding(Expression):
     @property
     def is_whole(self) -> bool:
         """Whether it is rounded to whole numbers, or of these."""
-        rounds = self.function in ("floor", "ceil") or (self.function == "round" and self.digits <= 0)
+        rounds = self.function in ("floor", "ceil", "cast") or (self.function == "round" and self.digits <= 0)
         return rounds or self.inner.is_whole
 
     @property
@@ -509,56 +547,31 @@ class Coalesced(Expression):
 
 
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Heads
-Node: TypeAlias = (
-    Constant | KeyColumn | KeyMark | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
-)
+Node: TypeAlias = Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
 
 
-def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+def counted(values: CellValues, condition: CellCondition | None = None) -> Linear:
     """Return the number of records that hold a number and where a condition holds."""
+    count_cells(values.present.size, values.scope)
     ones = values.present.astype(np.float64)
-    return total(replace(values, low=ones, middle=ones, high=ones, line=None), condition, domain)
+    return Linear(values.scope, ones, ones, ones, counting=True, condition=condition)
 
 
-def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+def total(values: CellValues, condition: CellCondition | None = None) -> Linear:
     """Return the sum of a number over the records that hold one and where a condition holds."""
-    arrays: list[NDArray[Any]] = [np.where(values.present, one, 0.0) for one in values.arrays]
-    scope = values.scope
-    if condition is not None:
-        scope = union_scope(domain, (values.scope, condition.scope))
-        least, share, most = (
-            on_scope(domain, condition.scope, one, scope)
-            for one in (condition.least, condition.share, condition.most)
-        )
-        low, middle, high = (on_scope(domain, values.scope, one, scope) for one in arrays)
-        arrays = [
-            np.where(least, low, np.where(most, np.minimum(low, 0.0), 0.0)),
-            middle * share,
-            np.where(least, high, np.where(most, np.maximum(high, 0.0), 0.0)),
-        ]
-        arrays = [np.broadcast_to(one, domain.scope_shape(scope)) for one in arrays]
-    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (arrays[0], arrays[2]))
-    summed = _summed(values, condition, domain, scope)
-    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting, summed=summed)
+    of = (counted(values, condition),)
+    low, middle, high = (np.where(values.present, one, 0.0) for one in values.arrays)
+    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (low, high))
+    summed = None if values.line is None else Summed(values.line, values.present)
+    return Linear(values.scope, low, middle, high, counting, summed, condition, of)
 
 
-def _summed(
-    values: CellValues, condition: CellCondition | None, domain: Domain, scope: tuple[str, ...]
-) -> Summed | None:
-    """Return which attribute's values a sum is of; None where cells do not decide which records count."""
-    if values.line is None or (condition is not None and not condition.is_decided):
-        return None
-    held = on_scope(domain, values.scope, values.present, scope)
-    if condition is not None:
-        held = held & on_scope(domain, condition.scope, condition.least, scope)
-    return Summed(values.line, np.broadcast_to(held, domain.scope_shape(scope)))
-
-
-def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:
+def average(values: CellValues, condition: CellCondition | None = None) -> Ratio:
     """Return the mean of a number over the records that hold one and where a condition holds."""
-    return Ratio(total(values, condition, domain), counted(values, condition, domain))
+    summed = total(values, condition)
+    return Ratio(summed, summed.values[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def _lookup_of(join: exp.Join, domain: Domain, known: Sequence[str]) -> JoinedLo
     if not found or name.casefold() in known:
         hint = nearest(name, tuple(one.name for one in domain.lookups)) if name else ""
         raise join_refusal(join, f"a join with {f'{name[:60]!r}{hint}' if name else 'a sub-query'}", domain)
-    side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+    side, kind, method = (join.args.get(key) or "" for key in ("side", "kind", "method"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or method:
         words = " ".join(word for word in (method, side, kind) if word)
         raise join_refusal(join, f"{words} JOIN", domain, found[0])
@@ -383,9 +383,9 @@ def _cells_of(lookup: Lookup, attribute: Attribute, column: str, title: str, out
 
 def single_column(node: exp.Expr, domain: Domain) -> tuple[LookupCells, exp.Expr] | None:
     """Return the one column that a condition is about, and the condition on its texts; None for others."""
-    found = list(node.find_all(exp.Dot))
-    others = [one for one in node.find_all(exp.Column) if not isinstance(one.parent, exp.Dot)]
-    if others or not found or any(one != found[0] for one in found):
+    others = any(not isinstance(one.parent, exp.Dot) for one in node.find_all(exp.Column))
+    found = [] if others or not domain.lookups else list(node.find_all(exp.Dot))
+    if not found or any(one != found[0] for one in found):
         return None
     cells = LookupCells.of(found[0], domain)
 

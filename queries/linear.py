@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS, Factor, described, normalised, weight_runs
+from queries.factors import UNITS, Factor, comparison_of, described, normalised, weight_runs
 from queries.frozen import dataclass
 from queries.marginal import Marginal
 
@@ -375,3 +375,23 @@ def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
     """Return what a factor is inside its box, over a query's scope."""
     lengths = {name: side.stop - side.start for name, side in zip(factor.scope, factor.box, strict=True)}
     return _Part(tuple([lengths.get(name, 1) for name in scope]), factor)
+
+
+def cut_factors(query: LinearQuery) -> list[Factor]:
+    """Return the factors of a question's readings that the cells do not decide, the least before the most."""
+    if query.readings is None:
+        return [factor for factor in query.factors if not factor.is_indicator]
+    least, most = ({factor.scope: factor for factor in reading.factors} for reading in query.readings)
+    decided = {
+        scope
+        for scope in least.keys() & most.keys()
+        if np.array_equal(least[scope].weights, most[scope].weights)
+    }
+    return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
+
+
+def nearest_to(queries: Iterable[LinearQuery]) -> str:
+    """Return the conditions on whole cells nearest to questions that cut some; a clause, or nothing."""
+    found = (comparison_of(query.domain, factor) for query in queries for factor in cut_factors(query))
+    conditions = [condition for condition in dict.fromkeys(found) if condition is not None]
+    return f"; nearest to it: {', or '.join(conditions)}" if conditions else ""

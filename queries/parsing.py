@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-import numpy as np
-
 from queries.cells import nearest
 from queries.conditions import plain_predicate, structured_predicate
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import Factor, comparison_of
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, cut_factors, nearest_to
 from queries.plain_values import is_encodable
 from queries.segments import count_where
+from queries.work import counted_reading
 
 if TYPE_CHECKING:
     from queries.statements import Statement
@@ -75,6 +73,7 @@ def part_key(request_id: str | None, number: int) -> str | None:
     return request_id if request_id is None or number == 0 else f"{request_id}\n{number}"
 
 
+@counted_reading()
 def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     """Return the query that counts where a condition holds.
 
@@ -102,6 +101,7 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     raise QueryError("where must be a text or an object", code="bad_request", position="where")
 
 
+@counted_reading()
 def parse_sql(text: str, domain: Domain) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 
@@ -126,10 +126,8 @@ def require_aligned(query: LinearQuery) -> None:
     """
     if query.aligned:
         return
-    names = [name for factor in _cut_factors(query) for name in factor.scope] or list(query.scope)
-    found = dict.fromkeys(comparison_of(query.domain, factor) for factor in _cut_factors(query))
-    conditions = [condition for condition in found if condition is not None]
-    near = f"; nearest to it: {', or '.join(conditions)}" if conditions else ""
+    names = [name for factor in cut_factors(query) for name in factor.scope] or list(query.scope)
+    near = nearest_to([query])
     edges = _edges(query.domain, list(dict.fromkeys(names)))
     starts = [f"; cells of {name!r} begin at {listed}" for name, listed in edges]
     if not starts:
@@ -149,19 +147,6 @@ def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
         for attribute in map(domain.__getitem__, names)
         if attribute.is_ordered
     ]
-
-
-def _cut_factors(query: LinearQuery) -> list[Factor]:
-    """Return the factors of a question's readings that the cells do not decide, the least before the most."""
-    if query.readings is None:
-        return [factor for factor in query.factors if not factor.is_indicator]
-    least, most = ({factor.scope: factor for factor in reading.factors} for reading in query.readings)
-    decided = {
-        scope
-        for scope in least.keys() & most.keys()
-        if np.array_equal(least[scope].weights, most[scope].weights)
-    }
-    return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
 def _listed(attribute: Any) -> str:

@@ -149,7 +149,7 @@ class Junction(Predicate):
 
     def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
         """Return where it is true, or where it is false: AND is false where one child is."""
-        found = [child.holds(where, negated=negated) for child in self.children]
+        found = (child.holds(where, negated=negated) for child in self.children)
         every = (self.kind == "and") != negated
         return functools.reduce(operator.and_ if every else operator.or_, found, np.array(every))
 

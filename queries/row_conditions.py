@@ -12,15 +12,12 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from queries.cell_comparisons import LikePattern, Side, compared, like_condition, require_reachable
-from queries.cell_values import CellCondition, CellValues, constant_value, require_fit
+from queries.cell_comparisons import LikePattern, Side, compared, compared_sides, like_condition
+from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
-from queries.predicates import Order
 from queries.sql_tree import COMPARISONS, error_at, refuse
 
-_NEGATED: dict[Order, Order] = {
-    "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
-}  # fmt: skip
+WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 
 
 class Rows(Protocol):
@@ -45,6 +42,27 @@ def is_operand(node: exp.Expr) -> bool:
     return isinstance(node, exp.Boolean) or type(node) not in (*CONDITION_READERS, exp.And, exp.Or, exp.Not)
 
 
+def branches_of(node: exp.Expr) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr]:
+    """Return the conditions of a CASE, or of an IF, with their values, and what stands where none holds.
+
+    A condition, also one that is cast to a number, is 1 where it holds and else 0. Of anything else there are
+    no conditions, and it stands everywhere.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.If):
+        return [(node.this, node.args["true"])], node.args.get("false") or exp.Null()
+    if isinstance(node, exp.Case):
+        tests = [one.this for one in node.args["ifs"]]
+        if node.this is not None:
+            tests = [exp.EQ(this=node.this.copy(), expression=test.copy()) for test in tests]
+        values = (one.args["true"] for one in node.args["ifs"])
+        return list(zip(tests, values, strict=True)), node.args.get("default") or exp.Null()
+    is_cast = isinstance(node, exp.Cast) and node.args["to"].this in WHOLE_TYPES
+    test = node.this.unnest() if is_cast else node
+    one, zero = (exp.Literal(this=digit, is_string=False) for digit in "10")
+    return ([], node) if is_operand(test) else ([(test, one)], zero)
+
+
 def has_column(node: exp.Expr) -> bool:
     """Tell whether a node names an attribute."""
     return node.find(exp.Column) is not None
@@ -63,26 +81,20 @@ def _comparison(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
         refuse(node, "a comparison without an attribute")
     if len({is_operand(one) for one in sides if not isinstance(one, exp.Boolean)}) > 1:
         refuse(node, f"a comparison of a comparison{_apart(node)}")
+    for inner, other in (sides, sides[::-1]):
+        is_condition = not is_operand(inner) or type(inner) in CHOICES
+        if isinstance(other, exp.Boolean) and is_condition and isinstance(node, exp.EQ | exp.NEQ):
+            return rows.condition(inner, negated=negated != (isinstance(node, exp.EQ) != bool(other.this)))
     if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
         return _row_of_values(sides[0], sides[1], rows, negated != isinstance(node, exp.NEQ))
     if len({_period(one) for one in sides}) > 1:
         raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
     left, right = _side(node.this, rows), _side(node.expression, rows)
-    return _compared(left, COMPARISONS[type(node)], right, rows.domain, negated)
+    return compared_sides(left, COMPARISONS[type(node)], right, rows.domain, negated=negated)
 
 
 def _side(node: exp.Expr, rows: Rows) -> Side:
-    return node.sql(), rows.value(node)
-
-
-def _compared(left: Side, sign: Order, right: Side, domain: Domain, negated: bool) -> CellCondition:
-    """Return where both sides compare as a sign says, or do not.
-
-    Raises:
-        QueryError: only numbers beyond the ends satisfy it. They count as the ends: nobody knows how many do.
-    """
-    require_reachable(left, sign, right, domain)
-    return compared(left[1], _NEGATED[sign] if negated else sign, right[1], domain)
+    return node.sql, rows.value(node)
 
 
 def _apart(node: exp.Expr) -> str:
@@ -147,8 +159,9 @@ def _membership(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
         found = [_row_of_values(node.this, one, rows, negated) for one in node.expressions]
         return joined_conditions(found, rows.domain, every=negated)
     own = _side(node.this, rows)
-    require_fit(own[1].present.size * len(node.expressions), own[1].scope)
-    found = [_compared(own, "eq", _side(one, rows), rows.domain, negated) for one in node.expressions]
+    found = [
+        compared_sides(own, "eq", _side(one, rows), rows.domain, negated=negated) for one in node.expressions
+    ]
     return joined_conditions(found, rows.domain, every=negated)
 
 
@@ -218,8 +231,30 @@ def _beginning(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
 
 
 def is_true(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
-    """Return where CASE or COALESCE of conditions is true: what is not 0."""
+    """Return where a value is true, which is what is not 0."""
     return compared(rows.value(node), "eq" if negated else "ne", constant_value(0), rows.domain)
+
+
+def _chosen(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
+    """Return where CASE, or IF, of conditions is true, or where it is false."""
+    branches, default = branches_of(node)
+    found = rows.condition(default, negated=negated)
+    for test, one in reversed(branches):
+        found = rows.condition(test).choosing(rows.condition(one, negated=negated), found, rows.domain)
+    return found
+
+
+def _first_known(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
+    """Return where COALESCE of conditions is true, or where it is false.
+
+    Where the others hold, all that is not known to be false is true; elsewhere what is true.
+    """
+    conditions: list[exp.Expr] = [node.this, *node.args["expressions"]]
+    found = rows.condition(conditions.pop(), negated=negated)
+    for one in reversed(conditions):
+        maybe = rows.condition(one, negated=not negated).complement
+        found = found.choosing(maybe, rows.condition(one, negated=negated), rows.domain)
+    return found
 
 
 def _constant_condition(node: exp.Expr, rows: Rows, negated: bool) -> CellCondition:
@@ -236,4 +271,8 @@ CONDITION_READERS: Mapping[type[exp.Expr], Callable[[exp.Expr, Rows, bool], Cell
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
     exp.StartsWith: _beginning,
     exp.Boolean: _constant_condition,
+}
+CHOICES: Mapping[type[exp.Expr], Callable[[exp.Expr, Rows, bool], CellCondition]] = {  # of conditions
+    **dict.fromkeys((exp.Case, exp.If), _chosen),
+    exp.Coalesce: _first_known,
 }

@@ -6,6 +6,7 @@ A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,34 +23,57 @@ from queries.cell_comparisons import (
 from queries.cell_values import (
     CellCondition,
     CellValues,
+    Kind,
     Line,
     attribute_values,
     chosen_values,
     combined,
     constant_value,
     counted_where,
+    require_finite,
+    truths,
 )
-from queries.cells import OTHER_LABEL, quoted_name
+from queries.cells import OTHER_LABEL, canonical_text, quoted_name
 from queries.comparisons import meaning_of
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import LookupCells, single_column
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, nearest_to
 from queries.predicates import Junction, Not
-from queries.row_conditions import CONDITION_READERS, has_column, is_operand, is_true, joined_conditions
+from queries.row_conditions import (
+    CHOICES,
+    CONDITION_READERS,
+    WHOLE_TYPES,
+    branches_of,
+    has_column,
+    is_operand,
+    is_true,
+    joined_conditions,
+)
 from queries.segments import conditions_where, count_where
 from queries.sql_dates import constant_second, part_of
-from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
+from queries.sql_tree import (
+    COMPARISONS,
+    LONGEST_TEXT,
+    PART_NODES,
+    error_at,
+    operand_of,
+    position_of,
+    refuse,
+)
 from queries.where_text import convert_condition, require_no_hyphen
+from queries.work import TEXT, count_cells, once
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
-_WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
-_REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
+_REAL_TYPES = {
+    exp.DType.DOUBLE: Kind.DOUBLE, exp.DType.FLOAT: Kind.DOUBLE, exp.DType.DECIMAL: Kind.DECIMAL,
+}  # fmt: skip
 
 
+@once
 def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     """Return what a row of each cell holds of an expression.
 
@@ -62,11 +86,13 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "an aggregate in a condition")
     if read is None:
         refuse(node, None if isinstance(node, exp.Func | exp.Tuple) else "this expression")
-    return read(node, domain)
+    with placed(node):
+        return read(node, domain)
 
 
 def _column(node: exp.Expr, domain: Domain) -> CellValues:
     name, level = operand_of(node, domain)
+    count_cells(TEXT * domain[name].size, (name,))
     values = attribute_values(domain[name])
     if level is None:
         return values
@@ -86,10 +112,14 @@ def _constant(node: exp.Expr, domain: Domain) -> CellValues:
     del domain
     text = str(node.this)
     if isinstance(node, exp.Null | exp.Boolean):
-        return constant_value(None if isinstance(node, exp.Null) else int(bool(node.this)))
+        return constant_value(None if isinstance(node, exp.Null) else bool(node.this))
     if node.args.get("is_string"):
         return constant_value(text)
-    return constant_value(int(text) if text.isdigit() and len(text) <= 15 else float(text))
+    number = int(text) if text.isdigit() and len(text) <= 15 else float(text)
+    require_finite(np.array(float(number)))
+    if isinstance(number, int):
+        return constant_value(number)
+    return replace(constant_value(number), kind=Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL)
 
 
 def wrong_kind(what: str, node: exp.Expr, values: CellValues) -> QueryError:
@@ -117,8 +147,8 @@ def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
 def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
     require_no_hyphen(node, domain)
     left, right = (_numbers(side, domain, "arithmetic") for side in (node.this, node.expression))
-    whole = left.whole and right.whole
-    function = _ARITHMETIC[type(node)]
+    kind = max(left.kind, right.kind, Kind.WHOLE)
+    whole, function = kind is Kind.WHOLE, _ARITHMETIC[type(node)]
     if function in (np.divide, np.fmod, _whole_division):
         if function is _whole_division and not whole:
             refuse(node, "// of anything but whole numbers")
@@ -126,8 +156,12 @@ def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
             refuse(node, "a division by anything but a number other than 0")
         if function is np.fmod and np.any(left.low != left.high):
             refuse(node, "a remainder of numbers that are known to wide cells alone")
-        function = _whole_division if whole and function is np.divide else function
-    return replace(combined(domain, function, left, right, whole=whole), line=_line(function, left, right))
+        if function is np.divide:
+            function, kind = (_whole_division, kind) if whole else (function, Kind.DOUBLE)
+    found = combined(domain, function, left, right, kind)
+    for ends in (found.low, found.high):
+        require_finite(ends)
+    return replace(found, line=_line(function, left, right))
 
 
 def _line(function: Callable[..., _Numbers], left: CellValues, right: CellValues) -> Line | None:
@@ -158,13 +192,13 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[_Numbers, _Numbers], _Numbers]] = {
 def _negative(node: exp.Expr, domain: Domain) -> CellValues:
     inner = _numbers(node.this, domain, "arithmetic")
     zero = constant_value(0)
-    found = combined(domain, np.subtract, zero, inner, whole=inner.whole)
+    found = combined(domain, np.subtract, zero, inner, max(inner.kind, Kind.WHOLE))
     return replace(found, line=_line(np.subtract, zero, inner))
 
 
 def _floor(node: exp.Expr, domain: Domain) -> CellValues:
     function = np.floor if isinstance(node, exp.Floor) else np.ceil
-    return _numbers(node.this, domain, "arithmetic").mapped(function, whole=True)
+    return _numbers(node.this, domain, "arithmetic").mapped(function, Kind.WHOLE)
 
 
 def _round(node: exp.Expr, domain: Domain) -> CellValues:
@@ -174,7 +208,8 @@ def _round(node: exp.Expr, domain: Domain) -> CellValues:
         refuse(node, "ROUND to anything but a whole number of digits")
     digits = int(wanted)
     values = _numbers(node.this, domain, "ROUND")
-    return values.mapped(lambda numbers: _rounded(numbers, digits), whole=not digits)
+    kind = Kind.WHOLE if values.whole or not digits else values.kind
+    return values if values.whole and digits > 0 else values.mapped(lambda one: _rounded(one, digits), kind)
 
 
 def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
@@ -185,10 +220,12 @@ def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
 
 def _absolute(node: exp.Expr, domain: Domain) -> CellValues:
     values = _numbers(node.this, domain, "ABS")
+    count_cells(values.present.size, values.scope)
     ends = np.abs(values.low), np.abs(values.high)
     inside = (values.low < 0) & (values.high > 0)
     low = np.where(inside, 0.0, np.minimum(*ends))
-    return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends), line=None)
+    high, kind = np.maximum(*ends), max(values.kind, Kind.WHOLE)
+    return replace(values, low=low, middle=np.abs(values.middle), high=high, kind=kind, line=None)
 
 
 def _extreme(node: exp.Expr, domain: Domain) -> CellValues:
@@ -196,14 +233,14 @@ def _extreme(node: exp.Expr, domain: Domain) -> CellValues:
     function = np.maximum if isinstance(node, exp.Greatest) else np.minimum
     first, *others = (_numbers(one, domain, node.key.upper()) for one in (node.this, *node.expressions))
     for other in others:
-        both = combined(domain, function, first, other, whole=first.whole and other.whole)
+        both = combined(domain, function, first, other, max(first.kind, other.kind))
         one, two = first.placed(domain, both.scope), other.placed(domain, both.scope)
         low, middle, high = (
             np.where(both.present, joint, np.where(one.present, left, right))
             for joint, left, right in zip(both.arrays, one.arrays, two.arrays, strict=True)
         )
         undecided, present = one.undecided | two.undecided, one.present | two.present
-        first = CellValues(both.scope, low, middle, high, present & ~undecided, None, both.whole, undecided)
+        first = CellValues(both.scope, low, middle, high, present & ~undecided, None, both.kind, undecided)
     return first
 
 
@@ -216,11 +253,12 @@ def _cast(node: exp.Expr, domain: Domain) -> CellValues:
         label = np.array(node.this.this, dtype=object)
         return replace(constant_value(second), labels=label, dated=True)
     values = _numbers(node.this, domain, "CAST")
-    if kind in _WHOLE_TYPES:
-        return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
+    if kind in WHOLE_TYPES:
+        is_double = values.kind is Kind.DOUBLE
+        return values.mapped(np.rint if is_double else lambda numbers: _rounded(numbers, 0), Kind.WHOLE)
     if kind not in _REAL_TYPES:
         refuse(node, "a cast to anything but INTEGER, DOUBLE or VARCHAR")
-    return replace(values, whole=False)
+    return replace(values, kind=_REAL_TYPES[kind])
 
 
 def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
@@ -232,8 +270,10 @@ def _as_text(node: exp.Expr, domain: Domain) -> CellValues:
         return values
     if not values.whole or np.any((values.low != values.high) & values.present):
         refuse(node, "a text of numbers that are fractions, or known to wide cells alone")
-    labels = np.array([str(int(one)) for one in values.middle.ravel()], dtype=object)
-    return replace(values, labels=labels.reshape(values.middle.shape), whole=False)
+    count_cells(TEXT * values.present.size, values.scope)
+    write = bool if values.kind is Kind.TRUTH else int
+    labels = np.array([canonical_text(write(one)) for one in values.middle.ravel()], dtype=object)
+    return replace(values, labels=labels.reshape(values.middle.shape), kind=Kind.DOUBLE)
 
 
 def _text(node: exp.Expr, domain: Domain) -> CellValues:
@@ -286,13 +326,15 @@ def _joined(node: exp.Expr, domain: Domain) -> CellValues:
 def _part(node: exp.Expr, domain: Domain) -> CellValues:
     """Return a part of a date: a number such as YEAR(hired), or a text."""
     name, part = part_of(node, domain)
+    count_cells(TEXT * domain[name].size, (name,))
     size, is_number = domain[name].size, part.kind == "number"
     numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
     for value, cells in meaning_of(domain[name]).part_groups(part, position_of(node)):
         present[cells], labels[cells] = True, value
         if is_number:
             numbers[cells] = float(value)
-    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels, is_number)
+    return CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels,
+                      Kind.WHOLE if is_number else Kind.DOUBLE)  # fmt: skip
 
 
 def _nullif(node: exp.Expr, domain: Domain) -> CellValues:
@@ -311,22 +353,16 @@ def _truth(node: exp.Expr, domain: Domain) -> CellValues:
     """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
     true, false = row_condition(node, domain), row_condition(node, domain, negated=True)
     known = true.either(false, domain)
-    true = true.placed(domain, known.scope)
-    low, middle, high = (one.astype(np.float64) for one in (true.least, true.weights, true.most))
-    return CellValues(known.scope, low, middle, high, known.most, None, whole=True)
+    one, other = true.placed(domain, known.scope), false.placed(domain, known.scope)
+    open_ = (one.most ^ other.most) & ~known.least  # it may be NULL for some values of the cell
+    return replace(truths(one), present=known.most, undecided=open_)
 
 
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
-    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
-    default = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
-    value = constant_value(None) if default is None else row_value(default, domain)
-    for branch in reversed(branches):
-        test = branch.this
-        if isinstance(node, exp.Case) and node.this is not None:
-            test = exp.EQ(this=node.this.copy(), expression=test.copy())
-        value = chosen_values(
-            row_condition(test, domain), row_value(branch.args["true"], domain), value, domain
-        )
+    branches, default = branches_of(node)
+    value = row_value(default, domain)
+    for test, one in reversed(branches):
+        value = chosen_values(row_condition(test, domain), row_value(one, domain), value, domain)
     return value
 
 
@@ -368,6 +404,17 @@ class _Rows:
         return row_condition(node, self.domain, negated=negated)
 
 
+def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
+    """Return a refusal; where a key cuts cells, one that names conditions at the edges nearest to its own."""
+    cut = list[LinearQuery]()
+    for one in node.find_all(*COMPARISONS, exp.Between) if refusal.code == "unaligned" else ():
+        with suppress(QueryError):
+            cut.append(count_where(convert_condition(one, domain), domain))
+    message = refusal.message + nearest_to(cut)
+    return QueryError(message, code=refusal.code, position=refusal.position) if cut else refusal
+
+
+@once
 def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
     """Return where a condition holds: as ``convert_condition`` reads it where it can, else cell by cell.
 
@@ -376,25 +423,46 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     Raises:
         QueryError: the condition is not supported, or names what is not declared.
     """
-    if isinstance(node, exp.Paren):
-        return row_condition(node.this, domain, negated=negated)
-    if isinstance(node, exp.Not):
-        return row_condition(node.this, domain, negated=not negated)
-    if not is_computed(node):
-        predicate = convert_condition(node, domain)
-        return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
-    single = single_column(node, domain)
-    if single is not None:
-        cells, inner = single
-        return cells.spread(row_condition(inner, cells.domain, negated=negated))
-    if isinstance(node, exp.And | exp.Or):
-        sides = [row_condition(side, domain, negated=negated) for side in (node.this, node.expression)]
-        return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
+    if isinstance(node, exp.Paren | exp.Not):
+        return row_condition(node.this, domain, negated=negated != isinstance(node, exp.Not))
+    rows = _Rows(domain)
+    with placed(node):
+        if is_operand(node) and not isinstance(node, exp.Column | exp.Boolean) and type(node) not in CHOICES:
+            return is_true(node, rows, negated)
+        if not is_computed(node):
+            predicate = convert_condition(node, domain)
+            return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+        single = single_column(node, domain)
+        if single is not None:
+            cells, inner = single
+            return cells.spread(row_condition(inner, cells.domain, negated=negated))
+        if isinstance(node, exp.And | exp.Or):
+            sides = [row_condition(side, domain, negated=negated) for side in _sides(node)]
+            return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
+        return (CHOICES.get(type(node)) or CONDITION_READERS[type(node)])(node, rows, negated)
+
+
+def _sides(chain: exp.Expr) -> list[exp.Expr]:
+    """Return what a chain of ANDs, or of ORs, joins; what is plain at its left stays together."""
+    links, sides = list[exp.Expr](), list[exp.Expr]()
+    left = chain
+    while type(left) is type(chain):
+        links.append(left)
+        sides.append(left.expression)
+        left = left.this
+    sides = [left, *reversed(sides)]
+    plain = next((place for place, side in enumerate(sides) if is_computed(side)), 0)
+    return sides if plain < 2 else [links[len(sides) - plain], *sides[plain:]]
+
+
+@contextmanager
+def placed(*nodes: exp.Expr) -> Iterator[None]:
+    """Have an error that says no place name that of the first part of the text."""
     try:
-        return CONDITION_READERS.get(type(node), is_true)(node, _Rows(domain), negated)
+        yield
     except QueryError as error:
-        if error.position is None:
-            error.position = position_of(node)
+        if error.position is None and nodes:
+            error.position = position_of(nodes[0])
         raise
 
 
@@ -405,15 +473,16 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
         QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
     """
     terms = [term for node in nodes for term in _conjuncts(node)]
+    computed = [term for term in terms if is_computed(term)]
     plain = [convert_condition(term, domain) for term in terms if not is_computed(term)]
-    found = conditions_where(Junction("and", tuple(plain)), domain)
-    for term in terms:
-        one = row_condition(term, domain) if is_computed(term) else None
-        if one is None:
-            continue
-        joined = [other for other in found if set(other.scope) & set(one.scope)]
-        found = [other for other in found if other not in joined]
-        found.append(joined_conditions([*joined, one], domain, every=True))
+    with placed(*nodes):
+        found = conditions_where(Junction("and", tuple(plain)), domain)
+    for term in computed:
+        with placed(term):
+            one = row_condition(term, domain)
+            joined = [other for other in found if set(other.scope) & set(one.scope)]
+            found = [other for other in found if other not in joined]
+            found.append(joined_conditions([*joined, one], domain, every=True))
     return counted_where(found, domain)
 
 
@@ -439,7 +508,7 @@ def is_computed(node: exp.Expr) -> bool:
             waiting += [one.this, one.expression]
         elif isinstance(one, exp.Not | exp.Paren):
             waiting.append(one.this)
-        elif isinstance(one, _CHOICES) or (type(one) in CONDITION_READERS and not _is_plain(one)):
+        elif type(one) in CHOICES or (type(one) in CONDITION_READERS and not _is_plain(one)):
             return True
     return False
 
@@ -466,7 +535,6 @@ def _is_computation(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Tuple, *_COMPUTED))
 
 
-_CHOICES = (exp.Case, exp.If, exp.Coalesce)  # of conditions
 _COMPUTED = tuple(kind for kind in _READERS if kind not in (
     *PART_NODES, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.Neg,
 ))  # fmt: skip

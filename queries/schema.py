@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,16 @@ LARGEST_SCHEMA = 16 * 2**20  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes, of values or parents
 _FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 _DRAFTED_FROM = "drafted_from"  # the key of digests of a table that the domain's values were read off
+_MOST_DOTS = 4  # of a key; those of a schema have two
+_MOST_PARTS = 2**20  # keys and lists of a text; each takes up to about 150 bytes in memory
+_TABLE = 64  # of them that a section, an inline table or a dot of a key counts as
+# Texts and comments, as TOML knows them, also those that do not end.
+_QUOTED = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|"(?:[^"\\\n]|\\.)*+"?'''
+    r"""|'''(?:[^']|'(?!''))*+(?:'''|\Z)|'[^'\n]*+'?|\#[^\n]*+""",
+    re.DOTALL,
+)
+_NAMED = re.compile(r"^[ \t]*+\[[^\n]*+|[^\n,{}=\[\]]++=?", re.MULTILINE)  # sections, keys and values
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -50,9 +61,7 @@ def load_drafted_from(path: str | Path) -> tuple[str, ...]:
 
     They tell the table again that the domain's values were read off.
     """
-    import tomllib  # late: it takes as long to load as numbers and conditions together
-
-    return tuple(tomllib.loads(Path(path).read_text("utf-8-sig")).get(_DRAFTED_FROM, ()))
+    return tuple(_table(_read_text(Path(path), "schema file", LARGEST_SCHEMA)).get(_DRAFTED_FROM, ()))
 
 
 def parse_schema(text: str, folder: Path | None = None) -> Domain:
@@ -63,19 +72,43 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
         folder: where files lie that the text names; None refuses such a text.
 
     Raises:
-        SchemaError: the text is not TOML or does not describe a domain.
+        SchemaError: the text is too long, is not TOML or does not describe a domain.
     """
-    import tomllib  # as above
+    return _domain(_table(text), folder)
 
+
+def _table(text: str) -> dict[str, Any]:
+    """Return what a TOML text says, whoever wrote it: what is made of it in memory has a bound."""
+    import tomllib  # late: it takes as long to load as numbers and conditions together
+
+    _require_few_parts(text)
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(text, str(error)) from None
     except ValueError:
         raise SchemaError("expected TOML: a number has too many digits") from None
     except RecursionError:
         raise SchemaError("expected TOML: brackets are nested too deeply") from None
-    return _domain(table, folder)
+
+
+def _require_few_parts(text: str) -> None:
+    """Refuse a text of which a parser would make too much: it keeps each beginning of a key with dots."""
+    if len(text) > LARGEST_SCHEMA:
+        raise SchemaError(f"expected a schema of at most {LARGEST_SCHEMA // 2**20} MB")
+    bare = _QUOTED.sub('""', text)
+    tables = bare.count("{")
+    for named in _NAMED.finditer(bare):
+        is_section, dots = named[0].lstrip()[:1] == "[", named[0].count(".")
+        if is_section or named[0][-1] == "=":
+            tables += is_section + dots
+            if dots > _MOST_DOTS:
+                raise SchemaError(f"expected keys with at most {_MOST_DOTS} dots; a name stands in quotes")
+    if _TABLE * tables + bare.count("[") + bare.count("=") > _MOST_PARTS:
+        raise SchemaError(
+            f"expected a schema of fewer parts: {tables:,} sections, inline tables and dots in keys; name "
+            "long lists by values_file and parents_file"
+        )
 
 
 def _read_text(path: Path, what: str, largest: int) -> str:
@@ -206,14 +239,23 @@ def _numeric(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _date(entry: Mapping[str, Any]) -> Attribute:
-    return DateAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width", "format"))
+    low, high = _unquoted(entry["min"]), _unquoted(entry["max"])
+    return DateAttribute(entry["name"], low, high, **_given(entry, "width", "format"))
 
 
 def _datetime(entry: Mapping[str, Any]) -> Attribute:
     zone = entry.get("zone", "UTC")
-    low = _time(entry["min"], zone, datetime.time())
-    high = _time(entry["max"], zone, datetime.time(23, 59, 59))
+    low = _time(_unquoted(entry["min"]), zone, datetime.time())
+    high = _time(_unquoted(entry["max"]), zone, datetime.time(23, 59, 59))
     return DatetimeAttribute(entry["name"], low, high, **_given(entry, "width", "zone", "format"))
+
+
+def _unquoted(value: Any) -> Any:
+    """Return the date or time that a text in quotes says by ISO 8601; else the value itself."""
+    for kind in (datetime.date, datetime.datetime) if isinstance(value, str) else ():
+        with suppress(ValueError):
+            return kind.fromisoformat(value)
+    return value
 
 
 def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:

@@ -17,13 +17,14 @@ from collections.abc import Container, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, counted_where, require_fit
+from queries.cell_values import CellCondition, counted_where
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
+from queries.work import count_cells, require_fit
 
 _ROUNDING = 1e-12  # of a sum of shares
 
@@ -108,7 +109,7 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     ]
     segments = [_cut(domain[name], own.values()) for name, own in zip(scope, asked, strict=True)]
     shape = tuple(piece.count for piece in segments)
-    require_fit(math.prod(shape), scope)
+    count_cells(math.prod(shape), scope)
 
     def where(comparison: Comparison, negated: bool) -> NDArray[np.bool_]:
         axis = scope.index(comparison.attribute)

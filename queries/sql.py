@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 import re
 
+import numpy as np
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cells import quoted_name
+from queries.cell_values import union_scope
+from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -20,8 +22,7 @@ from queries.expressions import (
     Compared,
     Constant,
     Joined,
-    KeyColumn,
-    KeyMark,
+    KeyFunction,
     Node,
     Rounding,
     Sign,
@@ -33,13 +34,14 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.row_expressions import row_value, where_query
+from queries.row_expressions import placed, row_value, where_query, with_edges
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
     PART_NODES,
     SYNTHETIC,
     error_at,
+    is_zero,
     operand_of,
     parse_tree,
     position_of,
@@ -56,7 +58,7 @@ from queries.statement_grammar import (
     people_counts,
     require_countable,
 )
-from queries.statements import CLIPPED, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
@@ -65,6 +67,7 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
+_NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 _KEPT_PEOPLE = "a person is counted where one of the kept records is"
@@ -101,7 +104,8 @@ def _with_way_on(refusal: QueryError, domain: Domain) -> QueryError:
         ways = (refusal.instead, way_on(construct, domain))
         way = next((one for one in ways if one is not None and _is_read(one, domain)), None)
         rows = ", and count its rows" if way is not None and way == refusal.instead else ""
-        message = f"{construct} is not supported" + (f"; write {way}{rows}" if way is not None else "")
+        words = message.partition(" is not supported")[0]
+        message = f"{words} is not supported" + (f"; write {way}{rows}" if way is not None else "")
     message = f"{message}, or run the statement on {SYNTHETIC}"
     return QueryError(message, code=refusal.code, position=refusal.position)
 
@@ -134,7 +138,7 @@ def _statement(text: str, domain: Domain) -> Statement:
         refuse(tree, grammar=GRAMMAR)
     canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
-        if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
+        if call.this == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     people = people_counts(tree, domain)
     check_statement(tree, domain)
@@ -149,6 +153,13 @@ def _statement(text: str, domain: Domain) -> Statement:
     return statement
 
 
+class _TotalMarks(dict[tuple[int, ...], GroupValue]):
+    """Which keys a group is a total over, by the places of their values: a bit for each."""
+
+    def __missing__(self, places: tuple[int, ...]) -> int:
+        return int("".join("01"[place == TOTAL] for place in places), 2)
+
+
 class _Reader:
     """Reads the columns, groups and order of one statement."""
 
@@ -156,6 +167,7 @@ class _Reader:
         self._tree = tree
         self._domain = domain
         self._aggregates: dict[exp.Expr, Node] = {}
+        self._known_places: dict[exp.Expr, frozenset[int] | None] = {}
         self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
         self._aliases = {title.casefold(): node for title, node in self._columns}
         windows = list(tree.find_all(exp.Window))
@@ -165,12 +177,17 @@ class _Reader:
         for window in windows:
             self._require_groups(window)
         self._groupings = tuple(self._grouping(node) for node in self._keys)
+        Statement.count_groups(self._groupings, self._sets)
+        self._key_columns = [one.column(place) for place, one in enumerate(self._groupings)]
 
     def statement(self, where: LinearQuery, text: str) -> Statement:
         columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
         having, qualify, order = (self._tree.args.get(key) for key in ("having", "qualify", "order"))
         if having is not None and having.find(exp.Window):
             refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
+        distinct, shown = self._tree.args.get("distinct"), [node for _, node in self._columns]
+        if distinct is not None and (len(self._sets) > 1 or not all(key in shown for key in self._keys)):
+            refuse(distinct, "DISTINCT of rows whose keys are not all shown", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
             where,
@@ -288,8 +305,11 @@ class _Reader:
             f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
         )
 
-    def _resolved(self, node: exp.Expr) -> exp.Expr:
-        """Return the column that a place in the SELECT list, or an alias, stands for."""
+    def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
+        """Return the column that a place in the SELECT list, or an alias, stands for.
+
+        An attribute goes before an alias, unless in ORDER BY a name stands alone: there the output is first.
+        """
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(self._columns):
@@ -299,7 +319,8 @@ class _Reader:
                     f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
                 )
             return self._columns[place - 1][1]
-        if isinstance(node, exp.Column) and node.name not in self._domain:
+        output_first = output_first and "of_table" not in node.meta
+        if isinstance(node, exp.Column) and (output_first or node.name not in self._domain):
             return self._aliases.get(node.name.casefold(), node)
         return node
 
@@ -316,7 +337,7 @@ class _Reader:
             values = row_value(node, self._domain)
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
         except QueryError as refusal:
-            told = cut_part(node, self._domain, refusal)
+            told = with_edges(node, self._domain, cut_part(node, self._domain, refusal))
             told.position = position_of(node) if told.position is None else told.position
             raise told from None
 
@@ -324,29 +345,66 @@ class _Reader:
         """Return an expression of answers."""
         node = self._resolved(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
-            return KeyColumn(self._keys.index(node))
+            return self._key_columns[self._keys.index(node)]
         if isinstance(node, exp.Paren):
             return self._node(node.this)
-        if isinstance(node, (*AGGREGATES, exp.Window)):
-            if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
-                self._aggregates[node] = (
-                    window_node(node, self._node)
-                    if isinstance(node, exp.Window)
-                    else aggregate_node(node, self._domain)
-                )
-            return self._aggregates[node]
-        if type(node) in _OPERATORS:
-            right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
-            sides = self._node(node.this), self._node(right)
-            return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
-        return self._other_node(node)
+        with placed(node):
+            if (of_keys := self._of_keys(node)) is not None:
+                return of_keys
+            if isinstance(node, (*AGGREGATES, exp.Window)):
+                if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
+                    self._aggregates[node] = (
+                        window_node(node, self._node)
+                        if isinstance(node, exp.Window)
+                        else aggregate_node(node, self._domain)
+                    )
+                return self._aggregates[node]
+            if type(node) in _OPERATORS:
+                right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
+                sides = self._node(node.this), self._node(right)
+                return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
+            return self._other_node(node)
+
+    def _of_keys(self, node: exp.Expr) -> KeyFunction | None:
+        """Return an expression of keys alone; None where it is of anything else, too, or of no key."""
+        places = sorted(self._places(node) or ())
+        if not places:
+            return None
+        node = node.transform(lambda one: self._resolved(one).copy() if isinstance(one, exp.Column) else one)
+        values: dict[tuple[int, ...], GroupValue] = {}
+        for held in {tuple(place for place in places if place in keys) for keys in self._sets}:
+            totals = [self._keys[place] for place in places if place not in held]
+            found = row_value(node.transform(_without_keys, totals), self._domain)
+            groupings = [self._groupings[place] if place in held else None for place in places]
+            scope = union_scope(self._domain, [found.scope, *(one.scope for one in groupings if one)])
+            found = found.placed(self._domain, scope)
+            owners = [
+                np.full(found.present.shape, TOTAL) if one is None else one.numbers(self._domain, scope)
+                for one in groupings
+            ]
+            values |= found.by_groups(owners)
+        return KeyFunction(tuple(places), values)
+
+    def _places(self, node: exp.Expr) -> frozenset[int] | None:
+        """Return which keys an expression is of, by their places; None where it is of anything else, too."""
+        if node not in self._known_places:
+            meant = self._resolved(node) if isinstance(node, exp.Column) else node
+            found: frozenset[int] | None = None
+            if meant in self._keys:
+                found = frozenset({self._keys.index(meant)})
+            elif not isinstance(meant, (*AGGREGATES, *_NOT_OF_KEYS)):
+                inner = [self._places(one) for one in meant.iter_expressions()]
+                known = [one for one in inner if one is not None]
+                found = frozenset().union(*known) if len(known) == len(inner) else None
+            self._known_places[node] = found
+        return self._known_places[node]
 
     def _other_node(self, node: exp.Expr) -> Node:
         if isinstance(node, exp.Neg):
             return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
         if isinstance(node, exp.Cast):
             whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
-            return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
+            return Rounding("cast", self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if isinstance(node, exp.Grouping):
@@ -370,17 +428,17 @@ class _Reader:
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
         return Constant(value.constant if value.labels is None else str(value.labels[()]))
 
-    def _mark(self, node: exp.Grouping) -> KeyMark:
-        """Return GROUPING of some keys."""
+    def _mark(self, node: exp.Grouping) -> KeyFunction:
+        """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
         keys = [self._resolved(one) for one in node.expressions]
         if not all(key in self._keys for key in keys):
             refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
-        return KeyMark(tuple(self._keys.index(key) for key in keys))
+        return KeyFunction(tuple(self._keys.index(key) for key in keys), _TotalMarks())
 
     def _with_null(self, node: exp.Expr) -> Node:
         """Return NULLIF(answer, 0), or COALESCE of answers."""
         if isinstance(node, exp.Nullif):
-            if not _is_zero(node.expression):
+            if not is_zero(node.expression):
                 refuse(node, "NULLIF of an answer and anything but 0", grammar=GRAMMAR)
             return Rounding("nullif", self._node(node.this))
         *others, last = [self._node(one) for one in (node.this, *node.args["expressions"])]
@@ -413,7 +471,10 @@ class _Reader:
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             return Compared(operator.is_, self._node(node.this), None)
         if type(node) not in COMPARISONS:
-            refuse(node, "this condition in HAVING", grammar=GRAMMAR)
+            inner = self._node(node) if isinstance(node, exp.Column) else self._of_keys(node)
+            if not isinstance(inner, KeyFunction):
+                refuse(node, "this condition in HAVING", grammar=GRAMMAR)
+            return Compared(operator.eq, inner, Constant(value=True))
         sides = self._node(node.this), self._node(node.expression)
         if {self._is_text(one) for one in sides} >= {True, False}:
             message = (
@@ -426,13 +487,13 @@ class _Reader:
         """Tell whether an expression of answers is a text; None where it is NULL, or may be either."""
         if isinstance(node, Constant):
             return None if node.value is None else isinstance(node.value, str)
-        if isinstance(node, KeyColumn):
-            kinds = {isinstance(one, str) for one, _ in self._groupings[node.place].groups if one is not None}
+        if isinstance(node, KeyFunction):
+            kinds = {isinstance(one, str) for one in node.values.values() if one is not None}
             return kinds.pop() if len(kinds) == 1 else None
         return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
-        inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
+        inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
     def _number(self, key: str) -> int | None:
@@ -443,6 +504,13 @@ class _Reader:
         if not isinstance(given.expression, exp.Literal) or not text.isdigit():
             refuse(given, f"{key.upper()} of anything but a whole number", grammar=GRAMMAR)
         return int(text)
+
+
+def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:
+    """Return an expression, or a part of a date, where some keys are NULL: it is of a total over them."""
+    if node in totals or (isinstance(node, PART_NODES) and any(key in totals for key in node.walk())):
+        return exp.Case(ifs=[exp.If(this=exp.false(), true=node)])  # of its kind
+    return node
 
 
 def _digits(node: exp.Expr) -> int:
@@ -457,8 +525,4 @@ def _digits(node: exp.Expr) -> int:
 def _divisor(node: exp.Expr) -> exp.Expr:
     """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
-    return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
-
-
-def _is_zero(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
+    return inner.this if isinstance(inner, exp.Nullif) and is_zero(inner.expression) else node

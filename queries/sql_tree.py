@@ -29,6 +29,7 @@ from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
 SYNTHETIC = "synthetic records, which pmw export writes"
+_LONGEST_SHOWN = 40  # characters of a refused part
 _MOST_TRIED = 8  # words of a refused text that are tried as names
 COMPARISONS: dict[type[exp.Expr], Order] = {
     exp.EQ: "eq",
@@ -96,9 +97,11 @@ CONDITIONS = Grammar.of(
     "use =, <>, <, >, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, arithmetic and CASE",
 )
 
+_CALLED = re.compile(
+    r"(\w+)\s*\((?:\s*\w+\s)?\s*$"
+)  # before the first operand of a function that the parser moved
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
-    exp.Anonymous: "a function",
     exp.Block: "a second statement",
     exp.Case: "CASE",
     exp.Cast: "a cast",
@@ -178,7 +181,12 @@ def parse_tree(
     Raises:
         QueryError: the text is too long, cannot be read, or holds a second statement.
     """
-    encoded = text.encode("utf-8", "replace")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            "expected a text of whole letters, got a part of one", code="syntax", position=error.start
+        ) from None
     if len(encoded) > LONGEST_TEXT:
         raise QueryError(
             f"a condition or statement has at most {LONGEST_TEXT:,} bytes",
@@ -198,6 +206,7 @@ def parse_tree(
         ) from None
     if not trees:
         raise QueryError(f"expected {expected()}, got none", code="syntax", position=0)
+    trees[0].meta.update(text=text)
     return trees[0]
 
 
@@ -206,7 +215,11 @@ def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.E
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
     parser = _Language().parser()
     trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
-    return [tree for tree in trees if tree is not None]
+    found = [tree for tree in trees if tree is not None]
+    for node in (node for tree in found for node in tree.walk()):
+        if not isinstance(node, exp.Identifier | exp.Literal | exp.National):  # words of SQL, without case
+            node.args.update({key: one.upper() for key, one in node.args.items() if isinstance(one, str)})
+    return found
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:
@@ -252,12 +265,29 @@ def refuse(
     Raises:
         QueryError: always.
     """
-    name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
-    words = what or _WORDS.get(type(node)) or f"{name} here"
+    known = what or _WORDS.get(type(node))
+    words = known or f"{written(node)} here"
     error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
     error.position = error.position if position is None else position
-    error.construct = words
+    error.construct = known or (
+        node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+    )
     raise error
+
+
+def written(node: exp.Expr) -> str:
+    """Return a function by the name that was written, and how any other part of a text was written."""
+    text, own = node.root().meta.get("text"), node.meta
+    starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+    if text is None or not starts or not isinstance(node, exp.Func):
+        return node.sql()[:_LONGEST_SHOWN]
+    if "end" in own:
+        return str(text[own["start"] : own["end"] + 1])
+    before = text[: min(starts)]
+    called = _CALLED.search(before)
+    return (
+        called[1] if called is not None else str(text[len(before.rstrip(" [{")) :].strip())[:_LONGEST_SHOWN]
+    )
 
 
 def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
@@ -294,6 +324,11 @@ def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     """Return the declared attribute that a column names, in any case unless it is quoted, and its level."""
     any_case = not column.this.args.get("quoted")
     return resolve_operand(column.name, domain, position_of(column), any_case=any_case)
+
+
+def is_zero(node: exp.Expr) -> bool:
+    """Tell whether a node is the number 0."""
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
 
 
 def _offset(text: str, error: dict[str, object]) -> int | None:

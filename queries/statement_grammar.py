@@ -209,6 +209,7 @@ def _spell(tree: exp.Select, domain: Domain, names: set[str]) -> None:
         qualifier = column.args.get("table")
         if qualifier is not None and qualifier.name.casefold() in names and column.args.get("db") is None:
             column.set("table", None)
+            column.meta.update(of_table=True)  # and so no name of an output column
         require_bare(column, GRAMMAR)
         if isinstance(column.this, exp.Identifier) and column.name.casefold() in folded:
             name, level = operand_of(column, domain)

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
+from queries.cell_values import (
+    CellCondition,
+    attribute_values,
+    counted_where,
+    on_scope,
+    union_scope,
+)
 from queries.cells import GroupValue
 from queries.comparisons import meaning_of, resolve_attribute
 from queries.domain import Domain
@@ -19,7 +25,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     EVERYBODY,
     AggregateNode,
-    KeyColumn,
+    KeyFunction,
     Linear,
     Node,
     Quantile,
@@ -32,8 +38,8 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
 from queries.predicates import Part, Position
+from queries.work import require_few_groups, require_fit
 
-MOST_BINS = 10_000  # answers that one question may ask for
 _COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
@@ -54,6 +60,19 @@ class Grouping:
     groups: tuple[tuple[GroupValue, NDArray[np.int64]], ...]
     in_order: bool
 
+    def numbers(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return the number of each cell's value over a wider scope: int64; past all others for none."""
+        found = np.full(domain.scope_size(self.scope), len(self.groups), dtype=np.int64)
+        for number, (_, cells) in enumerate(self.groups):
+            found[cells] = number
+        return np.broadcast_to(on_scope(domain, self.scope, found, scope), domain.scope_shape(scope))
+
+    def column(self, place: int) -> KeyFunction:
+        """Return the values of groups as a column, of the grouping that has this number."""
+        labels: dict[tuple[int, ...], GroupValue] = {(TOTAL,): None}
+        labels |= {(number,): label for number, (label, _) in enumerate(self.groups)}
+        return KeyFunction((place,), labels, self.in_order)
+
 
 def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
@@ -73,7 +92,7 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     """
     attribute = domain[resolve_attribute(name, domain)]
     if part is None:
-        _require_few_groups(attribute.size)
+        require_few_groups(attribute.size)
         groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
         return Grouping((name,), tuple(groups), attribute.is_ordered)
     found = meaning_of(attribute).part_groups(part, position)
@@ -81,14 +100,6 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
     groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
     values: list[Any] = [one.value for one in found]
     return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
-
-
-def _require_few_groups(count: int) -> None:
-    if count > MOST_BINS:
-        raise QueryError(
-            f"expected at most {MOST_BINS:,} groups, got {count:,}; group by fewer attributes",
-            code="too_large",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +180,8 @@ class Statement:
     Attributes:
         leaves: the aggregates, each once.
         counts_alone: it has no aggregate but COUNT(*), one in an expression: counting questions answer it.
+        choices: from how many groups answers choose the rows that are shown, by HAVING, by QUALIFY, or by
+            LIMIT and OFFSET in an order of answers; 1 where they choose none.
 
     Raises:
         QueryError: there are more groups than MOST_BINS, two columns would be called alike, or the
@@ -189,11 +202,12 @@ class Statement:
     text: str = field(default="", compare=False)
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
+    choices: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
-        _require_few_groups(self._most_groups)
+        self.count_groups(self.groupings, self.sets or ())
         columns = sorted(self.columns, key=lambda column: not column.is_key)
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
@@ -209,7 +223,9 @@ class Statement:
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
-            union_scope(self.domain, [self.condition.scope, *(one.scope for one in self.groupings)])
+            names = [*self.condition.scope, *(name for one in self.groupings for name in one.scope)]
+            require_fit(self.domain.scope_size(list(dict.fromkeys(names))), names)
+        object.__setattr__(self, "choices", self._choices())
 
     @classmethod
     def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
@@ -227,9 +243,20 @@ class Statement:
             if list(names).count(name) > 1:
                 raise QueryError(f"GROUP BY names an attribute twice: {name!r}", code="bad_request")
         groupings = tuple(attribute_grouping(name, None, where.domain) for name in names)
-        keys = [OutputColumn(name, KeyColumn(place)) for place, name in enumerate(names)]
+        keys = [OutputColumn(name, groupings[place].column(place)) for place, name in enumerate(names)]
         title = "count" if "count" not in names else "records"
         return cls(where, groupings, (*keys, OutputColumn(title, EVERYBODY)), text=text)
+
+    @staticmethod
+    def count_groups(groupings: Sequence[Grouping], sets: Sequence[tuple[int, ...]]) -> int:
+        """Return how many groups there are at most, of groupings that are taken together.
+
+        Raises:
+            QueryError: they are more than MOST_BINS.
+        """
+        count = sum(math.prod(len(groupings[key].groups) for key in keys) for keys in sets)
+        require_few_groups(count)
+        return count
 
     @property
     def size_in_bytes(self) -> int:
@@ -257,23 +284,28 @@ class Statement:
 
     @property
     def size(self) -> int:
-        """How many numbers it asks for: its groups, times their aggregates; one without any."""
-        return self._most_groups * max(1, len(self.leaves))
+        """How many numbers it asks for: its groups, times the steps of their aggregates; one without any."""
+        steps = sum(leaf.steps for leaf in self.leaves)
+        return self.count_groups(self.groupings, self.sets or ()) * max(1, steps)
 
     @property
-    def _most_groups(self) -> int:
-        return sum(math.prod(len(self.groupings[key].groups) for key in keys) for keys in self.sets or ())
+    def is_filtered(self) -> bool:
+        """Whether HAVING is about answers."""
+        return _is_about_answers(self.having)
+
+    def _choices(self) -> int:
+        filtered = self.is_filtered or _is_about_answers(self.qualify)
+        if not filtered and not any(one.node.leaves() for one in self.order):
+            return 1
+        groups = sum(1 for _ in self.groups())
+        drops = self.offset > 0 or (self.limit is not None and self.limit < groups)
+        return max(1, groups) if filtered or drops else 1
 
     @property
     def single_count(self) -> LinearQuery | None:
         """The question of one COUNT(*) without groups; None where there is anything else."""
         plain = self.counts_alone and len(self.leaves) == 1 and not self.groupings and self.having is None
         return self.where if plain and self.limit is None and not self.offset else None
-
-    def narrowed(self, condition: CellCondition) -> Statement:
-        """Return the same of the records where a further condition holds; for what is no COUNT(*)."""
-        both = condition if self.condition is None else self.condition.both(condition, self.domain)
-        return replace(self, condition=both)
 
     def groups(self) -> Iterator[Group]:
         """Yield the groups that some record may fall into by the declaration; of none it is said nothing.
@@ -355,6 +387,10 @@ class Statement:
         ]
 
 
+def _is_about_answers(test: Test | None) -> bool:
+    return test is not None and any(node.leaves() for node in test.nodes())
+
+
 class _Reach:
     """Which groups a record that is asked about may fall into: a function of the declaration alone."""
 
@@ -423,8 +459,8 @@ def statement_of(
     if not isinstance(part, int | float) or not 0 <= part <= 1:
         raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
     nodes: Mapping[str, AggregateNode] = {
-        "mean": average(values, None, domain),
-        "sum": total(values, None, domain),
+        "mean": average(values),
+        "sum": total(values),
         "quantile": Quantile(values, part),
     }
     keys = [column for column in counts.columns if column.is_key]

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY, EPOCH
+from queries.calendar import DAY, EPOCH, clock_gap
 from queries.categories import CategoricalAttribute
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
 from queries.dates import DateAttribute, DatetimeAttribute
@@ -349,8 +349,12 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
         self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
     ) -> NDArray[Any]:
         """Return a date (datetime64[D]) or a time (datetime64[s]) of each cell."""
-        seconds = super().draw(codes, generator, lean) * (DAY // self.attribute.day) - EPOCH
-        return seconds.astype("datetime64[s]").astype(f"datetime64[{self.attribute.unit}]")
+        attribute, seconds = self.attribute, super().draw(codes, generator, lean) * self.attribute.scale
+        if isinstance(attribute, DatetimeAttribute):  # a time that the clock leaves out is no time
+            for day in np.unique(seconds // DAY).tolist() if attribute.zone != "UTC" else ():
+                start, stop = clock_gap(attribute.zone, day)
+                seconds[(seconds >= start) & (seconds < stop)] += stop - start
+        return (seconds - EPOCH).astype("datetime64[s]").astype(f"datetime64[{attribute.unit}]")
 
 
 _KINDS: dict[type, Callable[[Any], Values[Any]]] = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import os
+import shutil
+import signal
 import sqlite3
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--data-dir",
         default=os.environ.get("PMW_DATA_DIR"),
         help="folder with real tables for extra tests (also PMW_DATA_DIR); they are skipped without it",
+    )
+    parser.addoption(
+        "--longest",
+        type=float,
+        default=900,
+        metavar="SECONDS",
+        help="how long a test may take before it fails: far more than any needs, on a busy machine too",
     )
 
 
@@ -120,9 +131,50 @@ def repeatable_everywhere() -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+GIVEN_UP = pytest.StashKey[bool]()  # whether a test did not end
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the process where a test was given up: at its end, Python waits for threads and for children."""
+    if config.stash.get(GIVEN_UP, False):
+        faulthandler.dump_traceback_later(10, exit=True)
+
+
+@contextmanager
+def ended_in_time(item: pytest.Item) -> Iterator[None]:
+    """Fail the test that waits for what never comes, such as word from a process that has ended."""
+    longest = float(item.config.getoption("--longest")) * (4 if item.get_closest_marker("slow") else 1)
+
+    def give_up(*_: object) -> None:
+        item.config.stash[GIVEN_UP] = True
+        pytest.fail(f"it did not end within {longest:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, longest, 10)  # again, where what cleans up waits too
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     REPEATED.start(item.nodeid)
+    with ended_in_time(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with ended_in_time(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with ended_in_time(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,6 +190,25 @@ def pytest_fixture_setup(
         return (yield)
     finally:
         REPEATED.owner = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run all tests in an empty folder: what lies in the checkout is in nobody's way, and stays as it is."""
+    folder = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(empty_folder: Path) -> Iterator[None]:
+    """Fail the test that writes into the working folder: whoever runs it has files of their own there."""
+    yield
+    left = sorted(empty_folder.iterdir())
+    for path in left:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert not left, f"left in the working folder: {', '.join(path.name for path in left)}"
 
 
 @pytest.fixture(autouse=True)
@@ -173,4 +244,4 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     given = request.config.getoption("--data-dir")
     if given is None:
         pytest.skip("needs real tables: give --data-dir or PMW_DATA_DIR")
-    return Path(str(given))
+    return request.config.invocation_params.dir / str(given)

@@ -10,7 +10,9 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -25,6 +27,7 @@ import pytest
 
 from pmw import Domain, load_model, open_session
 from queries import CategoricalAttribute, IntegerAttribute
+from tests.waiting import joined
 
 ROOT = Path(__file__).parent.parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -111,6 +114,41 @@ def test_a_wrong_question_is_refused_with_its_place(
     assert error.splitlines()[-2:] == [question, " " * error.splitlines()[-1].index("^") + "^"]
 
 
+# What the page shows at first, where a server has what it loads or has not.
+SHOWN = """
+const [page, parts, status] = process.argv.slice(1);
+const hidden = JSON.parse(parts), asked = [], nothing = { addEventListener() {} };
+globalThis.document = {
+    currentScript: { src: "http://localhost/browser/page.js" },
+    getElementById: (id) => ({
+        ...nothing, set hidden(value) { if (!(id in hidden)) throw id; hidden[id] = value; },
+    }),
+    querySelectorAll: () => [],
+};
+globalThis.fetch = async (address, { method }) => {
+    asked.push([method, address.pathname]);
+    return { ok: status == 200 };
+};
+eval(require("node:fs").readFileSync(page, "utf8"));
+setTimeout(() => console.log(JSON.stringify({ asked, hidden })));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+@pytest.mark.parametrize(("status", "shown"), [(200, "browser-choice"), (404, "browser-absent")])
+def test_there_is_something_to_choose_where_a_model_and_python_are_at_hand(status: int, shown: str) -> None:
+    text = (ROOT / "docs/browser.md").read_text()
+    hidden = dict.fromkeys(re.findall(r'id="(browser-[a-z]+)"[^>]* hidden>', text), True)
+    choice = re.search(r'<div id="browser-choice" hidden>(.*?)</div>', text, re.DOTALL)
+    assert choice is not None
+    assert 'id="browser-demo"' in choice[1]
+    assert 'id="browser-file"' in choice[1]
+    command = ["node", "-e", SHOWN, str(ROOT / "docs/browser/page.js"), json.dumps(hidden), str(status)]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert told["asked"] == [["HEAD", "/browser/runtime/demo.model"]]
+    assert [part for part, is_hidden in told["hidden"].items() if not is_hidden] == [shown]
+
+
 # --- in Chromium --------------------------------------------------------------------------------
 
 
@@ -150,7 +188,7 @@ def address(site: Path) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join()
+    joined(thread)
     server.server_close()
 
 
@@ -295,12 +333,24 @@ def test_the_page_needs_no_scrolling_sideways(browser: Any, address: str, width:
     reader.end()
 
 
-def test_a_site_without_what_the_page_loads_says_so(browser: Any, address: str, model_file: Path) -> None:
+def test_a_site_without_what_the_page_loads_offers_nothing_and_says_so(browser: Any, address: str) -> None:
     reader = Visit(browser, address)
     reader.context.route("**/runtime/**", lambda route: route.fulfill(status=404))
-    reader.page.get_by_role("button", name="Open the demonstration's model").click()
+    reader.page.reload()
+    reader.page.get_by_text("nothing can be opened").wait_for()
+    assert reader.page.get_by_role("button", name="Open the demonstration's model").count() == 0
+    assert not reader.page.locator("#browser-file").is_visible()
+    reader.context.close()
+
+
+def test_a_site_that_goes_away_meanwhile_is_told(browser: Any, address: str, model_file: Path) -> None:
+    reader = Visit(browser, address)
+    button = reader.page.get_by_role("button", name="Open the demonstration's model")
+    button.wait_for()
+    reader.context.route("**/runtime/**", lambda route: route.fulfill(status=404))
+    button.click()
     reader.page.get_by_role("alert").wait_for()
-    assert "no model of the demonstration" in reader.error()
+    assert "cannot be loaded now" in reader.error()
     reader.page.get_by_label("or a model file of your own:").set_input_files(model_file)
     reader.page.get_by_text("scripts/build_browser.py adds it").wait_for()
     reader.context.close()

@@ -14,6 +14,7 @@ import pytest
 
 from pmw.cli.main import main
 from pmw.planning.opening import LARGEST_OPENING_SHARE, MARGINAL_OPENING_SHARE, OPENING_SHARE, TREE_SHARE
+from pmw.session.model_file import FORMAT_VERSION
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -221,6 +222,11 @@ def test_a_proof_and_its_tests_name_each_other(path: Path) -> None:
     assert {number for number in numbered if f"({number})" not in tests} == set()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (path.parent / target).exists(), target
+
+
+def test_the_page_of_operations_names_the_format_of_a_model() -> None:
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    assert re.findall(r"`format_version` \((\d+)\)", operations) == [str(FORMAT_VERSION)]
 
 
 def test_the_changelog_has_a_privacy_heading() -> None:

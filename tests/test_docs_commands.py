@@ -14,6 +14,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 from pmw.cli.main import main
+from pmw.session.store import SessionFiles
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -54,6 +56,11 @@ def sessions(path: Path) -> list[tuple[str, str]]:
     """Return the commands of a document with what they print, in order."""
     blocks = CONSOLE.findall(path.read_text())
     return [(command, output) for block in blocks for _, command, output in commands_in(block)]
+
+
+def users_added(path: Path) -> list[str]:
+    """Return the commands of a document that make users, whose tokens they print."""
+    return re.findall(r"^pmw user add .*", "\n".join(SHELL.findall(path.read_text())), re.MULTILINE)
 
 
 WITH_COMMANDS = [path for path in DOCUMENTS if sessions(path)]
@@ -169,6 +176,40 @@ def test_commands_print_what_the_documents_show(
         else:
             printed = _run_python(shlex.split(command)[1:], capsys, monkeypatch)
         assert agree(normal(shown), normal(printed)), f"$ {command}\n{printed}"
+    for command in users_added(path):
+        assert run_pmw_here(command)
+    assert not_ignored(folder) == ["bin/pmw", "bin/python", "examples"]
+
+
+def not_ignored(folder: Path) -> list[str]:
+    """Return the files of a folder that git would take in, if it were the checkout."""
+    git(folder, "init", "--quiet")
+    git(folder, "-c", f"core.excludesFile={ROOT / '.gitignore'}", "add", "--all")
+    return git(folder, "ls-files")
+
+
+def git(folder: Path, *arguments: str) -> list[str]:
+    if shutil.which("git") is None:
+        pytest.skip("there is no git")
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_git_takes_in_no_session_no_user_and_nothing_beside_them(folder: Path) -> None:
+    session = folder / "deep" / "study.pmw"
+    session.parent.mkdir()
+    for file in SessionFiles(session).all:
+        file.write_text("secret")
+    for name in (".b.pmw.part", ".b.pmw.part-wal", "users.json", "users.json-asked-wal", "ann.token"):
+        (session.parent / name).write_text("secret")
+    assert not_ignored(folder) == ["bin/pmw", "bin/python", "examples"]
+
+
+def test_git_ignores_nothing_that_it_tracks() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout of git")
+    assert git(ROOT, "ls-files", "--cached", "--ignored", "--exclude-standard") == []
+    assert len(git(ROOT, "ls-files")) > 500
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=named)

@@ -24,7 +24,8 @@ SessionError Status TableFile verify_session
 """
 UNLISTED = """
 Activity Booked Budget BudgetError Check Composition Ledger LedgerLine LinearQuery MemoryLimit
-ModelFileError ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease Opening Prior Quote
+ModelFileError ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease Opening PriceError Prior
+Quote
 ReleaseError SessionCorruptError SessionExistsError SessionLockedError SessionPlan Sides Source
 SparseVectorKind Spent StoreError TestKind UpdateRule Verification
 """

@@ -79,6 +79,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_without_its_extra_the_command_to_type_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\necho 'no module named mkdocs' >&2\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    done = subprocess.run(
+        ["scripts/build_site", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = "scripts/build_site: expected the extra docs; type uv run --extra docs scripts/build_site\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
 class Built(HTMLParser):
     """What a page loads, what it links to, what can be linked to in it, and its text outside of code."""
 

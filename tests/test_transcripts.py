@@ -163,13 +163,14 @@ def commands(kind: Kind) -> Iterator[tuple[str, ...]]:
         yield ("check", *begin[2:6])
     yield begin
     yield ("ask", "study.pmw", "--stream")
-    yield ("ask", "study.pmw", "age >= 50 AND region = 'north'")
-    yield ("ask", "study.pmw", "income > 10", "--fresh", "--json")
-    yield ("ask", "study.pmw", "--sql", GROUPED, "--fresh", "--json")
+    most = ("--at-most", "100%")  # else much of it would be refused for its price
+    yield ("ask", "study.pmw", "age >= 50 AND region = 'north'", *most)
+    yield ("ask", "study.pmw", "income > 10", "--fresh", "--json", *most)
+    yield ("ask", "study.pmw", "--sql", GROUPED, "--fresh", "--json", *most)
     yield ("ask", "study.pmw", "age >= 50 AND regoin = 'north'")
-    yield ("ask", "study.pmw", "--sql", GROUPED.replace("sex", "region"))
+    yield ("ask", "study.pmw", "--sql", GROUPED.replace("sex", "region"), *most)
     yield ("ask", "study.pmw", "--workload", "marginals:sex")
-    yield ("ask", "study.pmw", "income BETWEEN 5 AND 30 AND age < 22", "--strict")
+    yield ("ask", "study.pmw", "income BETWEEN 5 AND 30 AND age < 22", "--strict", *most)
     if kind.in_words:
         yield ("status", "study.pmw")
         yield ("ledger", "study.pmw")

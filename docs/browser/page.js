@@ -4,6 +4,7 @@
 (() => {
   const here = new URL(".", document.currentScript.src);
   const part = (name) => document.getElementById(`browser-${name}`);
+  const demo = new URL("runtime/demo.model", here);
   const controls = document.querySelectorAll("#browser button, #browser input");
   let worker = null;
   let model = null; // its file: a worker that is new has to be given it again
@@ -67,9 +68,13 @@
     part("question").focus();
   }
 
+  function found(method = "GET") {
+    return fetch(demo, { method }).catch(() => ({ ok: false }));
+  }
+
   async function demonstration() {
-    const response = await fetch(new URL("runtime/demo.model", here)).catch(() => ({ ok: false }));
-    if (!response.ok) throw new Error("This copy of the site has no model of the demonstration. Choose a file.");
+    const response = await found();
+    if (!response.ok) throw new Error("The demonstration's model cannot be loaded now. Try again, or choose a file.");
     return response.arrayBuffer();
   }
 
@@ -95,5 +100,7 @@
   part("question").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) part("form").requestSubmit();
   });
+  // The model lies beside all that is loaded: without it there is nothing to choose.
+  found("HEAD").then(({ ok }) => (part(ok ? "choice" : "absent").hidden = false));
   for (const one of controls) one.disabled = false; // some browsers keep it when a page is loaded again
 })();

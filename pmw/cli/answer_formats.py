@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.cli.texts import json_line
+from pmw.display.texts import terminal_text
 from pmw.public.answer import REFUSAL, Answer
 from queries.errors import QueryError
 
@@ -141,7 +142,8 @@ class _Csv(_Rows):
         rows, self._rows = self._rows, []
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
-        sys.stdout.write(text.getvalue().encode(errors="backslashreplace").decode())
+        told = text.getvalue().encode(errors="backslashreplace").decode()
+        sys.stdout.write(terminal_text(told) if sys.stdout.isatty() else told)
         sys.stdout.flush()
 
 
@@ -217,7 +219,7 @@ def _is_plain(words: str) -> bool:
 
 def _answer_line(answer: Answer) -> str:
     """Return ``json_line`` of an answer's form, in a fifth of the time."""
-    if answer.is_refused:
+    if answer.is_refused or answer.spent.charged:
         return json_line(answer.to_dict())
     spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
     kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'

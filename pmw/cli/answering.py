@@ -8,17 +8,20 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
 
 import click
 
 from pmw.cli.texts import answer_text, json_line, table_text
+from pmw.cli.usage import echo
 from pmw.display.progress import Progress
 from pmw.display.texts import counted
+from pmw.errors import PriceError
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.session.asking import Asking, LocalAsking
+from pmw.session.asking import Asking, LocalAsking, Part
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -44,6 +47,7 @@ _LARGE = 2**10  # bytes of a question that counts for several: its text is many 
 _CODES = {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4, Source.REFUSED: 4}  # exit codes, the former --strict's
 _SHORT_LINE = 2**12  # bytes of the longest that is
 
+_Found = TypeVar("_Found")
 Asked: TypeAlias = Union[LinearQuery, "Statement"]
 Result: TypeAlias = Union[Answers, "AnswerTable"]  # of one condition, or of a statement
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
@@ -61,6 +65,7 @@ class StreamOptions:
         strict_cells: refuse questions that cut cells.
         format: how answers are written, one of ``FORMATS``.
         population: tell the interval of the population too; see ``pmw.public.population``.
+        at_most: the part of the budget that one question may charge; None unless told.
     """
 
     fresh: bool = False
@@ -68,6 +73,7 @@ class StreamOptions:
     strict_cells: bool = False
     format: str = "jsonl"
     population: bool = False
+    at_most: Part = None
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
@@ -97,8 +103,8 @@ def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
     """
     require_accepted(asked, options)
     if isinstance(asked, LinearQuery):
-        return session.ask_all([asked], fresh=options.fresh)
-    return session.tabulate(asked, fresh=options.fresh)
+        return session.ask_all([asked], fresh=options.fresh, at_most=options.at_most)
+    return session.tabulate(asked, fresh=options.fresh, at_most=options.at_most)
 
 
 def form_of(result: Result) -> dict[str, Any]:
@@ -143,40 +149,35 @@ def source_code(source: Source, *, strict: bool) -> int:
 # --- prices -----------------------------------------------------------------------------------------------
 
 
-def is_agreed(quote: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Tell whether the price of a bar is agreed to; else print that nothing was spent.
+def paid(
+    session: Asking, at_most: Part, ask: Callable[[Part], _Found], price: Callable[[], str] | None = None
+) -> _Found:
+    """Return what one question comes to; where it could cost more than it may, after a yes.
 
     Args:
-        quote: what it costs, in the form that is written as JSON.
-        given: the options of ``pmw ask``.
-    """
-    from pmw.public.quotes import price_of_bar  # few pay
+        session: that is asked; of one in a file a tenth of what is left may be charged unless told.
+        at_most: the part of the budget that may be charged; None unless told.
+        ask: asks with such a part.
+        price: tells what it costs, in words; None for the part of the budget alone.
 
-    price = price_of_bar(quote, given["within"])
-    if quote["affordable"] and (given["yes"] or agrees(price)):
-        return True
-    say_unpaid(price, quote, as_json=given["as_json"])
-    return False
+    Raises:
+        PriceError: it could cost more, and nobody said yes.
+    """
+    if at_most is None and isinstance(session, LocalAsking):
+        ledger = session.state.ledger
+        at_most = ledger.remaining / ledger.cap / 10
+    try:
+        return ask(at_most)
+    except PriceError as error:
+        told = "" if price is None else price()
+        if not agrees(told or f"This can cost {error.price:.2%} of the budget."):
+            raise PriceError(f"{told} {error.message}".strip(), price=error.price) from None
+        return ask(error.price)
 
 
 def agrees(price: str) -> bool:
     """Ask whether a price is to be paid; without a terminal nobody agrees."""
     return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)
-
-
-def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print that nothing was spent, where a price was not agreed to.
-
-    Args:
-        price: what it costs, in words.
-        quote: the same, in the form that is written as JSON.
-        as_json: print it as an answer would be.
-    """
-    message = f"{price} Nothing was spent.{' Pay it with --yes.' if quote['affordable'] else ''}"
-    if as_json:
-        click.echo(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
-    else:
-        click.echo(f"Error: {message}", err=True)
 
 
 # --- streams and workloads --------------------------------------------------------------------------------
@@ -198,6 +199,7 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
 def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
     one_by_one = options.population or session.contract.options.bar_limit is not None
+    one_by_one = one_by_one or options.at_most is not None or not isinstance(session, LocalAsking)
     if workload.boxes is not None and not one_by_one:
         from pmw.cli.answer_formats import writer_of
 
@@ -262,14 +264,14 @@ def _answer_steps(
                 progress.add(size, f"{share:.1%} of the budget spent")
     except KeyboardInterrupt:
         writer.close()
-        click.echo("interrupted; everything printed so far is durable", err=True)
+        echo("interrupted; everything printed so far is durable", err=True)
         return 130
     writer.close()
     if refused:
         was = "was" if refused == 1 else "were"
         # Under an accuracy contract a refusal may come after tests, which are charged.
         cost = ", at no cost" if session.contract.options.bar_limit is None else ""
-        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
+        echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
     return code if options.strict or refused == asked else 0
 
 
@@ -282,19 +284,20 @@ def _answer_batch(
         The strictest exit code, how many were refused, and the part of the budget that is spent.
     """
     printer = _Printer(session, parsed, writer)
-    whole = session.answers_whole_statements
+    whole = session.answers_whole_statements or options.at_most is not None
     for questions in _chunks(printer.questions, whole=whole):
         if not questions[0].is_counting or (whole and not isinstance(questions[0].query, LinearQuery)):
             _answer_statement(session, questions[0], printer, options)
             continue
-        parts = [part for question in questions for part in question.parts()]
+        ask = partial(session.ask_all, fresh=options.fresh, deliver=printer.deliver, at_most=options.at_most)
+        before = printer.answered
         try:
-            session.ask_all(parts, fresh=options.fresh, deliver=printer.deliver)
+            ask([part for question in questions for part in question.parts()])
         except QueryError:
-            # A key was used for another question, so the chunk was refused whole: answer one by one.
-            for question in questions:
+            # A key was used for another question, or one costs too much: answer the others one by one.
+            for question in questions[printer.answered - before :]:
                 try:
-                    session.ask_all(question.parts(), fresh=options.fresh, deliver=printer.deliver)
+                    ask(question.parts())
                 except QueryError as error:
                     printer.refuse(error)
     printer.finish()
@@ -306,7 +309,9 @@ def _answer_statement(session: Asking, question: Question, printer: _Printer, op
     if isinstance(question.query, LinearQuery):
         return
     try:
-        table = session.tabulate(question.query, fresh=options.fresh, request_id=question.request_id)
+        table = session.tabulate(
+            question.query, fresh=options.fresh, request_id=question.request_id, at_most=options.at_most
+        )
     except QueryError as error:
         printer.refuse(error)
     else:
@@ -353,6 +358,7 @@ class _Printer:
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
+        self.answered = 0
         self.refused = 0
         self.share = 0.0  # of the budget, as the newest answer tells it
         self._waiting = deque(parsed)
@@ -396,7 +402,8 @@ class _Printer:
             self._table = Tabulation(self._state, question.query)
         self._answers.append(answer)
         if len(self._answers) == len(self._table):
-            self._write(self._table.table(self._state, self._answers))
+            place = self._session.place if isinstance(self._session, LocalAsking) else None
+            self._write(self._table.table(self._state, self._answers, place=place))
 
     def _population(self, query: LinearQuery, answer: Answer) -> PopulationInterval | None:
         """Return the interval of the population beside an answer, where the writer tells it."""
@@ -440,7 +447,8 @@ class _Printer:
         self._next()
 
     def _next(self) -> None:
-        self._waiting.popleft()
+        _, question = self._waiting.popleft()
+        self.answered += not isinstance(question, QueryError)
         self._table, self._answers = None, []
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,16 +21,16 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
-    from pmw.cli.answering import StreamOptions
+    from pmw.cli.answering import Result, StreamOptions
     from pmw.planning.heads import HeadsQuote
     from pmw.planning.sum_quotes import SumQuote
+    from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
-    from pmw.session.asking import Asking
+    from pmw.session.asking import Asking, Part
     from pmw.session.session import Session
-
-_UNPAID_KEY = "--request-id is for what pays unasked and may be run again; give --yes too"
 
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
@@ -44,6 +48,49 @@ def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> W
         return Within.parse(value)
     except BudgetError as error:
         raise click.BadParameter(str(error), param=parameter) from None
+
+
+def _part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Return the part of the budget that --at-most was given, for click.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    if value is None:
+        return None
+    from pmw.errors import BudgetError
+    from pmw.privacy.budget import as_fraction
+
+    with suppress(BudgetError):
+        part = as_fraction(value.removesuffix("%"), "--at-most") / (100 if value.endswith("%") else 1)
+        if 0 <= part <= 1:
+            return part
+    raise click.BadParameter("expected a part of the budget from 0 to 100%, such as 2%", param=parameter)
+
+
+def _at_most(told: str) -> Callable[[Any], Any]:
+    """Return the option --at-most, with what its help says of 0."""
+    text = (
+        "The most of the budget that one question, or what is measured, may charge; above it a terminal is "
+        f"asked, and others are refused. {told}  [default: a tenth of what may be spent]"
+    )
+    return click.option("--at-most", metavar="P%", callback=_part, help=text)
+
+
+@contextmanager
+def _as_json(wanted: bool) -> Iterator[None]:
+    """Print why a question is refused as an answer would be, where JSON is wanted, and exit with 4."""
+    from queries.errors import QueryError
+
+    try:
+        yield
+    except QueryError as error:
+        if not wanted:
+            raise
+        from pmw.cli.texts import json_line
+
+        echo(json_line({"error": error.to_dict()}))
+        sys.exit(4)
 
 
 @click.command(
@@ -105,14 +152,15 @@ Workloads:
     "--within",
     metavar="N|P%",
     callback=_width,
-    help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer; where "
-    "that costs something, say the price and ask first.",
+    help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer, and "
+    "pay the price where there is one. Whether P% is met depends on a drawn number, so that a little more "
+    "may miss.",
 )
-@click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
+@_at_most("0 takes the free answer.")
 @click.option(
     "--request-id",
     metavar="KEY",
-    help="With --within and --yes: idempotency key; run again with it, the command pays nothing more.",
+    help="With --within: idempotency key; run again with it, the command pays nothing more.",
 )
 @click.option(
     "--explain",
@@ -138,8 +186,12 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     what they may charge at most.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
-    is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
-    other cases the exit code is 4 and nothing is spent.
+    is free.
+
+    What could charge more than --at-most is paid for after a yes on a terminal. In other cases the exit code
+    is 4, the price is told and nothing is spent. It is a tenth of what is left, or of the share, unless told,
+    for a question, a statement or a bar; a stream and a workload of a session in a file may charge all that
+    is left. A stored answer is free, and never refused.
 
     SESSION may be a model too, as `pmw export --format model` writes it: it answers offline and free, as far
     as what was released goes. It may be the address of a session of `pmw serve`, such as
@@ -151,17 +203,8 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     _check(sum(asked), where, given)
     require_address(session, given["token_file"])
-    from queries.errors import QueryError
-
-    try:
+    with _as_json(given["as_json"]):
         code = _ask(session, where, wait, given)
-    except QueryError as error:
-        if not given["as_json"]:
-            raise
-        from pmw.cli.texts import json_line
-
-        click.echo(json_line({"error": error.to_dict()}))
-        code = 4
     sys.exit(code)
 
 
@@ -180,6 +223,7 @@ def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) ->
         given["strict_cells"],
         given["format"] or "jsonl",
         given["population"],
+        given["at_most"],
     )
     with ExitStack() as held:
         if is_address(session):
@@ -214,10 +258,8 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
     if given["within"] is not None:
         _check_within(where, given)
-    elif given["yes"]:
-        raise click.UsageError("--yes pays the price of a bar; give --within N with it")
-    if given["request_id"] is not None and not given["yes"]:
-        raise click.UsageError(_UNPAID_KEY)
+    elif given["request_id"] is not None:
+        raise click.UsageError("--request-id is for a bar that is paid once; give --within N with it")
     if given["explain"]:
         _check_explained(given)
 
@@ -259,35 +301,46 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
         from queries.workload_text import parse_workload
 
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
-    if given["within"] is not None:
-        ask = _ask_within if given["sql"] is None else _ask_sums_within
-        return ask(cast("Session", session), where or "", options, given)  # a model is asked without
     if given["explain"]:
         return _explain(cast("Session", session), where or "", given)
     if given["sql"] is not None:
-        return _ask_statement(session, given["sql"], options, as_json=given["as_json"])
-    return _ask_condition(session, where or "", options, as_json=given["as_json"])
+        return _ask_statement(session, given["sql"], options, given)
+    return _ask_condition(session, where or "", options, given)
 
 
-def _ask_condition(session: Asking, where: str, options: StreamOptions, *, as_json: bool) -> int:
-    """Print the answer to one condition; return the exit code."""
-    from pmw.cli.answering import condition_of, read_condition, require_accepted, source_code, told
+def _ask_condition(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to one condition, within a bar where one is asked for; return the exit code."""
+    from pmw.cli.answering import condition_of, paid, read_condition, require_accepted, source_code, told
 
-    query = read_condition(where, session.domain)
+    query, within = read_condition(where, session.domain), given["within"]
     require_accepted(query, options)
-    answer = session.ask_all([condition_of(where)], fresh=options.fresh)[0]
-    click.echo(told(session, query, answer, options, as_json=as_json))
+
+    def ask(most: Part) -> Answer:
+        if within is None:
+            return session.ask_all([condition_of(where)], fresh=options.fresh, at_most=most)[0]
+        return session.ask_within(query, within.amount, request_id=given["request_id"], at_most=most)
+
+    answer = paid(session, options.at_most, ask)
+    echo(told(session, query, answer, options, as_json=given["as_json"]))
     return source_code(answer.source, strict=options.strict)
 
 
-def _ask_statement(session: Asking, sql: str, options: StreamOptions, *, as_json: bool) -> int:
-    """Print the answer to one statement; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, text_of
+def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to one statement, within bars where they are asked for; return the exit code."""
+    from pmw.cli.answering import answered, exit_code_of, form_of, paid, require_accepted, text_of
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
-    result = answered(session, parse_sql(sql, session.domain), options)
-    click.echo(json_line(form_of(result)) if as_json else text_of(result))
+    statement, within = parse_sql(sql, session.domain), given["within"]
+    require_accepted(statement, options)
+
+    def ask(most: Part) -> Result:
+        if within is None:
+            return answered(session, statement, replace(options, at_most=most))
+        return session.sql_within(statement, within, request_id=given["request_id"], at_most=most)
+
+    result = paid(session, options.at_most, ask)
+    echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
     return exit_code_of(result, strict=options.strict)
 
 
@@ -301,51 +354,8 @@ def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
     asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
     require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
     found = session.explain(asked)
-    click.echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+    echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
     return 0
-
-
-def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
-    from pmw.cli.answering import is_agreed, read_condition, require_accepted, source_code, told
-
-    query, within = read_condition(where, session.domain), given["within"].amount
-    require_accepted(query, options)
-    if given["request_id"] is None:  # else it may be paid already
-        quote = session.quote(query, within)
-        if quote.needed and not is_agreed(quote.to_dict(), given):
-            return 4
-    answer = session.ask_within(query, within, request_id=given["request_id"])
-    click.echo(told(session, query, answer, options, as_json=given["as_json"]))
-    return source_code(answer.source, strict=options.strict)
-
-
-def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to a statement with one AVG or SUM within a bar, once its price is agreed to."""
-    from pmw.cli.answering import (
-        agrees,
-        answered,
-        exit_code_of,
-        form_of,
-        require_accepted,
-        say_unpaid,
-        text_of,
-    )
-    from pmw.cli.texts import json_line
-    from queries.parsing import parse_sql
-
-    statement, within = parse_sql(given["sql"], session.domain), given["within"]
-    require_accepted(statement, options)
-    if given["request_id"] is None:  # else it may be paid already
-        answered(session, statement, options)  # its counts are asked for as those of any statement
-        quote = session.quote_aggregate(statement, within)
-        price = f"A bar of ± {within}: {_told(quote, session, measured=False)}"
-        if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-            say_unpaid(price, quote.to_dict(), as_json=given["as_json"])
-            return 4
-    result = session.sql_within(statement, within, request_id=given["request_id"])
-    click.echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
-    return exit_code_of(result, strict=options.strict)
 
 
 @click.command(
@@ -355,8 +365,8 @@ def _ask_sums_within(session: Session, _: str, options: StreamOptions, given: di
 Examples:
   pmw measure study.pmw sex,race --dry-run
   pmw measure study.pmw sex,race
-  pmw measure study.pmw sex,race --yes --json
-  pmw measure study.pmw sex,race --yes --request-id monday
+  pmw measure study.pmw sex,race --at-most 3% --json
+  pmw measure study.pmw sex,race --at-most 3% --request-id monday
   pmw measure http://127.0.0.1:8000/sessions/study sex,race --dry-run --token-file ann.token
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
   pmw measure study.pmw --heads --by region --dry-run
@@ -395,11 +405,11 @@ Examples:
     help="With --sum: measure the sums of squares too, for VARIANCE and STDDEV.",
 )
 @click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
-@click.option("--yes", is_flag=True, help="Pay the price without being asked.")
+@_at_most("A --share that is told is paid.")
 @click.option(
     "--request-id",
     metavar="KEY",
-    help="With --yes: idempotency key; run again with it, the command pays nothing and prints the same.",
+    help="Idempotency key; run again with it, the command pays nothing and prints the same.",
 )
 @token_option
 @wait_option
@@ -407,11 +417,11 @@ Examples:
 def measure(session: str, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
     """Measure how many records have each combination of some attributes' values, or sums of values, now.
 
-    The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
-    code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and the price
-    depends on nothing in the table. It is taken from the session's budget, but not from what an open round of
-    tests has reserved. Questions about these attributes are answered within the error bar from then on, free,
-    also those that were answered before.
+    With --dry-run the price is told. A price above --at-most is paid after a yes on a terminal; in other
+    cases the exit code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and
+    the price depends on nothing in the table. It is taken from the session's budget, but not from what an
+    open round of tests has reserved. Questions about these attributes are answered within the error bar from
+    then on, free, also those that were answered before.
 
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
@@ -426,19 +436,21 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
     SESSION may be one of a service, by its address, with --token-file; its share pays.
     """
+    from pmw.cli.answering import paid
     from pmw.cli.texts import json_line
 
     require_address(session, given["token_file"])
     _check_measured(attributes, given)
-    with _measuring(session, wait, given["token_file"]) as opened:
-        if not given["yes"]:
-            quote = _measured(opened, attributes, given, dry_run=True)
-            if not given["dry_run"]:
-                _agree(quote, opened, as_json=as_json)
-        if not given["dry_run"]:
-            quote = _measured(opened, attributes, given, dry_run=False)
+    with _as_json(as_json), _measuring(session, wait, given["token_file"]) as opened:
+        named = given["share"] is not None and given["at_most"] is None  # a share is its own price
+        ask, free = partial(_measured, opened, attributes, given), {**given, "dry_run": True}
+
+        def price() -> str:
+            return _told(_measured(opened, attributes, free, None), opened, measured=False)
+
+        quote = ask(None) if named else paid(opened, given["at_most"], ask, price)
         told = _told(quote, opened, measured=not given["dry_run"])
-    click.echo(json_line(quote.to_dict()) if as_json else told)
+    echo(json_line(quote.to_dict()) if as_json else told)
 
 
 def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:
@@ -456,7 +468,6 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     Raises:
         UsageError: some do not.
     """
-    _check_paid(given)
     if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     for name in ("by", "share"):
@@ -470,40 +481,27 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
-def _check_paid(given: dict[str, Any]) -> None:
-    """Refuse options that leave open whether a price is paid.
-
-    Raises:
-        UsageError: some do.
-    """
-    if given["dry_run"] and given["yes"]:
-        raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
-    if given["request_id"] is not None and not given["yes"]:
-        raise click.UsageError(_UNPAID_KEY)
-
-
 def _measured(
-    session: Session, attributes: str | None, given: dict[str, Any], *, dry_run: bool
+    session: Session, attributes: str | None, given: dict[str, Any], at_most: Part
 ) -> Quote | SumQuote | HeadsQuote:
     """Measure what was asked for, or tell its price alone."""
-    key = given["request_id"]
+    how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
     if attributes is not None:
-        return session.measure(_names(attributes), dry_run=dry_run, request_id=key)
+        return session.measure(_names(attributes), **how)
     from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
     by = () if given["by"] is None else _names(given["by"])
     part = None if share is None else Within.parse(share).amount
     if given["heads"]:
-        return session.measure_heads(by, share=part, dry_run=dry_run, request_id=key)
+        return session.measure_heads(by, share=part, **how)
     return session.measure_sum(
         given["summed"],
         by,
         share=part,
         within=None if within is None else Within.parse(within),
         squares=given["squares"],
-        dry_run=dry_run,
-        request_id=key,
+        **how,
     )
 
 
@@ -523,17 +521,3 @@ def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: b
     if isinstance(quote, HeadsQuote):
         return heads_quote_text(quote, confidence, measured=measured)
     return sum_quote_text(quote, session.domain, confidence, measured=measured)
-
-
-def _agree(quote: Quote | SumQuote | HeadsQuote, session: Session, *, as_json: bool) -> None:
-    """Ask whether a price that is left is to be paid.
-
-    Raises:
-        Exit: it is not.
-    """
-    from pmw.cli.answering import agrees, say_unpaid
-
-    price = _told(quote, session, measured=False)
-    if quote.affordable and not agrees(price):
-        say_unpaid(price, quote.to_dict(), as_json=as_json)
-        raise click.exceptions.Exit(4)

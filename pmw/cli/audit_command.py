@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import typed, wrong_values
+from pmw.cli.usage import echo, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.audit.report import AuditOptions, Finding
@@ -92,18 +92,18 @@ def command(
         def tell(finding: Finding) -> None:
             progress.add(1)
             if as_json:
-                click.echo(json_line(finding.to_dict()))
+                echo(json_line(finding.to_dict()))
 
         findings = audit(entries, options, tell)
     if not as_json:
-        click.echo(audit_text(findings, options, show=show))
+        echo(audit_text(findings, options, show=show))
     if plot is not None:
         from pmw.display.figures import write_figure
         from pmw.research.audit.report import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
-            click.echo(f"Wrote {plot}.")
+            echo(f"Wrote {plot}.")
 
 
 def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
+from pmw.cli.usage import echo
 from pmw.display.texts import counted, shown_name, text_table
 
 _MOST_LISTED = 5  # keys of a lookup
@@ -47,9 +48,9 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
     It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
-    number, or outside the declared ends; it lists malformed lines, columns that are ignored or missing, and
-    what may help. With a column of ids it shows what share of the records is kept for several numbers of
-    records per person.
+    number, or outside the declared ends; it lists malformed lines with the cause, columns that are ignored or
+    missing, and what may help. With a column of ids it shows what share of the records is kept for several
+    numbers of records per person.
 
     Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
 
@@ -67,19 +68,19 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     place = place_given(given, data)
     domain = load_domain(schema, given)
     require_size(domain)
-    click.echo(f"Warning: {WARNING}.", err=True)
+    echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
     if domain.lookups:
         form["lookups"] = [_lookup_form(one, domain) for one in domain.lookups]
         lines = [*lines, "", *(_lookup_line(one, domain) for one in domain.lookups)]
     told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
-    click.echo(told)
+    echo(told)
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"
         )
-        click.echo(f"Warning: a session {what}.", err=True)
+        echo(f"Warning: a session {what}.", err=True)
     if facts.absent or not facts.kept:
         raise click.exceptions.Exit(1)
 
@@ -97,6 +98,8 @@ def _refusal(data: Place, facts: TableFacts) -> Iterator[str]:
 
 
 def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
+    from pmw.data.inspection import MOST_LINES
+
     if facts.absent:
         yield from _refusal(data, facts)
     else:
@@ -105,11 +108,12 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
             f"and drops {facts.dropped:,}."
         )
     if facts.malformed:
-        more = ", …" if facts.malformed > len(facts.malformed_lines) else ""
-        places = ", ".join(map(str, facts.malformed_lines))
         held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
         outcome = "undeclared in every column" if held else "dropped"
-        yield f"Malformed lines, each {outcome}: {facts.malformed:,} (line {places}{more})."
+        yield f"Malformed lines, each {outcome}: {facts.malformed:,}."
+        for why, lines in facts.malformed_lines.items():
+            more = ", …" if len(lines) > MOST_LINES else ""
+            yield f"  {len(lines):,} (line {', '.join(map(str, lines[:MOST_LINES]))}{more}): {why}"
     if facts.people is not None:
         yield from _people(facts.people)
     if facts.ignored:

@@ -356,7 +356,7 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     state = result.session.state
     lines = [
         f"Table: {state.domain.name}, {counted(len(state.domain), 'attribute')}, "
-        f"{counted(cell_count(state.domain.size), 'cell')}, about {counted(state.total.value, 'record')}.",
+        f"{counted(cell_count(state.domain.size), 'cell')}, about {counted(state.total.records, 'record')}.",
         f"Guarantee: {guarantee_terms(state.contract)}.",
         f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
         "one after the other, not knowing the next.",

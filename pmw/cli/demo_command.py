@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pmw.cli.table_options import public_option, refuse_drafted
-from pmw.cli.usage import read_budget
+from pmw.cli.usage import echo, read_budget
 
 
 @click.command(
@@ -83,6 +83,6 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     with result.session:
         seconds = time.monotonic() - started
         if given["as_json"]:
-            click.echo(json_line(demo_form(result, plan, seconds)))
+            echo(json_line(demo_form(result, plan, seconds)))
         else:
-            click.echo(demo_text(result, plan, seconds))
+            echo(demo_text(result, plan, seconds))

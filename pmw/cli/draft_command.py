@@ -15,6 +15,7 @@ from pmw.cli.table_options import (
     public_option,
     table_options,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.data import Place
@@ -134,7 +135,7 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
         place = place_given(given, data)
         public = [] if from_public is None else [TableFile(from_public)]
     declared = [declared_public(file, place, given) for file in public]
-    click.echo(draft_schema(place, *declared).removesuffix("\n"))
+    echo(draft_schema(place, *declared).removesuffix("\n"), is_data=True)
 
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
@@ -150,15 +151,15 @@ def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[st
     path, terms = given["draft"] or Path(f"{data}.draft"), _terms(given)
     if given["dry_run"]:
         form = {"attribute": given["keys"], "threshold": terms.threshold}
-        click.echo(json_line(form) if given["as_json"] else key_threshold_text(given["keys"], terms))
+        echo(json_line(form) if given["as_json"] else key_threshold_text(given["keys"], terms))
         return
     place = place_given(given, data)
     if given["keys"] is None:
         ends = draft_bounds(place, given["bounds"], terms, path)
-        click.echo(json_line(ends.to_dict()) if given["as_json"] else drafted_ends_text(ends, path))
+        echo(json_line(ends.to_dict()) if given["as_json"] else drafted_ends_text(ends, path))
     else:
         keys = draft_keys(place, given["keys"], terms, path)
-        click.echo(json_line(keys.to_dict()) if given["as_json"] else drafted_keys_text(keys, path))
+        echo(json_line(keys.to_dict()) if given["as_json"] else drafted_keys_text(keys, path))
 
 
 def _terms(given: dict[str, Any]) -> DraftTerms:

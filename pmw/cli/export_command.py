@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import wrong_values
+from pmw.cli.usage import echo, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
@@ -98,15 +98,15 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
             state = refined(state, progress.add)
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     if as_json:
-        click.echo(json_line(manifest))
+        echo(json_line(manifest))
         return
     count = _count(manifest)
     if refine:
-        click.echo(_refinement(before, residual(state)))
-    click.echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
+        echo(_refinement(before, residual(state)))
+    echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     if chosen.has_rows and (missed := reproduction_sentence(manifest["marginals"])):
-        click.echo(missed)
-    click.echo("Both are public; the manifest has the guarantee in full.")
+        echo(missed)
+    echo("Both are public; the manifest has the guarantee in full.")
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
@@ -131,11 +131,11 @@ def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
     from pmw.display.texts import counted
 
     if as_json:
-        click.echo(json_line(about))
+        echo(json_line(about))
         return
     measured = counted(about["measurements"], "measurement")
-    click.echo(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
-    click.echo("It is public, and holds the guarantee in full.")
+    echo(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
+    echo("It is public, and holds the guarantee in full.")
 
 
 def _count(manifest: dict[str, Any]) -> str:

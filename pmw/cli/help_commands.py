@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from pmw.cli.usage import echo
+
 _INSTALLING = {
     "bash": """put  eval "$(pmw completion bash)"  into ~/.bashrc""",
     "zsh": """put  eval "$(pmw completion zsh)"  into ~/.zshrc, after compinit""",
@@ -42,7 +44,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> None:
         if found is None:  # an option, which resolve_command passes over
             raise click.UsageError(f"expected a command, got {word!r}")
         shown = click.Context(found, info_name=name, parent=shown)
-    click.echo(shown.get_help())
+    echo(shown.get_help())
 
 
 @click.command(
@@ -64,4 +66,4 @@ def completion(context: click.Context, shell: str) -> None:
     if script is None:
         raise click.UsageError(f"expected one of {', '.join(_INSTALLING)}, got {shell!r}")
     source = script(context.find_root().command, {}, "pmw", "_PMW_COMPLETE").source()
-    click.echo(f"{source.rstrip()}\n\n# To install it: {_INSTALLING[shell]}")
+    echo(f"{source.rstrip()}\n\n# To install it: {_INSTALLING[shell]}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pmw.cli.usage import Suggesting, refusal
+from pmw.cli.usage import Suggesting, echo, refusal
 
 _COMMANDS = {  # each by its module and its name there
     "ask": "ask_commands:ask",
@@ -62,7 +62,7 @@ class _Commands(Suggesting):
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except KeyboardInterrupt:  # click would say "Aborted!", with the exit code of an error
-            click.echo("interrupted; everything printed so far is durable", err=True)
+            echo("interrupted; everything printed so far is durable", err=True)
             raise click.exceptions.Exit(130) from None
         except Exception as error:
             refused = refusal(error)

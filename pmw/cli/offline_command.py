@@ -18,7 +18,7 @@ from pmw.cli.table_options import (
     refuse_drafted,
     schema_option,
 )
-from pmw.cli.usage import read_budget, wrong_values
+from pmw.cli.usage import echo, read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease
@@ -129,9 +129,9 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     manifest = release.export(output, plan, force=force)
     form = _form(release, options)
     if as_json:
-        click.echo(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
+        echo(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
     else:
-        click.echo(_text(release, form, output, manifest))
+        echo(_text(release, form, output, manifest))
 
 
 def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:

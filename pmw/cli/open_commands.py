@@ -21,7 +21,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import read_budget, wrong_values
+from pmw.cli.usage import echo, read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.drafts import DraftCharge
@@ -110,12 +110,12 @@ def open_(
     ) as opened:
         note = _sech2_note(opened.state) if given["sparse_vector"] == "sech2" else None
         if note is not None:
-            click.echo(note, err=True)
+            echo(note, err=True)
         state = opened.state
         if as_json:
-            click.echo(json_line(opened.status().to_dict()))
+            echo(json_line(opened.status().to_dict()))
         else:
-            click.echo(opening_text(state, session, verbose=verbose))
+            echo(opening_text(state, session, verbose=verbose))
 
 
 def _drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
@@ -280,9 +280,9 @@ def _plan_session(
     people = forecast_people(plan)
     if schema is None:
         form = {"people": [asdict(one) for one in people]} if people else {}
-        click.echo(json_line({**plan.to_dict(), **form}))
+        echo(json_line({**plan.to_dict(), **form}))
     else:
-        click.echo(plan_text(plan, schema, people))
+        echo(plan_text(plan, schema, people))
 
 
 def _plan_textbook(
@@ -307,6 +307,6 @@ def _plan_textbook(
         domain, records=theorem.records, epsilon=budget.epsilon, delta=budget.delta, options=options
     )
     if schema is None:
-        click.echo(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
+        echo(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
     else:
-        click.echo(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")
+        echo(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")

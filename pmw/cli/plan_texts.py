@@ -420,10 +420,10 @@ def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]
         records: exact, for the custodian alone.
     """
     try:
-        plan = plan_session(domain, records=max(1, records), epsilon=1, delta=_USUAL_DELTA)
+        plan = plan_session(domain, records=records, epsilon=1, delta=_USUAL_DELTA) if records else None
     except BudgetError:
-        return {}, []
-    if not plan.binned:
+        plan = None
+    if plan is None or not plan.binned:
         return {}, []
     head = f"In a session with epsilon = 1, delta = {float(_USUAL_DELTA):g}:"
     return {"binned": plan.to_dict()["binned"]}, ["", head, *bin_lines(plan)]

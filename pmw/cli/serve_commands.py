@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.usage import Suggesting
+from pmw.cli.usage import Suggesting, echo
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
@@ -74,7 +75,7 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
     from pmw.service.users import UsersFile
 
     def ready(address: str) -> None:
-        click.echo(f"Serving at {address}; Ctrl-C ends it.")
+        echo(f"Serving at {address}; Ctrl-C ends it.")
 
     server.serve(sessions, UsersFile(users), host=host, port=port, rate=Rate(rate, 2 * rate), ready=ready)
 
@@ -152,13 +153,13 @@ def add(
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
     last: date | None = None if expires is None else expires.date()
     if last is not None and last < datetime.now(UTC).date():
-        click.echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
+        echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
     user = User(name, chosen, _share_of(chosen, share), listed, last)
     token = UsersFile(users).add(user)
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
-        click.echo(told, err=True)
-    click.echo(token)
+        echo(told, err=True)
+    echo(token)
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
@@ -178,19 +179,30 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
 
 @user.command("list", short_help="List users.")
 @_users_option
+@click.option(
+    "--session",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Tell no share above what is left in it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def list_(users: Path, as_json: bool) -> None:
+def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
     from pmw.display.texts import text_table
     from pmw.service.users import UsersFile
 
     listed = UsersFile(users).listed()
+    if session is not None:
+        from pmw.session.maintenance import read_session
+
+        ledger = read_session(session)[0].ledger
+        listed = tuple(replace(one, share=min(one.share, ledger.remaining / ledger.cap)) for one in listed)
     if as_json:
-        click.echo(json_line({"users": [user.to_dict() for user in listed]}))
+        echo(json_line({"users": [user.to_dict() for user in listed]}))
         return
     header = ("name", "role", "share", "sessions", "expires")
-    click.echo(text_table(header, [_row(user) for user in listed], left=5))
+    echo(text_table(header, [_row(user) for user in listed], left=5))
 
 
 def _row(user: User) -> tuple[str, ...]:
@@ -213,7 +225,7 @@ def revoke(name: str, users: Path) -> None:
     from pmw.service.users import UsersFile
 
     UsersFile(users).revoke(name)
-    click.echo(f"Revoked the token of {name}.")
+    echo(f"Revoked the token of {name}.")
 
 
 @user.command("rotate", short_help="Replace a user's token and print the new one.")
@@ -226,4 +238,4 @@ def rotate(name: str, users: Path) -> None:
     """
     from pmw.service.users import UsersFile
 
-    click.echo(UsersFile(users).rotate(name))
+    echo(UsersFile(users).rotate(name))

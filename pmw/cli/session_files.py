@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from pmw.cli.usage import finite, wrong_values
+from pmw.cli.usage import echo, finite, wrong_values
 
 if TYPE_CHECKING:
     from pmw.session.public_model import PublicModel
@@ -111,7 +111,7 @@ def patiently(use: Callable[[float], _Result], session: Path, seconds: float) ->
         try:
             return use(0)
         except SessionLockedError:
-            click.echo(f"{session}: in use by another process; waiting up to {seconds:g} s …", err=True)
+            echo(f"{session}: in use by another process; waiting up to {seconds:g} s …", err=True)
     return use(seconds)
 
 
@@ -162,5 +162,5 @@ def opened_model(path: Path, *, as_json: bool) -> PublicModel:
     except ModelFileError as error:
         if not as_json:
             raise
-        click.echo(json_line({"error": {"code": "bad_model", "message": str(error)}}))
+        echo(json_line({"error": {"code": "bad_model", "message": str(error)}}))
         raise click.exceptions.Exit(5) from None

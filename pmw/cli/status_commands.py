@@ -22,6 +22,7 @@ from pmw.cli.session_files import (
     require_address,
     token_option,
 )
+from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.public.contract import Contract
@@ -75,11 +76,12 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
         if force:
             refuse_table(plot, path, "the picture")
         check_picture(plot, force=force)
+    own = ""
     if is_file:
         state, status = read_session(path)
         contract = state.contract
     else:
-        contract, status = _told_by(session, plot, token_file, as_json=as_json)
+        contract, status, own = _told_by(session, plot, token_file, as_json=as_json)
     if plot is not None:
         from pmw.display.figures import write_figure
         from pmw.public.pictures import status_figure
@@ -87,15 +89,15 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
 
         with telling_letters():
             write_figure(status_figure(state, read_history(path)), plot, force=force)
-    click.echo(json_line(status.to_dict()) if as_json else status_text(contract, status))
+    echo(json_line(status.to_dict()) if as_json else status_text(contract, status) + own)
     if plot is not None and not as_json:
-        click.echo(f"Wrote {plot}.")
+        echo(f"Wrote {plot}.")
 
 
 def _told_by(
     session: str, plot: Path | None, token_file: Path | None, *, as_json: bool
-) -> tuple[Contract, Status]:
-    """Return what a service, or a model, says of its session.
+) -> tuple[Contract, Status, str]:
+    """Return what a service, or a model, says of its session; and of what the user may still spend.
 
     Raises:
         UsageError: a picture of it is asked for.
@@ -109,9 +111,10 @@ def _told_by(
         from pmw.cli.remote import connected
 
         with connected(session, token_file) as served:
-            return served.contract, served.status()
+            left = float(served.budget().left or 0)
+            return served.contract, served.status(), f"\nYou may still spend {left:.2%} of the budget."
     model = opened_model(Path(session), as_json=as_json)
-    return model.contract, model.status()
+    return model.contract, model.status(), ""
 
 
 @click.command(
@@ -125,7 +128,7 @@ Examples:
 With --json, one object: epsilon_cap, delta, composition, unit, cap, spent, share, and entries. Each entry has
 number, event, label, epsilon (null where the event is not pure), charge, share, running_share, theorem (what
 its price rests on), and exact: the
-charge as a fraction.
+charge as a fraction. epsilon_cap and delta are of the session and of its drafts, cap of the session alone.
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -141,7 +144,7 @@ def ledger(session: Path, as_json: bool) -> None:
     from pmw.session.maintenance import read_ledger
 
     ledger = read_ledger(session)
-    click.echo(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
+    echo(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
 
 
 @click.command(
@@ -192,7 +195,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
             progress.add(count)
 
         verification = verify_session(session, anchor, told=told)
-    click.echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
+    echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)
 
@@ -227,7 +230,7 @@ def report(session: Path, output: Path, force: bool) -> None:
     if force:
         refuse_table(output, session, "the report")
     save_report(session, output, force=force)
-    click.echo(f"Wrote the report to {output}.")
+    echo(f"Wrote the report to {output}.")
 
 
 def ledger_text(ledger: Ledger) -> str:
@@ -296,6 +299,6 @@ def telling_letters() -> Iterator[None]:
         yield
     for one in caught:
         if issubclass(one.category, MissingLettersWarning):
-            click.echo(f"Note: {one.message}.", err=True)
+            echo(f"Note: {one.message}.", err=True)
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

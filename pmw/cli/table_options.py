@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import together, typed, wrong_values
+from pmw.cli.usage import echo, together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.data import CsvDialect, MemoryLimit, Place, TableFile
@@ -376,5 +376,5 @@ def _require_yes(found: str) -> None:
             f"{found}; read domains off a table that is public, or fill in a draft without --from-public. If "
             "the table is public itself, say so with --data-is-public"
         )
-    click.echo(f"{found[0].upper()}{found[1:]}.", err=True)
+    echo(f"{found[0].upper()}{found[1:]}.", err=True)
     click.confirm(_QUESTION, abort=True, err=True)

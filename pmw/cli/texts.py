@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.display.texts import counted, listed, number
+from pmw.cli.usage import echo
+from pmw.display.texts import counted, listed, number, terminal_text
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
@@ -60,20 +61,20 @@ def show(text: str) -> None:
     """Print data to standard output, through a pager where a terminal cannot show it at once."""
     width = terminal_width()
     if width is None:
-        click.echo(text)
+        echo(text, is_data=True)
         return
     import shutil  # as above
 
     lines = sum(max(1, -(-len(line) // width)) for line in text.split("\n"))
     if lines < shutil.get_terminal_size().lines:
-        click.echo(text)
+        echo(text)
     else:
-        click.echo_via_pager(text + "\n")
+        click.echo_via_pager(terminal_text(text) + "\n")
 
 
 def json_line(form: Any) -> str:
-    """Return one line of JSON that can be written as UTF-8: half a surrogate pair stays an escape."""
-    return _written(form).encode(errors="backslashreplace").decode()
+    """Return one line of JSON, for files and terminals: what cannot be seen, or written, stays an escape."""
+    return terminal_text(_written(form))
 
 
 def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
@@ -85,9 +86,9 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         verbose: tell what was measured, and what tests look for, too.
     """
     total = state.total
-    records = counted(total.value, "record")
+    records = counted(total.records, "record")
     if total.deviation:
-        records = f"{total.value:,.0f} ± {2 * total.deviation:,.0f} records"
+        records = f"{total.records:,.0f} ± {2 * total.deviation:,.0f} records"
     lines = [
         f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
         f"{counted(cell_count(state.domain.size), 'cell')}, about {records}.",
@@ -213,18 +214,26 @@ def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) ->
 
 def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
     """Return drafted ends in words, and as lines for a schema."""
-    charge = ends.charge
-    told = (
-        f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {float(charge.epsilon):g}.",
-        f"# It aims at about 1 % of {max(ends.records, 0):,.0f} records beyond them, and promises nothing.",
-        f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
-        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
-        f"min = {ends.low:.16g}",
-        f"max = {ends.high:.16g}",
-        f"# Of numbers in cells they are the first and the last edge: edges = [{ends.low:.16g}, …, "
-        f"{ends.high:.16g}]",
-    )
-    return "\n".join(told)
+    epsilon, found = float(ends.charge.epsilon), list[str]()
+    told = [
+        "# It shows noise alone: there are no ends to declare.",
+        f"# Between two powers of two about {ends.needed:,.0f} records are enough, and 100 at epsilon = "
+        f"{epsilon * ends.needed / 100:.2g}.",
+    ]
+    if ends.low is not None and ends.high is not None:
+        low, high, about = f"{ends.low:.16g}", f"{ends.high:.16g}", max(ends.records, 0)
+        told = [
+            f"# It aims at about 1 % of {about:,.0f} records beyond them, and promises nothing.",
+            f"# At 95 % confidence no more than {ends.most_clipped:,.0f} are.",
+        ]
+        edges = f"# Of numbers in cells they are the first and the last edge: edges = [{low}, …, {high}]"
+        found = [f"min = {low}", f"max = {high}", edges]
+    head = f"# {ends.attribute} by a noisy histogram of powers of two, for epsilon = {epsilon:g}."
+    return "\n".join([head, *told, _charged_in(path), *found])
+
+
+def _charged_in(path: Path) -> str:
+    return f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge."
 
 
 def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
@@ -233,7 +242,7 @@ def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
     cost = f"epsilon = {float(charge.epsilon):g} and delta = {float(charge.delta):g}"
     head = (
         f"# Values of {keys.attribute} by noisy counts of persons, for {cost}.",
-        f"# The charge stands in {path.name}: name that to pmw open --draft. Each run is a new charge.",
+        _charged_in(path),
     )
     if not keys.keys:
         told = (
@@ -319,8 +328,6 @@ def _asked(number: int) -> str:
 
 def table_text(table: AnswerTable) -> str:
     """Return the table of a statement, and what it rests on."""
-    spent = table.spent
-    delta = f", delta {spent.delta:g}" if spent.delta else ""
     bounds = f"low and high: {table.confidence:.0%} confidence each"
     refused = [one.is_refused for one in table.estimates()]
     if any(refused):
@@ -329,8 +336,7 @@ def table_text(table: AnswerTable) -> str:
         bounds += "; where they are missing, nothing is promised"
     lines = [
         table.to_text(width=terminal_width()),
-        f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
-        f"cap epsilon {spent.epsilon_cap:g}{delta})",
+        f"({bounds}; {table.spent.describe(table.version)})",
     ]
     if not all(one.aligned for one in table.estimates()):
         lines.append(

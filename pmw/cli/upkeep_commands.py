@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,9 @@ from pmw.cli.table_options import (
     place_given,
     table_options,
 )
-from pmw.cli.usage import typed
+from pmw.cli.usage import echo, typed
+
+_LEAST_TOLD = 0.001  # of the budget: that closing gives up
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger
@@ -58,13 +62,13 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)
     if as_json:
-        click.echo(json_line(status.to_dict()))
+        echo(json_line(status.to_dict()))
         return
-    click.echo(
+    echo(
         f"Copied {session} to {output}: {counted(status.queries_answered, 'question')} answered, "
         f"{status.budget_share:.1%} of the budget spent."
     )
-    click.echo("The copy answers and exports, and never spends. Keep it as secret as the session.")
+    echo("The copy answers and exports, and never spends. Keep it as secret as the session.")
 
 
 @click.command(
@@ -102,7 +106,7 @@ def move(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     place = data if as_before else place_given(given, data)
     memory = memory_given(given)
     patiently(lambda seconds: move_session(session, place, memory=memory, wait=seconds), session, wait)
-    click.echo(f"{session} reads its table from {place} from now on; nothing was spent.")
+    echo(f"{session} reads its table from {place} from now on; nothing was spent.")
 
 
 @click.command(
@@ -144,12 +148,12 @@ def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) 
         state = opened.state
     if as_json:
         for quote in quotes:
-            click.echo(json_line(quote.to_dict()))
+            echo(json_line(quote.to_dict()))
     elif dry_run:
-        click.echo(finish_plan_text(quotes, state, len(asked)))
+        echo(finish_plan_text(quotes, state, len(asked)))
     else:
         widths = half_widths(before, asked), half_widths(state, asked)
-        click.echo(finish_text(session, quotes, state, *widths))
+        echo(finish_text(session, quotes, state, *widths))
 
 
 @click.command(
@@ -179,24 +183,42 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     is changed: restore the table, or name its new place with `pmw move`. With --abandon such a batch is given
     up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
     finished is finished all the same. Closing cannot be undone.
+
+    What is left of the budget is given up: `pmw finish` spends it on the questions that were asked, and
+    closes the session too.
     """
     from pmw.cli.texts import json_line
     from pmw.session.maintenance import finalize_session, is_closed, read_ledger
 
     again = is_closed(session)
+    if not again:
+        _tell_left(session)
     if not (again or yes):
         _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
     status = patiently(
         lambda seconds: finalize_session(session, wait=seconds, abandon=abandon), session, wait
     )
     if as_json:
-        click.echo(json_line(status.to_dict()))
+        echo(json_line(status.to_dict()))
     elif again:
-        click.echo(
-            f"{session} is closed already, and its file was written again; questions and exports go on."
-        )
+        echo(f"{session} is closed already, and its file was written again; questions and exports go on.")
     else:
-        click.echo(closing_text(session, status, read_ledger(session), abandon=abandon))
+        echo(closing_text(session, status, read_ledger(session), abandon=abandon))
+
+
+def _tell_left(session: Path) -> None:
+    """Print what closing gives up, and what would spend it; what cannot be read closing tells."""
+    from pmw.errors import PMWError, SessionError
+    from pmw.public.quotes import measuring_plan
+    from pmw.session.maintenance import read_session
+
+    with contextlib.suppress(PMWError):
+        state, told = read_session(session)[0], "."
+        with contextlib.suppress(SessionError):
+            measuring_plan(state)
+            told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked."
+        if (left := 1 - state.ledger.share) >= _LEAST_TOLD:
+            echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
 
 
 def _confirm(verb: str, question: str) -> None:

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 
+from pmw.display.texts import terminal_text
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = False) -> None:
+    """Print a text that may hold what somebody else wrote; of data a file or a pipe gets it as it is."""
+    raw = is_data and not sys.stdout.isatty()
+    click.echo(text if raw else terminal_text(text), err=err, nl=nl, color=raw or None)  # else it is stripped
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
@@ -103,7 +112,7 @@ class Refusal(click.ClickException):
     """An error of the packages, with the exit code that the manual lists."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+        super().__init__(terminal_text(message))
         vars(self)["exit_code"] = exit_code
 
 

@@ -126,8 +126,13 @@ def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
     library = type_name(table).partition(".")[0].lstrip("_")
     wanted = frozenset(domain.columns)
     if library == "polars" and _has(table, "select"):
-        names = [name for name in table.collect_schema().names() if name in wanted]
-        chosen = table.select(names)
+        polars, schema = sys.modules["polars"], table.collect_schema()
+        columns = [
+            polars.col(name).cast(polars.String) if kind == polars.Null else polars.col(name)  # of nothing
+            for name, kind in schema.items()
+            if name in wanted
+        ]
+        chosen = table.select(columns)
         return (chosen.collect() if _is_lazy(table) else chosen), frozenset()
     if library == "duckdb" and _has(table, "project"):
         names = [quoted_column(name) for name in table.columns if name in wanted]

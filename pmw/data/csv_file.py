@@ -19,6 +19,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pmw.data.memory import TablePart
+from pmw.display.texts import counted
 from pmw.errors import DataError
 from queries.frozen import dataclass
 from queries.records import TextColumn
@@ -33,8 +35,26 @@ from queries.records import TextColumn
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
 _SWAPPED = str.maketrans(",.", ".,")
+_ENCODING = "name the file's encoding, as --encoding cp1252 does"
+_QUOTES = "a quote that is not closed, or stands inside a field; give --quote '' where none is special"
+_RETURNS = "its lines end with carriage returns alone: write it with line feeds"
 _LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
 _NO_CHARACTERS = "\r\n\x00\x1e\x1f"  # line ends, and what may stand for one
+_OTHERS = (  # what the first line of a file that is no CSV file begins with, what it is, and a way on
+    (rb"PK\x03\x04.{26}(\[Content_Types|xl/)", "an Excel workbook; save the sheet as CSV UTF-8"),
+    (rb"\xd0\xcf\x11\xe0", "an old Excel workbook; save the sheet as CSV UTF-8"),
+    (rb"PK\x03\x04", "a zip archive; name a file that was in it"),
+    (rb"\x1f\x8b", "a file compressed by gzip; give it a name that ends in .gz"),
+    (rb"(ARROW1|FEA1)\x00", "an Arrow file; read it with pyarrow, and write Parquet"),
+    (rb"PAR1[^ -~]", "a Parquet file; give it a name that ends in .parquet"),
+    (rb"SQLite format 3\x00", "an SQLite database; write its table as CSV"),
+    (rb".{8}DUCK", "a DuckDB database; name it as duckdb:FILE, with --table"),
+    (rb"<stata_dta>|[\x6e-\x73][\x01\x02]\x01\x00", "a Stata file; write it as CSV or Parquet"),
+    (rb"\$FL[23]@\(#\)", "an SPSS file; write it as CSV or Parquet"),
+    (rb"\s*(\{\s*(\"|$)|\[\s*([{\[\"]|$))", "JSON; write its records as CSV or Parquet"),
+    (rb"\xff\xfe|\xfe\xff|([^\x00]\x00){2}|(\x00[^\x00]){2}", "UTF-16 text; save it as UTF-8"),
+    (rb"sep=(.)\r?\n", "Excel's line of the delimiter; delete it, and give --delimiter '{}'"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +134,30 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
     try:
         with bytes_of(file) as stream:
             first = stream.readline(_LONGEST_LINE)
-        if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
-            raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one")
+        _require_csv(file, first.removeprefix(codecs.BOM_UTF8))
         encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
         line = first.decode(encoding).removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise DataError(
-            f"{file}: expected {dialect.encoding.upper()} text in the first line, got other bytes; name the "
-            "file's encoding, as --encoding cp1252 does"
+            f"{file}: expected {dialect.encoding.upper()} text in the first line, got other bytes; "
+            f"{_ENCODING}"
         ) from None
     fields = _split(line, dialect)
     if not fields or line == "":
-        raise DataError(f"{file}: expected column names in the first line, got none")
+        told = f"none; {_RETURNS}" if "\r" in line else "none"
+        raise DataError(f"{file}: expected column names in the first line, got {told}")
     return [field.strip(" \t") for field in fields] if dialect.trim else fields
+
+
+def _require_csv(file: Path, first: bytes) -> None:
+    """Refuse a file that begins as another kind does, or whose first line is too long; no record tells."""
+    for begins, told in _OTHERS:
+        if found := re.match(begins, first, re.DOTALL | re.IGNORECASE):
+            told_of = told.format(found[found.lastindex or 0].decode("latin-1"))
+            raise DataError(f"{file}: expected column names in the first line, got {told_of}")
+    if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
+        way = f"; {_RETURNS}" if b"\r" in first else ""
+        raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one{way}")
 
 
 def csv_parts(
@@ -152,14 +183,14 @@ def csv_parts(
     number = 2  # of the next line
     for lines in _blocks(file):
         columns: list[list[str]] = [[] for _ in places]
-        malformed: list[int] = []
+        malformed: dict[int, str] = {}
         for start in range(0, len(lines), _LINES):
             rows, unread = _rows(lines[start : start + _LINES], dialect, len(header))
             for column, place, swap in zip(columns, places, swapped, strict=True):
                 texts = _cleaned([row[place] for row in rows], dialect)
                 column.extend(map(swapped_decimal, texts) if swap else texts)
-            malformed += [number + start + line for line in unread]
-        yield TablePart(dict(zip(names, map(TextColumn, columns), strict=True)), tuple(malformed))
+            malformed.update((number + start + line, why) for line, why in unread.items())
+        yield TablePart(dict(zip(names, map(TextColumn, columns), strict=True)), malformed)
         number += len(lines)
 
 
@@ -168,9 +199,9 @@ def swapped_decimal(text: str) -> str:
     return text.translate(_SWAPPED)
 
 
-def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[list[str]], list[int]]:
-    """Return the fields of the lines that can be read, and the places of those that cannot."""
-    rows, malformed = [], []
+def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[list[str]], dict[int, str]]:
+    """Return the fields of the lines that can be read, and by their places why others cannot."""
+    rows, malformed = list[list[str]](), dict[int, str]()
     delimiter = dialect.delimiter
     quote, escape = dialect.quote or "\n", dialect.escape or "\n"  # no line holds a line feed
     for place, line in enumerate(_texts(lines, dialect.encoding)):
@@ -182,8 +213,20 @@ def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[lis
         if row is not None and len(row) == width:
             rows.append(row)
         else:
-            malformed.append(place)
+            malformed[place] = _fault(lines[place], line, row, dialect, width)
     return rows, malformed
+
+
+def _fault(raw: bytes, line: str | None, row: list[str] | None, dialect: CsvDialect, width: int) -> str:
+    """Return why a line is malformed, and what may help."""
+    if row is not None:
+        ends = ", a delimiter at its end" if len(row) > width and not row[-1] else ""
+        return f"{counted(len(row), 'field')}{ends}, where the first line has {width}"
+    if line is None:
+        is_long = len(raw) >= _LONGEST_LINE
+        return "a megabyte or more" if is_long else f"no {dialect.encoding.upper()} text; {_ENCODING}"
+    quotes = (dialect.quote, dialect.escape)
+    return _QUOTES if any(one and one in line for one in quotes) else "a carriage return in a line"
 
 
 def _texts(lines: list[bytes], encoding: str) -> list[str | None]:

@@ -1,8 +1,8 @@
 """Files: CSV and Parquet tables, each with how it is written.
 
-A folder, or a pattern such as ``data/*.parquet``, is the table of all Parquet files there, in the order of
-their names. Whether reading succeeds, and what is said when it fails, depends on the file's presence, its
-header, its types and the dialect, never on a record.
+A folder, or a pattern such as ``data/*.parquet`` that no file has as its name, is the table of all Parquet
+files there, in the order of their names. Whether reading succeeds, and what is said when it fails, depends
+on the file's presence, its header, its types and the dialect, never on a record.
 """
 
 from __future__ import annotations
@@ -195,10 +195,10 @@ def _require_same_types(files: list[Path], domain: Domain) -> None:
 
 
 def _parquet_files(place: Path) -> list[Path]:
-    """Return the Parquet files that a name stands for, in the order of their names."""
+    """Return the Parquet files that a name stands for: one, those of a folder, or of a pattern, in order."""
     if place.is_dir():
         return _folder_files(place)
-    if not _is_pattern(place):
+    if place.exists() or not _is_pattern(place):  # a pattern only where nothing has the name
         return [_readable(place)]
     found = sorted(map(Path, glob.glob(str(place), recursive=True)))
     if not found:
@@ -232,8 +232,8 @@ def _is_pattern(path: Path) -> bool:
 def _readable(file: Path) -> Path:
     if file.is_dir():
         raise DataError(f"expected a file, got the folder {file}; name the table in it")
-    if not file.is_file() and not _is_pattern(file):
+    if not file.is_file() and _is_pattern(file):
+        raise DataError(f"expected a file, or a pattern of Parquet files, got {file}: no file has that name")
+    if not file.is_file():
         raise DataError(f"expected a readable file, got {file}: no such file")
-    if _is_pattern(file):
-        raise DataError(f"expected a file name without *, ? and [, got {file}")
     return file

@@ -7,6 +7,8 @@ the table, before a session is opened, and no session can reach it.
 from __future__ import annotations
 
 import re
+import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -37,7 +39,7 @@ WARNING = "these numbers are exact and not private: they are for the custodian a
 
 _LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
-_MOST_LINES = 10  # line numbers that are listed
+MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
 _MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
 _COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
@@ -115,7 +117,7 @@ class TableFacts:
         read: number of records, malformed lines included.
         kept: number of records that a session would count.
         malformed: number of lines that cannot be read; kept where every attribute has an ``other`` cell.
-        malformed_lines: the first of them, the first line of the file being 1.
+        malformed_lines: the numbers of these lines, the first of the file being 1, by why they cannot.
         ignored: columns that the schema does not name.
         absent: declared columns that are missing or stand there twice; the records are not read then.
         attributes: one per declared attribute; none where the records are not read.
@@ -127,7 +129,7 @@ class TableFacts:
     read: int
     kept: int
     malformed: int
-    malformed_lines: tuple[int, ...]
+    malformed_lines: dict[str, list[int]]
     ignored: tuple[str, ...]
     absent: tuple[str, ...]
     attributes: tuple[AttributeFacts, ...]
@@ -155,7 +157,10 @@ class TableFacts:
             "kept": self.kept,
             "dropped": self.dropped,
             "malformed": self.malformed,
-            "malformed_lines": list(self.malformed_lines),
+            "malformed_lines": [
+                {"why": why, "count": len(lines), "lines": lines[:MOST_LINES]}
+                for why, lines in self.malformed_lines.items()
+            ],
             "ignored_columns": list(self.ignored),
             "absent_columns": list(self.absent),
             "attributes": attributes,
@@ -179,11 +184,11 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
         option = None if file is None else file.delimiter_option(domain)
-        return TableFacts(0, 0, 0, (), ignored, absent, (), option)
+        return TableFacts(0, 0, 0, {}, ignored, absent, (), option)
     tallies = [_Tally(attribute, "." if file is None else file.dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
-    malformed: list[int] = []
+    malformed: dict[str, list[int]] = {}
     for part in place.parts(domain):
         codes = encode_columns(part.columns, domain)
         for tally, cells in zip(tallies, codes, strict=True):
@@ -193,15 +198,15 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
         kept += int(whole.sum())
         if people is not None:
             people.add(part.columns, whole)
-        malformed += part.malformed
+        for number, why in part.malformed.items():
+            malformed.setdefault(why, []).append(number)
     is_text = file is not None and not file.is_parquet
     facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
-    count = len(malformed)
+    count = sum(map(len, malformed.values()))
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()
     kept = kept if found is None else found.kept[found.limit]
-    lines = tuple(malformed[:_MOST_LINES])
-    return TableFacts(read + count, kept, count, lines, ignored, (), facts, people=found)
+    return TableFacts(read + count, kept, count, malformed, ignored, (), facts, people=found)
 
 
 class _PeopleTally:
@@ -317,7 +322,7 @@ def _suggestions(
     markers = [text for text in outside if text.strip().casefold() in _MARKERS]
     if markers and is_text:
         declare = "" if attribute.missing else " and declare missing = true"
-        options = " ".join(f"--missing-text {_shell_quoted(text)}" for text in markers[:_MOST_EXAMPLES])
+        options = " ".join(f"--missing-text {shlex.quote(text)}" for text in markers[:_MOST_EXAMPLES])
         yield f"{_if_empty(markers)}, give {options}{declare}"
     elif markers:
         yield f"{_if_empty(markers)}, write NULL in the table instead"
@@ -347,6 +352,11 @@ def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is
         yield "give --trim to drop spaces around fields"
     if any(text not in declared and text.casefold() in folded for text in rest):
         yield "declare values in the case in which the table writes them"
+    composed = {unicodedata.normalize("NFC", text): text for text in declared}
+    alike = [(text, composed.get(unicodedata.normalize("NFC", text))) for text in rest]
+    for text, like in [(text, like) for text, like in alike if like is not None][:1]:
+        way = "apart" if len(text) > len(like) else "together"
+        yield f"{text!a} is {like!r} with its accents written {way}: write it in the schema as the table does"
     if rest and not attribute.other:
         yield "list these values, or declare other = true to keep them in one cell"
 
@@ -354,7 +364,3 @@ def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is
 def _if_empty(markers: list[str]) -> str:
     shown = " and ".join(map(repr, markers[:_MOST_EXAMPLES]))
     return f"if {shown} {'means' if len(markers) == 1 else 'mean'} empty"
-
-
-def _shell_quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,11 +64,11 @@ class TablePart:
 
     Args:
         columns: the declared columns.
-        malformed: numbers of the lines of a file that could not be read, its first line being 1.
+        malformed: why lines of a file could not be read, by their numbers, its first line being 1.
     """
 
     columns: Columns
-    malformed: tuple[int, ...] = ()
+    malformed: Mapping[int, str] = field(default_factory=dict)
 
 
 class PeopleIntake:

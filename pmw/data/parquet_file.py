@@ -12,6 +12,7 @@ a declared column of such a type is refused, whatever it holds, and so is one of
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -91,7 +92,7 @@ def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored |
     rows = connection.execute(
         "SELECT coalesce(num_children, 0), type, coalesce(type_length, '0'),"
         " concat_ws(' ', converted_type, logical_type) FROM parquet_schema($path)",
-        {"path": str(file)},
+        {"path": glob.escape(str(file))},
     ).fetchall()
     columns: list[_Stored | None] = []
     nested = 0  # elements of a nested column that are still to come
@@ -133,7 +134,7 @@ def _is_as_wide(kind: str, stored: _Stored) -> bool:
 
 def _scanned(file: Path) -> str:
     """Return what stands behind FROM: the columns of the file alone, whatever its folders are called."""
-    path = str(file).replace("'", "''")
+    path = glob.escape(str(file)).replace("'", "''")  # the engine takes other names for patterns
     return f"read_parquet('{path}', utf8_validation = 'replace', hive_partitioning = false)"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 _NARROWEST = 8  # characters of a text that is cut
 _MOST_LETTERS = 200  # of a text that somebody else wrote
@@ -30,6 +32,12 @@ def installed_by(extra: str) -> str:
     return f"install the extra {extra!r} (in a checkout: pip install '.[{extra}]')"
 
 
+def budget_words(epsilon: float | Fraction, delta: float | Fraction, sign: str = " ", digits: int = 6) -> str:
+    """Return the numbers of a guarantee, but for a delta of 0, such as ``epsilon 1, delta 1e-09``."""
+    told = (("epsilon", epsilon), ("delta", delta))
+    return ", ".join(f"{name}{sign}{float(value):.{digits}g}" for name, value in told if value)
+
+
 def isolated(text: str) -> str:
     """Return a name that somebody chose, so that its direction of writing changes nothing around it."""
     return f"\N{FIRST STRONG ISOLATE}{shortened(text, _MOST_LETTERS)}\N{POP DIRECTIONAL ISOLATE}"
@@ -38,6 +46,14 @@ def isolated(text: str) -> str:
 def shown_name(name: str) -> str:
     """Return a name that the schema has, in quotes where it would not be seen as it is."""
     return name if name.isprintable() and name.strip() == name != "" else repr(name)
+
+
+def terminal_text(text: str) -> str:
+    """Return a text for a terminal: what cannot be seen in it but lines, such as the escapes that a terminal
+    acts on and marks of direction, stands there as JSON writes it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
 
 
 def shortened(text: str, most: int) -> str:
@@ -74,6 +90,7 @@ def text_table(
             ellipsis; where that is not enough, each row becomes a record with a line per column. Numbers
             are never cut.
     """
+    header, *rows = ([terminal_text(one).replace("\n", "\\n") for one in row] for row in (header, *rows))
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     fitted = _fitted(widths, left, width)
     if fitted is None:

@@ -20,6 +20,7 @@ from pmw.loop.loop import (
     draw_tests,
     forecast,
     may_test,
+    most_charged,
     propose,
     settle,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "MarginalRequest",
     "may_test",
     "model_of_terms",
+    "most_charged",
     "MOST_STEPS",
     "OpeningDraws",
     "prior_of_model",

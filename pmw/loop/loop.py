@@ -216,18 +216,24 @@ def forecast(state: PublicState, queries: Sequence[LinearQuery], stored: int = 0
 
     Privacy: a function of public state and the questions; free.
     """
-    questions = len(queries) + stored
-    # Thresholds come down with the number of answers: what the last question would ask, the first may not.
-    later = replace(state, asked=state.asked + len(queries))
-    if not queries or not propose(later, queries).requests:
+    questions, most = len(queries) + stored, most_charged(state, queries)
+    if not most:
         return Forecast(questions, stored, 0.0, 0.0)
     first, ledger = propose(state, queries), state.ledger
     least = Fraction(0)
     if first.requests and first.opens_round:
         least = ledger.price(threshold_entry(state.plan[first.tier], first.tier, ledger.composition).charge)
+    return Forecast(questions, stored, float(least / ledger.cap), float(most / ledger.cap))
+
+
+def most_charged(state: PublicState, queries: Sequence[LinearQuery]) -> Fraction:
+    """Return the most that answering can charge, in the filter's own measure; see ``forecast``."""
+    # Thresholds come down with the number of answers: what the last question would ask, the first may not.
+    later = replace(state, asked=state.asked + len(queries))
+    if not queries or not are_tested(later, QuestionList(queries)).any():
+        return Fraction(0)
     most, left = Fraction(0), list(queries)
     for tier in tiers_of(state.plan):
         charged, left = tier.most_charged(state, left)
         most += charged
-    share = float(min(most, ledger.remaining) / ledger.cap)
-    return Forecast(questions, stored, float(least / ledger.cap), share)
+    return min(most, state.ledger.remaining)

@@ -189,6 +189,10 @@ class RequestedMarginal:
     noise: NoiseDistribution
     strategy: Strategy | None = None
 
+    def __post_init__(self) -> None:
+        if self.strategy is not None:
+            self.strategy.noise(self.noise)  # refused before it is recorded, where it has no scale
+
     def entry(self, options: Options) -> LedgerEntry:
         """Return what it charges, all of which is reserved for it."""
         return requested_entry(self.scope, self.noise, options)

@@ -63,7 +63,7 @@ from pmw.model.mirror_descent import (
 )
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
-from pmw.model.strategy import AxisRows, Strategy, along
+from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
 from pmw.model.value_sums import (
     COUNT_UNITS,
     Places,
@@ -147,5 +147,6 @@ __all__ = [
     "target_of",
     "Term",
     "WeightedFactor",
+    "widest_of_rows",
     "with_local_fits",
 ]

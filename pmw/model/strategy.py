@@ -190,6 +190,19 @@ class Strategy:
         return along([axis.inverse for axis in self.axes], numbers / self.factor)
 
 
+def widest_of_rows(of_cells: NoiseDistribution) -> DiscreteGaussian:
+    """Return noise that is no narrower than that of any rows, of the price of noise on cells.
+
+    A record moves the rows' numbers by at most 2^21, and two of them by twice as much: s^2 is at most 8.
+
+    Raises:
+        NoiseError: the noise is not Gaussian, or no scale is so wide.
+    """
+    if not isinstance(of_cells, DiscreteGaussian):
+        raise NoiseError("expected Gaussian noise on what is measured by rows")
+    return DiscreteGaussian(3 * of_cells.sigma)
+
+
 def along(matrices: Sequence[NDArray[Any]], values: NDArray[Any]) -> NDArray[Any]:
     """Return values after one matrix along each axis."""
     if len(matrices) == 2:  # what a fit asks for, many times

@@ -24,6 +24,7 @@ from pmw.model import (
     noise_variance,
     rows_of,
     shared_prices,
+    widest_of_rows,
 )
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
@@ -44,7 +45,7 @@ from pmw.public.charges import (
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
-from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan
+from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan, marginal_tier
 from pmw.public.prior import Prior, is_prior_of
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
@@ -108,6 +109,28 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
             "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
             "a number of positives, or a schema for which tests are better; leave the prior out"
         )
+
+
+def check_scales(contract: Contract, plan: OpeningPlan) -> None:
+    """Refuse a budget under which rows measured before any question would need noise beyond every scale.
+
+    The noise of pairs, and of wider marginals, follows from the number of records: of few, and of so many
+    that half of it is kept for tests. Their rows follow from bins that are not chosen yet: any is assumed.
+
+    Raises:
+        BudgetError: it is too small.
+    """
+    try:
+        for name, rows in plan.strategies.items():
+            rows.noise(plan.marginal_noise[name])
+        for records in (0.0, 2.0**40) if plan.order > 1 else ():
+            tier = marginal_tier(plan_opened(contract, plan, records).test)
+            if tier is not None:
+                cheapest = sorted(tier.weights, key=tier.weights.__getitem__)
+                for order in range(2, tier.order + 1):
+                    widest_of_rows(tier.noise_of(cheapest[:order]))
+    except NoiseError:
+        raise too_small() from None
 
 
 def choose_filter(

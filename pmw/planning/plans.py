@@ -17,7 +17,14 @@ from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import check_neighbors, choose_filter, pairs_forecast, plan_opened, plan_opening
+from pmw.planning.opening import (
+    check_neighbors,
+    check_scales,
+    choose_filter,
+    pairs_forecast,
+    plan_opened,
+    plan_opening,
+)
 from pmw.planning.outlook import Outlook, imagined_state, with_residuals
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.sizes import check_model_size
@@ -123,6 +130,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     """
     domain, options = contract.domain, contract.options
     opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
+    check_scales(contract, opening)
     opened = plan_opened(contract, opening, float(records))
     grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
     fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))

@@ -25,7 +25,7 @@ from pmw.public.bars import Bars
 from pmw.public.charges import sum_charge
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
-from pmw.public.quotes import Within, affordable_price
+from pmw.public.quotes import Within, affordable_price, asked_scope
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
@@ -160,7 +160,7 @@ def quote_sums(
     """
     if share is not None and within is not None:
         raise BudgetError("expected a share of the budget or a width, got both")
-    scope = state.domain.scope((by,) if isinstance(by, str) else tuple(by))
+    scope = asked_scope(state.domain, (by,) if isinstance(by, str) else tuple(by))
     part = None if share is None else as_fraction(share, "share")
     width = None if within is None else Within.of(within)
     return quote_sum(state, (name, scope), squares=squares, share=part, within=width)
@@ -391,7 +391,8 @@ def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:
         raise _refused("a bar is for one AVG or SUM of an attribute's numbers; ask for one alone")
     name, domain = form.summed.line.attribute, statement.domain
     groups = next(iter(statement.groups()), None)
-    names = {*statement.where.scope, *form.scope, *(() if groups is None else groups.scope)}
+    own = () if form.condition is None else form.condition.scope
+    names = {*statement.where.scope, *form.scope, *own, *(() if groups is None else groups.scope)}
     by = domain.scope([one for one in names if one != name])
     return node, SummedValues(name, by)
 
@@ -416,7 +417,7 @@ def _fits(intervals: dict[int, tuple[float, float]], wanted: dict[int, float]) -
 def _mean_low(state: PublicState, summed: SummedValues) -> float:
     """Return the least that the mean of all values may be, above or below 0; 0 where it may be that."""
     statement = Statement.count_by(LinearQuery.everything(state.domain))
-    node = average(attribute_values(state.domain[summed.attribute]), None, state.domain)
+    node = average(attribute_values(state.domain[summed.attribute]))
     (group,) = statement.groups()
     ends = Aggregates(state, statement).estimate(node, group, events=1).interval
     return 0.0 if ends is None or ends[0] * ends[1] <= 0 else min(map(abs, ends))

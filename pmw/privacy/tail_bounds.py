@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -211,21 +211,6 @@ def split_confidence(confidence: float, events: int) -> float:
         PMWError: the confidence is not strictly between 0 and 1.
     """
     return 1 - _failure(confidence) / events
-
-
-def intersection(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return what several intervals leave open that hold together, in records.
-
-    Each must hold at ``split_confidence(confidence, len(intervals))``, for the narrower is chosen after the
-    noise was seen. An interval that is chosen by its width before any noise is drawn needs no split. Where
-    they do not meet, one of them failed, which the confidence allows for; the first is returned.
-
-    Args:
-        intervals: low and high ends, at least one interval.
-    """
-    low = max(interval[0] for interval in intervals)
-    high = min(interval[1] for interval in intervals)
-    return (low, high) if low <= high else intervals[0]
 
 
 def _failure(confidence: float) -> float:

@@ -33,7 +33,6 @@ from pmw.public.sums import (
     Estimate,
     GroupWeights,
     Sums,
-    counted_values,
     following_question,
     hard_ends,
     multiplied_values,
@@ -44,12 +43,20 @@ from pmw.public.sums import (
 from queries.cell_values import (
     CellCondition,
     CellValues,
-    constant_value,
     counted_where,
-    on_scope,
     union_scope,
 )
-from queries.expressions import AggregateNode, Correlation, Heads, Linear, Quantile, Ratio, Spread
+from queries.expressions import (
+    EVERYBODY,
+    AggregateNode,
+    Correlation,
+    Heads,
+    Linear,
+    Quantile,
+    Ratio,
+    Spread,
+    counted,
+)
 from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
@@ -72,7 +79,6 @@ class Aggregates:
         self._statement = statement
         self._domain = statement.domain
         self._sums = Sums(state, statement)
-        self._filtered: dict[CellCondition, Aggregates] = {}
 
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
         """Return what an aggregate comes to in a group.
@@ -84,15 +90,14 @@ class Aggregates:
         """
         if isinstance(node, Linear | Ratio):
             return self._of_sums(node, group, events)
-        if node.condition is not None:
-            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
+        sums = self._sums.over(node.condition)
         if isinstance(node, Quantile):
-            return self._quantile(node, group, events)
+            return quantile(sums, node, group, events)
         if isinstance(node, Heads):
-            return estimated_heads(self._state, self._sums, self._sums.weights(_everybody(), group), events)
+            return estimated_heads(self._state, sums, sums.weights(EVERYBODY, group), events)
         if isinstance(node, Spread):
-            return spread(self._sums, node, group, events)
-        return Estimate(correlation(self._sums, node, group))
+            return spread(sums, node, group, events)
+        return Estimate(correlation(sums, node, group))
 
     def question(self, node: AggregateNode, group: Group) -> LinearQuery:
         """Return the counting question of an aggregate in a group: its own, or one with its scope.
@@ -100,8 +105,6 @@ class Aggregates:
         A number of records is its own question. For any other aggregate it is a question with weights that
         follow the numbers, over the same attributes: what answers it bounds the aggregate as well.
         """
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).question(replace(node, condition=None), group)
         if isinstance(node, Linear) and node.is_count:
             return self._statement.counted(group)
         parts = self._parts(node, group)
@@ -113,23 +116,21 @@ class Aggregates:
 
     def scope(self, node: AggregateNode, group: Group) -> tuple[str, ...]:
         """Return the attributes that an aggregate of a group is about, in declared order."""
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).scope(replace(node, condition=None), group)
         return union_scope(self._domain, [part.scope for part in self._parts(node, group)])
 
     def may_hold(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether some record may be one that an aggregate of a group is taken of."""
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).may_hold(replace(node, condition=None), group)
-        if isinstance(node, Linear):
-            return True
-        if isinstance(node, Ratio):
-            below = self._sums.pair(node, group)[1]
-            return bool(np.any(below.low) or np.any(below.high))
         if isinstance(node, Heads):
             return True
-        values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
-        return all(bool(np.any(self._sums.weights(counted_values(one), group).high)) for one in values)
+        sums = self._sums
+        if isinstance(node, Linear | Ratio):
+            forms = [node] if isinstance(node, Linear) else [node.numerator, node.denominator]
+            needed = [one for form in forms for one in form.values]
+            needed += forms[1:]  # which nothing is divided by if they are 0
+        else:
+            sums = sums.over(node.condition)
+            needed = [counted(one) for one in _values(node)]
+        return all(sums.may_count(one, group) for one in needed)
 
     def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
         """Return a sum over a group divided by a sum over another one: one event for both.
@@ -138,15 +139,10 @@ class Aggregates:
             above, below: a sum, and the group whose records it is over.
             events: how many intervals have to hold together.
         """
-        scopes = [scope for form, group in (above, below) for scope in (form.scope, group.scope)]
-        scope = union_scope(self._domain, scopes)
-        one, two = (self._sums.weights(form, group, scope) for form, group in (above, below))
-        return self._ratio(one, two, events)
+        return self._ratio(*self._sums.pair(above, below), events)
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records an aggregate is about."""
-        if not isinstance(node, Linear | Ratio) and node.condition is not None:
-            return self._where(node.condition).is_aligned(replace(node, condition=None), group)
         return all(np.array_equal(one.least, one.most) for one in self._parts(node, group))
 
     def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
@@ -154,34 +150,26 @@ class Aggregates:
         if isinstance(node, Linear):
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
-            return list(self._sums.pair(node, group))
-        if isinstance(node, Heads):
-            return [self._sums.weights(_everybody(), group)]
-        values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
-        return [self._sums.weights(summed_values(one), group) for one in values]
-
-    def _where(self, condition: CellCondition) -> Aggregates:
-        """Return the aggregates of the records where a further condition holds."""
-        if condition not in self._filtered:
-            self._filtered[condition] = Aggregates(self._state, self._statement.narrowed(condition))
-        return self._filtered[condition]
+            return list(self._sums.pair((node.numerator, group), (node.denominator, group)))
+        forms = [EVERYBODY] if isinstance(node, Heads) else [summed_values(one) for one in _values(node)]
+        return [self._sums.over(node.condition).weights(form, group) for form in forms]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
 
     def _of_sums(self, node: Linear | Ratio, group: Group, events: int) -> Estimate:
         if isinstance(node, Linear):
             return self._sum(self._sums.weights(node, group), events)
-        return self._ratio(*self._sums.pair(node, group), events)
+        return self._ratio(*self._sums.pair((node.numerator, group), (node.denominator, group)), events)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
         if measured is None:
-            return within(value, *self._sums.ends(weights, events))
+            return within(value, self._sums.ends(weights, events))
         if measured.joint is not None:
             return self._sums.joint_sum(weights, measured, measured.joint)
         low, high = self._sums.ends(measured.counted, measured.events)
         low, high = (low + measured.value - measured.half_width, high + measured.value + measured.half_width)
-        return within(self._sums.joined(weights, measured), low, high)
+        return within(self._sums.joined(weights, measured), (low, high), self._sums.hard_ends(weights))
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor, measured = self._sums.model(below), self._sums.measured(above, events, below)
@@ -198,120 +186,102 @@ class Aggregates:
         ends = self._sums.ratio_ends(above, below, bounds, measured, hard)
         if ends is None:
             return Estimate(value)
-        return within(value, *ends, conditional=not self._sums.is_sure(below, bounds, events))
-
-    # --- quantiles ------------------------------------------------------------------------------------------
-
-    def _quantile(self, node: Quantile, group: Group, events: int) -> Estimate:
-        counted = self._sums.weights(counted_values(node.values), group)
-        value = self._quantile_of_model(node, counted)
-        if value is None:
-            return Estimate(None)
-        low, high = (
-            np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)
-            for end in (node.values.low, node.values.high)
-        )
-        bounds = self._sums.bounds(counted, events)
-        if bounds is None:
-            return within(value, float(np.nanmin(low)), float(np.nanmax(high)), conditional=True)
-        sure = self._sums.is_sure(counted, bounds, events)
-        if node.extreme:
-            bottom, top = _extreme_ends(node.part, low, high, counted, bounds)
-            if sure:  # the outermost value that is sure to be there
-                value = top if node.part == 0 else bottom
-        else:
-            bottom = _first_end(low, counted, bounds, node.part, -node.part)
-            top = _last_end(high, counted, bounds, node.part, 1 - node.part)
-        return within(value, bottom, top, conditional=not sure)
-
-    def _placed(self, values: CellValues, scope: tuple[str, ...], array: _Array) -> _Array:
-        return np.broadcast_to(
-            on_scope(self._domain, values.scope, array, scope), self._domain.scope_shape(scope)
-        )
-
-    def _quantile_of_model(self, node: Quantile, counted: GroupWeights) -> float | None:
-        """Return the model's quantile; values are taken as evenly spread inside a cell.
-
-        Of n numbers the outermost are expected at 1/(n + 1) of them, from either end.
-
-        Source: David and Nagaraja 2003, "Order Statistics", section 3.1.
-        """
-        low, high = (
-            self._placed(node.values, counted.scope, end) for end in (node.values.low, node.values.high)
-        )
-        mass = np.maximum(counted.middle * self._sums.marginal(counted.scope), 0.0)
-        whole = float(mass.sum())
-        if whole <= 0:
-            return None
-        order = np.argsort((low + high)[mass > 0] / 2, kind="stable")
-        low, high, mass = (one[mass > 0][order] for one in (low, high, mass))
-        reached = np.cumsum(mass)
-        part = abs(node.part - 1 / (max(whole, 1.0) + 1)) if node.extreme else node.part
-        place = min(int(np.searchsorted(reached, part * whole)), len(reached) - 1)
-        inside = (part * whole - (reached[place] - mass[place])) / mass[place]
-        return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
+        return within(value, ends, hard, conditional=not self._sums.is_sure(below, bounds, events))
 
 
-def _everybody() -> Linear:
-    """Return the number of records of a group."""
-    return counted_values(constant_value(1))
+def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:
+    """Return the numbers that an aggregate is of."""
+    return [node.one, node.two] if isinstance(node, Correlation) else [node.values]
 
 
-def _extreme_ends(
-    part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: SumBounds
-) -> tuple[float, float]:
-    """Return what the least number lies between, or the greatest, where ``part`` is 1."""
-    if part == 1:  # the greatest number is minus the least of the negative ones
-        bottom, top = _extreme_ends(0, -high, -low, counted, bounds)
-        return -top, -bottom
-    bottom = _first_end(low, counted, bounds, 0.0, 1.0)
-    top = _last_end(high, counted, bounds, 0.0, 0.0)
-    return min(bottom, top), top
+# --- quantiles ----------------------------------------------------------------------------------------------
 
 
-def _first_end(low: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
-    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more."""
+def quantile(sums: Sums, node: Quantile, group: Group, events: int) -> Estimate:
+    """Return a quantile; it is never below the least value that is answered, nor above the greatest.
+
+    Where noise has their bars cross, a bar is widened to hold its value.
+    """
+    records = sums.weights(counted(node.values), group)
+    bounds = sums.bounds(records, events)
+    found = _bounded_quantile(sums, node, records, bounds)
+    if found.value is None or found.interval is None:
+        return found
+    extremes = (replace(node, part=part, extreme=True) for part in (0.0, 1.0))
+    ends = sorted(_bounded_quantile(sums, one, records, bounds).value or 0.0 for one in extremes)
+    value = ends[int(node.part)] if node.extreme else min(max(found.value, ends[0]), ends[1])
+    interval = min(value, found.interval[0]), max(value, found.interval[1])
+    if node.is_whole:
+        value = float((math.floor, math.ceil)[int(node.part)](value))
+    return Estimate(value, interval, conditional=not sums.is_sure(records, bounds, events))
+
+
+def _bounded_quantile(
+    sums: Sums, node: Quantile, records: GroupWeights, bounds: SumBounds | None
+) -> Estimate:
+    """Return the model's quantile in its interval."""
+    values, part = node.values.placed(sums.domain, records.scope), node.part
+    value = _quantile_of_model(node, (values.low, values.high), records.middle * sums.marginal(records.scope))
+    if value is None:
+        return Estimate(None)
+    low, high = (np.where(records.high > 0, end, math.nan) for end in (values.low, values.high))
+    if bounds is None:
+        return within(value, (float(np.nanmin(low)), float(np.nanmax(high))))
+    beyond = (1 - part, -part) if node.extreme else (-part, 1 - part)
+    top = -_first_end(-high, records, bounds, (1 - part, -beyond[1]))
+    return within(value, (_first_end(low, records, bounds, (part, beyond[0])), top))
+
+
+def _quantile_of_model(node: Quantile, ends: tuple[_Array, _Array], mass: _Array) -> float | None:
+    """Return the model's quantile; values are taken as evenly spread inside a cell.
+
+    Of n numbers the outermost are expected at 1/(n + 1) of them, from either end.
+
+    Source: David and Nagaraja 2003, "Order Statistics", section 3.1.
+    """
+    mass, whole = np.maximum(mass, 0.0), float(np.maximum(mass, 0.0).sum())
+    if whole <= 0:
+        return None
+    order = np.argsort((ends[0] + ends[1])[mass > 0] / 2, kind="stable")
+    low, high, mass = (one[mass > 0][order] for one in (*ends, mass))
+    reached = np.cumsum(mass)
+    part = abs(node.part - 1 / (max(whole, 1.0) + 1)) if node.extreme else node.part
+    place = min(int(np.searchsorted(reached, part * whole)), len(reached) - 1)
+    inside = (part * whole - (reached[place] - mass[place])) / mass[place]
+    return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
+
+
+def _first_end(low: _Array, records: GroupWeights, bounds: SumBounds, claim: tuple[float, float]) -> float:
+    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more.
+
+    Args:
+        low: of the records of each cell, NaN where none counts.
+        records: the weights of those that count.
+        bounds: on sums over them.
+        claim: part, and beyond.
+    """
     ends = np.unique(low[~np.isnan(low)])
     if len(ends) > _MOST_THRESHOLDS:
         return float(ends[0])
     for end in ends:
         with np.errstate(invalid="ignore"):
-            inside = low <= end
-        if bounds.high(_shifted(inside, part, counted)[1]) >= beyond:
+            weight = (low <= end) - claim[0]
+        most = np.where(records.low > 0, weight, np.where(records.high > 0, np.maximum(weight, 0.0), 0.0))
+        if bounds.high(most) >= claim[1]:
             return float(end)
     return float(ends[-1])
-
-
-def _last_end(high: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
-    """Return the greatest h such that sum (1[high < h] - part) may be ``beyond`` or less."""
-    ends = np.unique(high[~np.isnan(high)])
-    if len(ends) > _MOST_THRESHOLDS:
-        return float(ends[-1])
-    for end in ends[::-1]:
-        with np.errstate(invalid="ignore"):
-            inside = high < end
-        if bounds.low(_shifted(inside, part, counted)[0]) <= beyond:
-            return float(end)
-    return float(ends[0])
-
-
-def _shifted(inside: NDArray[np.bool_], part: float, counted: GroupWeights) -> tuple[_Array, _Array]:
-    """Return the least and the greatest weight of 1[inside] - part for records that may be counted."""
-    weight = inside - part
-    low = np.where(counted.low > 0, weight, np.where(counted.high > 0, np.minimum(weight, 0.0), 0.0))
-    high = np.where(counted.low > 0, weight, np.where(counted.high > 0, np.maximum(weight, 0.0), 0.0))
-    return low, high
 
 
 # --- variances and correlations -----------------------------------------------------------------------------
 
 _Counted = tuple[GroupWeights, SumBounds]  # the records that are meant, and what bounds their sums
+_Ends = tuple[float, float]
 
 
 def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     """Return a variance or a standard deviation; a sample's needs two records."""
-    counted = sums.weights(counted_values(node.values), group)
-    count, least = sums.model(counted), 2 if node.sample else 1
+    records = sums.weights(counted(node.values), group)
+    count, least = sums.model(records), 2 if node.sample else 1
     if count <= 0:
         return Estimate(None)
     finish = _finisher(node)
@@ -319,43 +289,44 @@ def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
     mean = sums.model(summed) / count
     square = sums.model(sums.weights(squared_values(node.values, mean), group)) / count
     value = finish(max(0.0, square), max(count, least))
+    lowest, highest = hard_ends(summed, records)
+    hard = 0.0, finish((highest - lowest) ** 2 / 4, least)
     joint = sums.joint_spread(node.values, group, (mean, square), events)
     if joint is not None:
-        return _joint_spread(sums, node, (counted, value), joint, events)
-    bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
+        return _joint_spread(sums, node, (records, value, hard), joint, events)
+    bounds = sums.bounds(records, _SPREAD_EVENTS * events)
     if bounds is None:
-        lowest, highest = hard_ends(summed, counted)
-        return within(value, 0.0, finish((highest - lowest) ** 2 / 4, least), conditional=True)
-    sure = sums.is_sure(counted, bounds, _SPREAD_EVENTS * events, least=least)
-    fewest, most = (max(end, least) for end in sums.ends(counted, _SPREAD_EVENTS * events))
-    low, high = _variance_ends(sums, node.values, group, (counted, bounds))
-    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
+        return within(value, hard, conditional=True)
+    sure = sums.is_sure(records, bounds, _SPREAD_EVENTS * events, least=least)
+    fewest, most = (max(end, least) for end in sums.ends(records, _SPREAD_EVENTS * events))
+    low, high = _variance_ends(sums, node.values, group, (records, bounds))
+    return within(value, (finish(low, most), finish(high, fewest)), hard, conditional=not sure)
 
 
 def _joint_spread(
-    sums: Sums, node: Spread, model: tuple[GroupWeights, float], measured: JointLine, events: int
+    sums: Sums, node: Spread, model: tuple[GroupWeights, float, _Ends], measured: JointLine, events: int
 ) -> Estimate:
     """Return the same by what was measured of the number of the values, their sum and their squares."""
-    (joint, (factor, constant)), (counted, value) = measured, model
+    (joint, (factor, constant)), (counted, value, hard) = measured, model
     least, finish = 2 if node.sample else 1, _finisher(node)
     alone = sums.alone(_SPREAD_EVENTS * events)
-    hard = sorted((end - constant) / factor for end in _range(node.values))
-    low, high = (end * factor**2 for end in joint.variance_ends((hard[0], hard[1]), alone))
+    least_mean, most_mean = sorted((end - constant) / factor for end in _range(node.values))
+    low, high = (end * factor**2 for end in joint.variance_ends((least_mean, most_mean), alone))
     half = joint.count_half_width(alone)
     fewest, most = (max(joint.count + sign * half, least) for sign in (-1, 1))
     sure = joint.is_sure(least, alone)
     if sure:  # else what was measured may say anything
         records = max(sums.counted(joint, counted, events), least)
         value = finish(joint.variance(records) * factor**2, records)
-    return within(value, finish(low, most), finish(high, fewest), conditional=not sure)
+    return within(value, (finish(low, most), finish(high, fewest)), hard, conditional=not sure)
 
 
 def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     """Return the model's correlation of the rows that hold both numbers, or None where it has none."""
     scope = union_scope(sums.domain, (node.one.scope, node.two.scope))
-    both = node.one.placed(sums.domain, scope), node.two.placed(sums.domain, scope)
-    one, two = _together(both[0], both[1]), _together(both[1], both[0])
-    count = sums.model(sums.weights(counted_values(one), group))
+    one, two = node.one.placed(sums.domain, scope), node.two.placed(sums.domain, scope)
+    one, two = (replace(values, present=one.present & two.present) for values in (one, two))
+    count = sums.model(sums.weights(counted(one), group))
     if count <= 0:
         return None
     means = [sums.model(sums.weights(summed_values(values), group)) / count for values in (one, two)]
@@ -366,12 +337,6 @@ def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     ]
     scale = math.sqrt(max(0.0, squares[0] * squares[1]))
     return max(-1.0, min(1.0, product / scale)) if scale > 0 else None
-
-
-def _together(values: CellValues, others: CellValues) -> CellValues:
-    return CellValues(
-        *(values.scope, values.low, values.middle, values.high, values.present & others.present)
-    )
 
 
 def _step(values: CellValues) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.public.contract import RecordsKept
 from queries.frozen import dataclass
 
@@ -54,22 +55,31 @@ class QuestionKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the session had spent when the answer was given.
+    """What the session had spent when the answer was told, a stored one too.
 
     Args:
         share: part of the cap, in [0, 1].
-        epsilon_cap: epsilon of the guarantee.
-        delta: delta of the guarantee.
+        epsilon_cap: epsilon of the guarantee, drafts of the schema included.
+        delta: likewise.
+        charged: part of the cap that was charged for this answer; 0 for a stored or a free one.
     """
 
     share: float
     epsilon_cap: float
     delta: float
+    charged: float = field(default=0.0, compare=False)  # a repeated answer is the same, and free
 
     def to_dict(self) -> dict[str, float]:
-        """Return a form ready for JSON, the value of ``spent``."""
-        share = float(f"{self.share:.6g}")
-        return {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        """Return a form ready for JSON, the value of ``spent``; a free answer tells no charge."""
+        share, charged = (float(f"{part:.6g}") for part in (self.share, self.charged))
+        form = {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        return {**form, "charged": charged} if charged else form
+
+    def describe(self, version: int) -> str:
+        """Return in words the version of the model that answered, what was charged, and what was spent."""
+        own = f"{self.charged:.2%} of the budget charged for it, " if self.charged else ""
+        cap = budget_words(self.epsilon_cap, self.delta)
+        return f"model version {version}; {own}{self.share:.1%} of the budget spent, cap {cap}"
 
 
 def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:
@@ -179,12 +189,7 @@ class Answer:
 
     def origin(self) -> str:
         """Return in words where it comes from, and when."""
-        spent = self.spent
-        delta = f", delta {spent.delta:g}" if spent.delta else ""
-        return (
-            f"({self.source.value}: {_SOURCES[self.source]}; model version {self.version}; "
-            f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})"
-        )
+        return f"({self.source.value}: {_SOURCES[self.source]}; {self.spent.describe(self.version)})"
 
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""

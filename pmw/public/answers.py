@@ -33,7 +33,7 @@ KINDS: tuple[QuestionKind | None, ...] = (
 _SOURCE_CODES = {source: np.uint8(code) for code, source in enumerate(SOURCES)}
 _KIND_CODES = {kind: np.uint8(code) for code, kind in enumerate(KINDS)}
 _SOURCE_NAMES = np.array([source.value for source in SOURCES], dtype=object)
-COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned")
+COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned", "charged")
 
 Asked: TypeAlias = Questions | Workload
 
@@ -51,12 +51,13 @@ class Answers(Result, Sequence[Answer]):
         typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
         source: uint8, shape (n,): places in ``sources``.
         version: int64, shape (n,), of the model that answered.
-        share: float64, shape (n,): part of the cap that was spent when the answer was given.
+        share: float64, shape (n,): part of the cap that was spent when the answer was told.
         kind: uint8, shape (n,): places in ``kinds``.
         aligned: bool, shape (n,): False where the cells cannot decide the condition.
+        charged: float64, shape (n,): part of the cap that was charged for the answer; a stored one charges 0.
         confidence: of the intervals, in (0, 1).
         total: of the model, in records.
-        budget: the guarantee.
+        budget: the guarantee, drafts of the schema included.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records are counted; None where no column of ids bounds a person's.
         asked: the questions, or their workload; None where that is not known.
@@ -70,6 +71,7 @@ class Answers(Result, Sequence[Answer]):
     share: NDArray[np.float64]
     kind: NDArray[np.uint8]
     aligned: NDArray[np.bool_]
+    charged: NDArray[np.float64]
     confidence: float
     total: float
     budget: Budget
@@ -89,12 +91,12 @@ class Answers(Result, Sequence[Answer]):
 
     @classmethod
     def of_contract(cls, contract: Contract, total: float, columns: Mapping[str, NDArray[Any]]) -> Answers:
-        """Return answers of a session with a contract and a number of records."""
+        """Return answers of a session with a contract and a number of records; they charged 0 unless told."""
         return cls(
-            **cast("dict[str, Any]", columns),
+            **cast("dict[str, Any]", {"charged": np.zeros(len(columns["count"])), **columns}),
             confidence=contract.options.confidence,
             total=total,
-            budget=contract.budget,
+            budget=contract.whole,
             seeded=contract.seeded,
             kept=contract.records_kept,
         )
@@ -105,14 +107,14 @@ class Answers(Result, Sequence[Answer]):
         none, size = (math.nan, math.nan), len(answers)
         ends = [(one.interval or none, one.typical or none) for one in answers]
         pairs = np.array(ends, dtype=np.float64).reshape(size, 2, 2)
-        numbers = np.array([(one.count, one.spent.share) for one in answers], dtype=np.float64)
+        numbers = [(one.count, one.spent.share, one.spent.charged) for one in answers]
         codes = [(_SOURCE_CODES[one.source], _KIND_CODES[one.kind], one.aligned) for one in answers]
         columns: dict[str, NDArray[Any]] = {
             "interval": pairs[:, 0],
             "typical": pairs[:, 1],
             "version": np.array([one.version for one in answers], dtype=np.int64),
         }
-        columns["count"], columns["share"] = numbers.reshape(size, 2).T
+        columns["count"], columns["share"], columns["charged"] = np.array(numbers).reshape(size, 3).T
         columns["source"], columns["kind"], aligned = np.array(codes, dtype=np.uint8).reshape(size, 3).T
         found = cls.of_columns(state, {**columns, "aligned": aligned.astype(np.bool_)})
         return found if asked is None else replace(found, asked=asked)
@@ -147,11 +149,12 @@ class Answers(Result, Sequence[Answer]):
         """Yield each answer by itself."""
         caps, total, nan = (float(self.budget.epsilon), float(self.budget.delta)), self.total, math.nan
         isnan = math.isnan
-        spent = {share: Spent(share, *caps) for share in dict.fromkeys(self.share.tolist())}
+        paid = list(zip(self.share.tolist(), self.charged.tolist(), strict=True))
+        spent = {(share, charged): Spent(share, *caps, charged) for share, charged in dict.fromkeys(paid)}
         ends = (*self.interval.T, *self.typical.T)
-        others = self.source, self.version, self.share, self.kind, self.aligned
-        for count, low, high, least, most, source, version, share, kind, aligned in zip(
-            *(column.tolist() for column in (self.count, *ends, *others)), strict=True
+        others = self.source, self.version, self.kind, self.aligned
+        for count, low, high, least, most, source, version, kind, aligned, own in zip(
+            *(column.tolist() for column in (self.count, *ends, *others)), paid, strict=True
         ):
             is_told = not isnan(count)  # else the NaN of ``math``: in a tuple it is equal to itself
             yield Answer(
@@ -162,7 +165,7 @@ class Answers(Result, Sequence[Answer]):
                 SOURCES[source],
                 aligned,
                 version,
-                spent[share],
+                spent[own],
                 self.seeded,
                 KINDS[kind],
                 (least, most) if not isnan(least) else None,

@@ -43,7 +43,7 @@ from pmw.public.bounded import (
     Split,
 )
 from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
-from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
+from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass
@@ -81,6 +81,26 @@ class _Ends(NamedTuple):
 _UNKNOWN = _Ends(-math.inf, math.inf)
 
 
+def ends_in_order(low: Number, high: Number, hard: tuple[float, float]) -> _Ends:
+    """Return two ends in order, within what every table allows.
+
+    Ends cross by rounding, and where what may fail has failed: they are exchanged. Either may be a hard end,
+    so that both are cut afterwards.
+
+    Args:
+        low, high: one end, or one of each interval.
+        hard: the ends of what every table allows.
+    """
+    ends = np.clip((np.minimum(low, high), np.maximum(low, high)), *hard)
+    return _Ends(*(ends + 0.0))  # no minus of a zero
+
+
+def hard_ends_of(state: PublicState, least: float = 0.0, greatest: float = 1.0) -> tuple[float, float]:
+    """Return what a sum over records, each of a weight between two, lies between on every table."""
+    fewest, most = (state.total.records,) * 2 if state.total.deviation == 0 else (0.0, math.inf)
+    return least * (fewest if least >= 0 else most), greatest * (most if greatest > 0 else fewest)
+
+
 class Bars:
     """Bounds sums in one state; what those over a scope have in common is looked up once.
 
@@ -88,12 +108,13 @@ class Bars:
         state: the state after the tests that questions asked for.
         events: how many intervals have to hold together, each with its part of what may fail.
         beside: other events that have to hold with all of these, each with as much as all of these.
+        groups: how many intervals answers choose from.
     """
 
-    def __init__(self, state: PublicState, events: int = 1, beside: int = 0) -> None:
+    def __init__(self, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1) -> None:
         self.state = state
-        self.confidences = Confidences.in_state(state, events, beside)
-        self._total_error = total_error_bound(state, self.confidences.everybody)
+        self.confidences = Confidences.in_state(state, events, beside, groups)
+        self._total_error = total_noise_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}
         self._shares: dict[tuple[Rests, int], Shares] = {}
@@ -137,7 +158,7 @@ class Bars:
 
     def everybody(self, weight: float) -> Bound:
         """Return the sum of one weight for everybody, and its half-width."""
-        return Bound(weight * self.state.total.value, abs(weight) * self._total_error, RELEASED)
+        return Bound(weight * self.state.total.estimate, abs(weight) * self._total_error, RELEASED)
 
     def _pieces(
         self, low: Bounded, high: Bounded, asked: tuple[str, ...] | None = None
@@ -291,7 +312,7 @@ class Bars:
                 taken.
         """
         if not scope:
-            total, error = np.array(self.state.total.value), self._total_error
+            total, error = np.array(self.state.total.estimate), self._total_error
             return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
         known = self.known(scope)
         coarsening = None if known.opened or known.fine else self.state.coarsening
@@ -377,8 +398,8 @@ class Bars:
 
     def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
         """Return the sums of the least weight, and of the greatest, for everybody."""
-        total, error = self.state.total.value, self._total_error
-        fewest, most = max(0.0, total - error), total + error
+        total, error = self.state.total.estimate, self._total_error
+        fewest, most = max(0.0, total - error), max(0.0, total + error)
         least, greatest = low.reach[0], high.reach[1]
         return _Ends(least * (fewest if least > 0 else most), greatest * (most if greatest > 0 else fewest))
 
@@ -474,7 +495,7 @@ class Bars:
             scale: of the product.
             beside: how many factors there are besides.
         """
-        everybody = self.state.total.value + self._total_error
+        everybody = self.state.total.estimate + self._total_error
         return scale * (sum(lows) - (len(lows) + beside - 1) * everybody)
 
     def _block(self, sums: Bounded, shares: Shares) -> _Ends:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, NeighboringRelation
-from pmw.public.drafts import drafted
+from pmw.public.drafts import drafted, with_drafts
 from pmw.public.options import Options
 from queries.domain import Domain, require_domain
 from queries.frozen import dataclass
@@ -47,7 +46,7 @@ class Contract:
 
     Args:
         domain: the declared attributes.
-        budget: the guarantee.
+        budget: what the session may spend, its drafts apart.
         options: the custodian's choices.
 
     Raises:
@@ -88,6 +87,11 @@ class Contract:
             )
         if delta + self.budget.delta >= 1:
             raise BudgetError("the deltas of the drafts and of the session come to 1; choose a smaller one")
+
+    @property
+    def whole(self) -> Budget:
+        """The guarantee of all that was released: by the session, and by the drafts of its schema."""
+        return with_drafts(self.budget, self.options.drafts)
 
     @property
     def seeded(self) -> bool:
@@ -145,19 +149,13 @@ def guarantee(contract: Contract) -> str:
 
 def guarantee_terms(contract: Contract) -> str:
     """Return the numbers of a guarantee and whom it is for, for those who have read it in words."""
-    budget, drafts = contract.budget, contract.options.drafts
-    terms = _terms(budget.epsilon, budget.delta)
+    budget, whole, drafts = contract.budget, contract.whole, contract.options.drafts
+    terms = budget_words(budget.epsilon, budget.delta, " = ")
     if drafts:
-        more = drafted(drafts)
-        parts = f"{terms} in the session and {_terms(*more)} in {counted(len(drafts), 'draft')} of its schema"
-        terms = f"{_terms(budget.epsilon + more[0], budget.delta + more[1], 12)} ({parts})"
+        more = budget_words(*drafted(drafts), " = ")
+        parts = f"{terms} in the session and {more} in {counted(len(drafts), 'draft')} of its schema"
+        terms = budget_words(whole.epsilon, whole.delta, " = ", 12) + f" ({parts})"
     return f"{terms}, for {_replacement(contract)}"
-
-
-def _terms(epsilon: Fraction, delta: Fraction, digits: int = 6) -> str:
-    """Return the numbers of a guarantee."""
-    told = (("epsilon", epsilon), ("delta", delta))
-    return ", ".join(f"{name} = {float(value):.{digits}g}" for name, value in told if value)
 
 
 def _replacement(contract: Contract) -> str:

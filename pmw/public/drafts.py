@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import NeighboringRelation
+from pmw.privacy.budget import Budget, NeighboringRelation
 from queries.frozen import dataclass
 
 
@@ -57,3 +57,9 @@ def drafted(drafts: Sequence[DraftCharge]) -> tuple[Fraction, Fraction]:
     Source: Dwork and Roth 2014, Theorem 3.16.
     """
     return sum((one.epsilon for one in drafts), Fraction(0)), sum((one.delta for one in drafts), Fraction(0))
+
+
+def with_drafts(budget: Budget, drafts: Sequence[DraftCharge]) -> Budget:
+    """Return the guarantee of a session and of the drafts of its schema together."""
+    epsilon, delta = drafted(drafts)
+    return Budget(budget.epsilon + epsilon, budget.delta + delta)

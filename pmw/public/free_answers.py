@@ -19,11 +19,11 @@ from pmw.model import ResidualCounts, half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
-from pmw.public.bars import Bar, Bars
+from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
 from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
-from pmw.public.half_widths import certified_half_width
+from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.local_models import local_models
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
@@ -213,9 +213,7 @@ class ModelAnswers:
         numbers alone.
         """
         contract = self.state.contract
-        low, high = (
-            max(0.0, end) for end in (min(interval), max(interval))
-        )  # swapped: what may fail has failed
+        low, high = map(float, ends_in_order(*interval, hard_ends_of(self.state)))
         shown, ends = min(max(count, low), high), (low, high)
         limit = contract.options.bar_limit
         refused = limit is not None and high - low > 2 * limit + BAR_SLACK
@@ -393,6 +391,35 @@ def _joined(
     return placed(parts)
 
 
+def chosen_answer(bars: Bars, query: LinearQuery, answer: Answer) -> Answer:
+    """Return the answer of a row that answers choose, within a bar that holds whichever they choose.
+
+    Where a question is held by its own test or measurement alone, the number of that is no farther from
+    either end of the answer's own bar than the width that it gave.
+
+    Args:
+        bars: of all rows that there are to choose from.
+        query: the question.
+        answer: to it, within a bar of its own.
+    """
+    state, plan = bars.state, bars.state.query_plan
+    if answer.interval is None:
+        return answer
+    low, high, _ = bars.of_query(query)
+    is_own = answer.source in (Source.MEASURED, Source.SYNTHETIC) and query.readings is None
+    if plan is not None and is_own and math.isinf(bars.width_of_query(query)):
+        surely = Confidences.in_state(state).alone, bars.confidences.alone
+        if answer.source is Source.MEASURED:
+            width = sum(half_width(plan.noise, one) for one in surely)
+        else:
+            width = sum(certified_half_width(plan, plan.threshold, one) for one in surely)
+        low, high = bars.of_parts(query)
+        low, high = max(low, answer.interval[1] - width), min(high, answer.interval[0] + width)
+    bar = ends_in_order(low, high, hard_ends_of(state))
+    interval = min(float(bar.low), answer.count), max(float(bar.high), answer.count)
+    return replace(answer, interval=interval, typical=None)
+
+
 def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     """Return how wide intervals are by all attributes of their questions: float64, shape (n,), records.
 
@@ -424,8 +451,7 @@ def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[
 def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
     """Return the model's answers to boxes or products, within what bounds them."""
     size, (low, high, basis) = len(bounds.counts), bounds.bar
-    ends = np.stack([np.minimum(low, high), np.maximum(low, high)])
-    low, high = np.maximum(0.0, ends) + 0.0  # no minus of a zero
+    low, high = map(np.asarray, ends_in_order(low, high, hard_ends_of(state)))
     shown = np.minimum(np.maximum(bounds.counts, low), high)
     typical = np.full((size, 2), math.nan)
     for code in np.flatnonzero(np.bincount(as_index(bounds.kinds))).tolist():
@@ -465,8 +491,8 @@ def half_widths(state: PublicState, queries: Sequence[LinearQuery]) -> list[floa
 
 def spent_in(state: PublicState) -> Spent:
     """Return what a session has spent in a state."""
-    budget = state.contract.budget
-    return Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
+    whole = state.contract.whole
+    return Spent(state.ledger.share, float(whole.epsilon), float(whole.delta))
 
 
 def _is_alike(one: PublicState, other: PublicState) -> bool:

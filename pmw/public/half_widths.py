@@ -18,7 +18,7 @@ import enum
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -55,6 +55,7 @@ from queries.products import CellSets
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
 _EVERYBODY = 0.1  # of what may fail, for the number of records
+_CERTIFICATES = 1  # their place in the shares of ``Rests``
 _LEAST_FAILURE = 1e-13  # that a confidence is told apart from 1 by
 _INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
 _FEW = 3  # cells, all subsets of which are two runs at most
@@ -146,11 +147,16 @@ class Confidences:
         rest: of all other noises that an interval rests on.
         together: intervals hold for all questions at once, so that every noise has a part of its own: of
             ``rest`` each, and nothing is shared further.
+        groups: how many intervals answers choose from. Each has its part of what may fail, but for
+            everybody's number and certificates, which are one event for all of them.
+        certified: some of these intervals may rest on certificates, which then have half of ``rest``.
     """
 
     everybody: float
     rest: float
     together: bool = False
+    groups: int = 1
+    certified: bool = False
 
     @classmethod
     def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
@@ -177,21 +183,24 @@ class Confidences:
         return cls(part, part, together=True)
 
     @classmethod
-    def in_state(cls, state: PublicState, events: int = 1, beside: int = 0) -> Confidences:
+    def in_state(cls, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1) -> Confidences:
         """Return the confidences of a session, by its public state.
 
         Args:
             state: the state.
             events: how many intervals have to hold together, each with its part of what may fail.
             beside: other events that have to hold with all of these, each with as much as all of these.
+            groups: how many intervals answers choose from.
         """
         options, private = state.contract.options, state.total.deviation > 0
         found = cls.of(options, len(state.opening), state.plan, private_total=private)
+        if options.sparse_vector is not None and options.sparse_vector.is_laplace:
+            events, groups = events * groups, 1  # each test has noise of its own beside that of its threshold
         parts = (1 if options.simultaneous else events) * (1 + beside)
-        if parts == 1:
-            return found
-        everybody, rest = (split_confidence(one, parts) for one in (found.everybody, found.rest))
-        return cls(everybody, rest, found.together)
+        if parts > 1:
+            everybody, rest = (split_confidence(one, parts) for one in (found.everybody, found.rest))
+            found = replace(found, everybody=everybody, rest=rest)
+        return replace(found, groups=groups, certified=bool(state.certificates))
 
     @property
     def alone(self) -> float:
@@ -212,8 +221,13 @@ class Confidences:
         return shares._replace(measured=part_confidence(self._share(rests, 2), 2 / ends))
 
     def _share(self, rests: Rests, place: int) -> float:
-        part = 1.0 if self.together else rests.value[place] / sum(rests.value)
-        return part_confidence(self.rest, part)
+        if self.together:
+            return part_confidence(self.rest, 1.0)
+        if self.groups == 1:
+            return part_confidence(self.rest, rests.value[place] / sum(rests.value))
+        measured, _, parts = rests.value
+        part = 1.0 if place == _CERTIFICATES else rests.value[place] / (measured + parts) / self.groups
+        return part_confidence(self.rest, part / (1 + self.certified))
 
 
 def part_confidence(confidence: float, part: float) -> float:
@@ -643,7 +657,10 @@ def total_error_bound(state: PublicState, confidence: float) -> float:
     That is the noise of the released number, and what the model's total differs from it: a total is at least
     1, whatever came out of the noise.
     """
-    total = state.total
+    return abs(state.total.value - state.total.estimate) + total_noise_bound(state, confidence)
+
+
+def total_noise_bound(state: PublicState, confidence: float) -> float:
+    """Return how far the released number of records may be from the true one, in records."""
     opening = [one.noise for one in state.opening]
-    noise = total_half_width(state.ledger.composition, total.deviation, confidence, opening)
-    return abs(total.value - total.estimate) + noise
+    return total_half_width(state.ledger.composition, state.total.deviation, confidence, opening)

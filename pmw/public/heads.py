@@ -14,7 +14,6 @@ import numpy as np
 from pmw.model import HeadMeasurement
 from pmw.model.measurement import noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.half_widths import Confidences
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, GroupWeights, Sums, within
 from queries.cell_values import on_scope
@@ -52,16 +51,16 @@ def estimated_heads(state: PublicState, sums: Sums, group: GroupWeights, events:
     most = state.contract.options.records_per_person
     events = 2 * events if state.heads else events
     low, high = sums.ends(group, events)
-    low, high = max(low, 0.0) / most, max(high, 0.0)
-    confidence = Confidences.in_state(state, events).alone
-    found = [known for one in state.heads if (known := _measured(state, one, group, confidence)) is not None]
+    low, high, hard = max(low, 0.0) / most, max(high, 0.0), sums.hard_ends(group)
+    measured = (_measured(state, one, group, sums.alone(events)) for one in state.heads)
+    found = [known for known in measured if known is not None]
     known = min(found, key=lambda one: (not one.exact, one.variance), default=None)
     if known is None:
-        return within(sums.model(group) * _per_record(state), low, high)
+        return within(sums.model(group) * _per_record(state), (low, high), hard)
     high = min(high, known.value + known.half_width)
     if not known.exact:
-        return within(sums.model(group) * _per_record(state), low, high)
-    return within(known.value, max(low, known.value - known.half_width), high)
+        return within(sums.model(group) * _per_record(state), (low, high), hard)
+    return within(known.value, (max(low, known.value - known.half_width), high), hard)
 
 
 def _measured(

@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.display.elements import table
+from pmw.display.texts import budget_words
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
-from pmw.public.drafts import DraftCharge, drafted
+from pmw.public.drafts import DraftCharge, drafted, with_drafts
 from pmw.sparse_vector import SparseVectorKind
 from queries.frozen import dataclass
 
@@ -66,7 +67,7 @@ class Ledger:
     """Every charge of a session, in order, against its cap.
 
     Args:
-        budget: the guarantee.
+        budget: what the session may spend.
         composition: how charges add up.
         cap: the most that may be charged, exactly, in the ledger's ``unit``.
         lines: the charges.
@@ -78,6 +79,11 @@ class Ledger:
     cap: Fraction
     lines: tuple[LedgerLine, ...]
     drafts: tuple[DraftCharge, ...] = ()
+
+    @property
+    def whole(self) -> Budget:
+        """The guarantee of the session and of the drafts of its schema together."""
+        return with_drafts(self.budget, self.drafts)
 
     @property
     def spent(self) -> Fraction:
@@ -97,8 +103,8 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the totals, then ``entries``, one for each charge."""
         form: dict[str, Any] = {
-            "epsilon_cap": float(self.budget.epsilon),
-            "delta": float(self.budget.delta),
+            "epsilon_cap": float(self.whole.epsilon),
+            "delta": float(self.whole.delta),
             "composition": self.composition.value,
             "unit": self.unit,
             "cap": float(self.cap),
@@ -112,20 +118,12 @@ class Ledger:
 
     def sentence(self) -> str:
         """Return the total in words."""
-        delta = f", delta {float(self.budget.delta):g}" if self.budget.delta else ""
+        whole, beside = self.whole, drafted(self.drafts)
+        drafts = f", of which drafts of the schema took {budget_words(*beside)}" if self.drafts else ""
         return (
             f"Charged: {float(self.spent):.3g} of {float(self.cap):.3g} {self.unit} ({self.share:.1%}); "
-            f"the cap is epsilon {float(self.budget.epsilon):g}{delta}.{self._beside}"
+            f"the cap is {budget_words(whole.epsilon, whole.delta)}{drafts}."
         )
-
-    @property
-    def _beside(self) -> str:
-        """What was charged before the session, in words."""
-        if not self.drafts:
-            return ""
-        epsilon, delta = map(float, drafted(self.drafts))
-        more = f", delta {delta:g}" if delta else ""
-        return f" Drafts of the schema come on top: epsilon {epsilon:g}{more}."
 
     def _repr_html_(self) -> str:
         header, *rows = ledger_cells(self)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pmw.display.charts import Bar, Bars, Cap, Line, Lines, Picture
 from pmw.display.figures import INK, MEASURED, draw_bars, draw_lines, new_figure
-from pmw.display.texts import counted, isolated, number, percent, shortened
+from pmw.display.texts import budget_words, counted, isolated, number, percent, shortened
 from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement, half_width
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
@@ -97,8 +97,7 @@ def headline(state: PublicState) -> str:
 
 
 def _budget_text(contract: Contract) -> str:
-    delta = f", delta = {float(contract.budget.delta):g}" if contract.budget.delta else ""
-    return f"epsilon = {float(contract.budget.epsilon):g}{delta}"
+    return budget_words(contract.whole.epsilon, contract.whole.delta, " = ")
 
 
 def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[Picture, Bars]:
@@ -268,7 +267,7 @@ def status_figure(state: PublicState, history: History) -> Figure:
 
 def _draw_header(header: Any, state: PublicState) -> None:
     domain = state.domain
-    attributes, records = counted(len(domain), "attribute"), counted(state.total.value, "record")
+    attributes, records = counted(len(domain), "attribute"), counted(state.total.records, "record")
     title = f"{shortened(domain.name, 50)}: {attributes}, about {records}"
     header.text(0.01, 0.9, title, fontsize=15, va="top", color=INK, parse_math=False)
     if state.contract.seeded:

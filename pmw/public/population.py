@@ -10,7 +10,7 @@ at anything about the sample. The proof is in ``docs/intervals.md``.
 from __future__ import annotations
 
 from pmw.privacy.proportions import proportion_high, proportion_low
-from pmw.public.bars import Bars
+from pmw.public.bars import Bars, ends_in_order, hard_ends_of
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.state import PublicState
 from queries.errors import QueryError
@@ -80,9 +80,9 @@ class PopulationIntervals:
         if self._answers is not None and self._answers.answer(query).is_refused:
             return None
         bar, options = self._bars.of_query(query), self.state.contract.options
-        ends = sorted((float(bar.low), float(bar.high)))  # crossed: what may fail has failed
+        low, high = map(float, ends_in_order(bar.low, bar.high, hard_ends_of(self.state)))
         return population_interval(
-            (ends[0], ends[1]), self._everybody, options.records_per_person, options.confidence
+            (low, high), self._everybody, options.records_per_person, options.confidence
         )
 
 

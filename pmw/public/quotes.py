@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmw.display.texts import counted
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
@@ -33,7 +32,7 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
-_WIDEST = 2**50  # units: of noise that says nothing of any table
+_WIDEST = 2**48  # units: of noise that says nothing of any table, and on rows is less than 3 times as wide
 _HELD_BY = {
     Holding.OPENING: "what opening measured of {} leaves room for no records",
     Holding.MEASURED: "what was measured of {} leaves room for no records",
@@ -137,18 +136,6 @@ class Quote:
         }
 
 
-def price_of_bar(quote: Mapping[str, Any], within: float | str) -> str:
-    """Return what a bar of a count costs, in words.
-
-    Args:
-        quote: the price, in the form that is written as JSON.
-        within: half-width of the bar, in records, as it was asked for.
-    """
-    what = f"to measure {', '.join(quote['scope'])} ({counted(cell_count(quote['cells']), 'cell')})"
-    left = "." if quote["affordable"] else "; so much is not left."
-    return f"A bar of ± {within} records costs {quote['share']:.2%} of the budget, {what}{left}"
-
-
 def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
     """Return the price of a marginal under the noise that a positive's has.
 
@@ -157,23 +144,38 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
         QueryError: there is no such marginal, or it has too many cells for the noise.
     """
     plan = measuring_plan(state)
-    scope = _scope(state.domain, names)
+    scope = asked_scope(state.domain, names)
+    if not scope:
+        raise _refused("expected one attribute or several, each once")
     _require_few_cells(state, plan, scope)
     return quote_noise(state, scope, plan.noise_of(scope))
 
 
-def way_to_bars(state: PublicState, scope: tuple[str, ...]) -> str:
-    """Return why numbers over a scope have no promise, and what measuring it costs; a clause."""
+def measuring(place: str | None, scope: Sequence[str], summed: str = "") -> str:
+    """Return how counts by attributes are measured, or what tells the price of sums by them.
+
+    It is a command, or where the session has no file or address to name, ``place``, a call in Python.
+    """
+    names, given = list(scope), shlex.quote(",".join(scope))
+    if place is None:
+        sums = f"session.measure_sum({summed!r}, {names!r}, dry_run=True)"
+        return sums if summed else f"session.measure({names!r})"
+    by = f" --by {given}" if scope else ""
+    what = f"--sum {shlex.quote(summed)}{by} --dry-run" if summed else given
+    return f"pmw measure {shlex.quote(place)} {what}"
+
+
+def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -> str:
+    """Return why numbers over a scope have no promise, and what measuring it costs, once; a clause."""
     told = _HELD_BY[holding_of(state, scope)].format(", ".join(scope) or "all records")
+    if any(one.requested and set(scope) <= set(one.scope) for one in state.marginals):
+        return told
     try:
         quote = quote_marginal(state, scope)
     except (QueryError, SessionError) as refusal:
         return f"{told}; {refusal}"
     left = "" if quote.affordable else ", and so much is not left"
-    return (
-        f"{told}: pmw measure \N{HORIZONTAL ELLIPSIS} {shlex.quote(','.join(scope))} costs "
-        f"{quote.share:.1%} of the budget{left}"
-    )
+    return f"{told}: {measuring(place, scope)} costs {quote.share:.1%} of the budget{left}"
 
 
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
@@ -272,13 +274,18 @@ def measuring_plan(state: PublicState) -> MarginalTestPlan:
     return plan
 
 
-def _scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the attributes that somebody names, in declared order.
+
+    Raises:
+        QueryError: one is not declared, or stands there twice.
+    """
     for name in names:
         if name not in domain.names:
             known = ", ".join(domain.names)
             raise QueryError(f"expected an attribute of the schema, got {name!r}; there are {known}",
-                             code="unknown_attribute")  # fmt: skip
-    if not names or len(set(names)) != len(names):
+                             code="unknown_attribute", position="scope")  # fmt: skip
+    if len(set(names)) != len(names):
         raise _refused("expected one attribute or several, each once")
     return domain.scope(names)
 

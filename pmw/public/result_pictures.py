@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pmw.display.figures import GROUP_COLORS, INK, MEASURED, Panel, Series, draw_series, new_figure
-from pmw.display.texts import counted, listed, shortened
+from pmw.display.texts import budget_words, counted, listed, shortened
 from pmw.errors import ReleaseError
 from queries.frozen import dataclass
 
@@ -90,8 +90,8 @@ class Arrangement:
 
 def promise_words(confidence: float, spent: Spent, kept: RecordsKept | None, *, seeded: bool) -> str:
     """Return what stands below the title of a picture: the confidence of its ranges, and the guarantee."""
-    delta = f", delta = {spent.delta:g}" if spent.delta else ""
-    promise = "SEEDED NOISE: no privacy" if seeded else f"epsilon = {spent.epsilon_cap:g}{delta}"
+    told = budget_words(spent.epsilon_cap, spent.delta, " = ")
+    promise = "SEEDED NOISE: no privacy" if seeded else told
     return f"{confidence:.0%} ranges; {promise}" + ("" if kept is None else f"; {kept.describe()}")
 
 

@@ -130,6 +130,11 @@ class Total:
         )
         return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 
+    @property
+    def records(self) -> float:
+        """The number of records that is shown: as it came out of the noise, and not below 0."""
+        return max(0.0, self.estimate)
+
 
 class Found:
     """What was found of the newest of some states, in case that it is asked for again; no part of any."""

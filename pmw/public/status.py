@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pmw.display.elements import table
 from pmw.display.notebooks import meter
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
 from pmw.public.drafts import drafted
@@ -31,8 +31,8 @@ class Status:
         table: its name.
         guarantee: what the session promises, in words.
         budget_share: part of the cap that was spent, in [0, 1].
-        epsilon_cap: epsilon of the guarantee.
-        delta: delta of the guarantee.
+        epsilon_cap: epsilon of the guarantee, drafts of the schema included.
+        delta: likewise.
         positives_used: positives of the sparse vector so far, of marginals where those are tested.
         positives_limit: positives that it may have.
         queries_answered: questions answered, repeated ones included.
@@ -45,7 +45,7 @@ class Status:
             questions are tested.
         typical_errors: of each kind of questions whose errors were looked at, within how many records a part
             of them were; see ``pmw.public.error_quantiles``.
-        drafts: epsilon and delta of the drafts of the schema, beside the budget; None where there are none.
+        drafts: epsilon and delta of the drafts of the schema, part of these; None where there are none.
         prior: SHA-256 of the public prior that the contract names; None where it names none.
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
         kept: which records are counted; None where no column of ids bounds a person's.
@@ -128,19 +128,19 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         state: the state.
         queries_answered: questions answered, repeated ones included.
     """
-    budget = state.contract.budget
+    whole = state.contract.whole
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
     prior = state.contract.options.prior
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
         budget_share=state.ledger.share,
-        epsilon_cap=float(budget.epsilon),
-        delta=float(budget.delta),
+        epsilon_cap=float(whole.epsilon),
+        delta=float(whole.delta),
         positives_used=state.positives_used,
         positives_limit=state.positives_limit,
         queries_answered=queries_answered,
-        total=round(state.total.value, 3),
+        total=round(state.total.records, 3),
         version=state.version,
         model_cells=state.model.cells,
         seeded=state.contract.seeded,
@@ -207,11 +207,11 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
 
 def budget_meter(status: Status) -> Markup:
     """Return what is spent of the cap as a bar, for notebooks."""
-    delta = f", delta = {status.delta:g}" if status.delta else ""
+    terms = budget_words(status.epsilon_cap, status.delta, " = ")
     seeded = f". {SEEDED_WARNING}" if status.seeded else ""
     return meter(
         status.budget_share,
-        f"{status.budget_share:.1%} of epsilon = {status.epsilon_cap:g}{delta} is spent{seeded}",
+        f"{status.budget_share:.1%} of the budget is spent; the cap is {terms}{seeded}",
     )
 
 

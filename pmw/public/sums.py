@@ -6,6 +6,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -16,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.answer import Source
-from pmw.public.bars import Bars, SumBounds
+from pmw.public.bars import Bars, SumBounds, ends_in_order, hard_ends_of
 from pmw.public.joint_sums import JointLine, JointSums, last
 from pmw.public.local_models import local_models
 from pmw.public.state import PublicState
 from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
-from queries.expressions import Linear, Ratio, total
+from queries.expressions import Linear, counted, total
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -59,6 +60,7 @@ class Estimate:
         aligned: False where the cells cannot decide which records are meant.
         conditional: nothing released says that there are records to take the value of: the interval holds if
             there are.
+        is_null: there is no value on any table, by the declaration.
     """
 
     value: float | None
@@ -67,6 +69,7 @@ class Estimate:
     typical: tuple[float, float] | None = None
     aligned: bool = True
     conditional: bool = False
+    is_null: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -130,10 +133,12 @@ class GroupWeights:
     high: _Array = field(init=False)
 
     def __post_init__(self) -> None:
-        low, middle, high = self.ends
-        low = np.where(self.least, low, np.where(self.most, np.minimum(low, 0.0), 0.0))
-        high = np.where(self.least, high, np.where(self.most, np.maximum(high, 0.0), 0.0))
-        middle = np.where(self.least, middle, np.where(self.most, self.share * middle, 0.0))
+        low, middle, high = (one * self.least for one in self.ends)
+        if self.most is not self.least:
+            maybe = self.most & ~self.least
+            low = low + np.minimum(self.ends[0], 0.0) * maybe
+            middle = middle + self.share * self.ends[1] * maybe
+            high = high + np.maximum(self.ends[2], 0.0) * maybe
         for name, array in (("low", low), ("middle", middle), ("high", high)):
             object.__setattr__(self, name, np.broadcast_to(array, self.least.shape))
 
@@ -208,6 +213,8 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._whole = statement.condition
+        self._meant: dict[CellCondition | None, CellCondition] = {}  # where further conditions hold
         self._values = ValueSums(state)
         self._bounds: dict[int, Bars] = {}
 
@@ -215,6 +222,27 @@ class Sums:
     def domain(self) -> Domain:
         """The declared attributes."""
         return self._statement.domain
+
+    def over(self, condition: CellCondition | None) -> Sums:
+        """Return the sums of the records where a further condition holds."""
+        found = copy.copy(self)
+        found._whole, found._meant = self._where(condition), {}
+        return found
+
+    def _where(self, condition: CellCondition | None) -> CellCondition:
+        """Return which records are meant where a further condition holds."""
+        if condition not in self._meant:
+            whole = self._whole or CellCondition.of(self._statement.where)
+            self._meant[condition] = whole if condition is None else whole.both(condition, self.domain)
+        return self._meant[condition]
+
+    def may_count(self, form: Linear, group: Group) -> bool:
+        """Tell whether a record of a group may weigh something in a sum, by the declaration."""
+        where, domain = self._where(form.condition), self.domain
+        scope = union_scope(domain, [where.scope, form.scope, group.scope])
+        weighs = on_scope(domain, form.scope, (form.low != 0) | (form.high != 0), scope)
+        most = on_scope(domain, where.scope, where.most, scope)
+        return bool(np.any(most & weighs & group.inside(domain, scope)))
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
@@ -224,25 +252,24 @@ class Sums:
             group: the group.
             extra: further attributes that the weights are wanted over.
         """
-        domain, statement = self.domain, self._statement
-        where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
-        scopes = [where.scope, form.scope, extra, group.scope]
-        scope = union_scope(domain, scopes)
+        domain, where = self.domain, self._where(form.condition)
+        scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
         inside = group.inside(domain, scope)
-        least, share, most = (
-            on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
-        )
+        share = on_scope(domain, where.scope, where.share, scope)
         low, middle, high = (
             np.broadcast_to(on_scope(domain, form.scope, one, scope), shape) for one in form.arrays
         )
-        least, most = (np.broadcast_to(one & inside, shape) for one in (least, most))
+        least = np.broadcast_to(on_scope(domain, where.scope, where.least, scope) & inside, shape)
+        most = least
+        if not where.is_decided:
+            most = np.broadcast_to(on_scope(domain, where.scope, where.most, scope) & inside, shape)
         summed = None
         if form.summed is not None:
-            held = np.broadcast_to(on_scope(domain, form.scope, form.summed.held, scope), shape)
+            name, factor = form.summed.line
+            held = np.broadcast_to(on_scope(domain, (name,), form.summed.held, scope), shape)
             if self._state.sums and np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
-            name, factor = form.summed.line
             if self._values.is_clipped(form.summed):  # a value counts for as little as 0
                 none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
                 low = np.where(held, np.minimum(low, none), low)
@@ -251,18 +278,18 @@ class Sums:
             middle = np.where(held, middle + factor * shift, middle)
         return GroupWeights(scope, (low, middle, high), least, np.broadcast_to(share, shape), most, summed)
 
-    def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
-        """Return the weights of both sums of a ratio, over the same attributes."""
-        forms = (node.numerator, node.denominator)
-        scope = union_scope(self.domain, [group.scope, *(form.scope for form in forms)])
-        above, below = (self.weights(form, group, scope) for form in forms)
+    def pair(self, *forms: tuple[Linear, Group]) -> tuple[GroupWeights, GroupWeights]:
+        """Return the weights of two sums, each over a group's records, over the same attributes."""
+        scopes = [(one.scope, self._where(one.condition).scope, group.scope) for one, group in forms]
+        scope = union_scope(self.domain, [one for three in scopes for one in three])
+        above, below = (self.weights(form, group, scope) for form, group in forms)
         return above, below
 
     def marginal(self, scope: tuple[str, ...]) -> _Array:
         """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
         if scope not in self._models:
             local = local_models(self._state)
-            marginal = local.marginal(scope) if scope else np.array(self._state.total.value)
+            marginal = local.marginal(scope) if scope else np.array(self._state.total.records)
             self._models[scope] = np.asarray(marginal, dtype=np.float64)
         return self._models[scope]
 
@@ -277,7 +304,7 @@ class Sums:
     def _shared(self, events: int) -> Bars:
         """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
-            self._bounds[events] = Bars(self._state, events)
+            self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
         return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
@@ -285,7 +312,13 @@ class Sums:
 
         The two ends fail together with what may fail of ``events`` aggregates.
         """
-        return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
+        ends = self._shared(events).of_sum(weights.scope, weights.low, weights.high)
+        low, high = map(float, ends_in_order(*ends, self.hard_ends(weights)))
+        return low, high
+
+    def hard_ends(self, weights: GroupWeights) -> tuple[float, float]:
+        """Return what a sum lies between on every table."""
+        return hard_ends_of(self._state, float(weights.low.min()), float(weights.high.max()))
 
     def measured(
         self, weights: GroupWeights, events: int, below: GroupWeights | None = None
@@ -359,7 +392,8 @@ class Sums:
     def joint_sum(self, weights: GroupWeights, measured: MeasuredSum, joint: JointSums) -> Estimate:
         """Return a sum by what was measured of it and of the number of its values, joined with the model."""
         found, ends = joint.sum_ends(measured.line, self.alone(measured.events))
-        return within(joined_by_width((found, self.model(weights)), measured.widths), *ends)
+        value = joined_by_width((found, self.model(weights)), measured.widths)
+        return within(value, ends, self.hard_ends(weights))
 
     def joint_mean(
         self, pair: tuple[GroupWeights, GroupWeights], measured: MeasuredSum, joint: JointSums
@@ -380,8 +414,8 @@ class Sums:
         if sure:  # else the measured quotient may lie anywhere
             found = joint.mean(measured.line, self.counted(joint, pair[1], measured.events))
             value = joined_by_width((found, value), measured.widths)
-        ends = joint.mean_ends(measured.line, hard_ends(*pair), alone)
-        return within(value, *ends, conditional=not sure)
+        hard = hard_ends(*pair)
+        return within(value, joint.mean_ends(measured.line, hard, alone), hard, conditional=not sure)
 
     def counted(self, joint: JointSums, counted: GroupWeights, events: int) -> float:
         """Return a number of values as it was measured and as other measurements have it, by their scales."""
@@ -407,7 +441,7 @@ class Sums:
             model: the mean and the variance as the model has them.
             events: how many intervals have to hold together.
         """
-        whole = self.weights(total(values, None, self.domain), group)
+        whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
         if whole.summed is None or joint is None or not whole.summed.summed.line.factor:
             return None
@@ -415,7 +449,7 @@ class Sums:
         own = on_scope(self.domain, (name,), self._values.above_zero(whole.summed.summed), whole.scope)
         constant = float((whole.summed.middle - own)[whole.summed.held].flat[0])
         (mean, variance), squares = model, self.weights(squared_values(values, model[0]), group)
-        count = self.weights(counted_values(values), group)
+        count = self.weights(counted(values), group)
         mass = np.maximum(self.marginal(squares.scope), 0.0)
         apart = float(np.sum((squares.high - squares.low) * mass)) / 2
         reach = self._reach(squares.scope, squares.middle, count, variance, events)
@@ -517,23 +551,29 @@ def _line_of(over: SummedOver, part: MeasuredPart, below: GroupWeights | None) -
     return factor, constant
 
 
-def within(value: float, low: float, high: float, *, conditional: bool = False) -> Estimate:
+def within(
+    value: float,
+    ends: tuple[float, float],
+    hard: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    conditional: bool = False,
+) -> Estimate:
     """Return a value and its interval; the value is moved into it, for no record is where it is not.
 
     Args:
         value: the model's.
-        low, high: the ends of the interval.
+        ends: of the interval.
+        hard: what the number lies between on every table; nothing where ``ends`` are of this kind.
         conditional: they hold if there are records to take the value of.
     """
-    if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
-        low, high = min(low, high), max(low, high)
+    low, high = map(float, ends_in_order(*ends, hard))
     return Estimate(min(max(value, low), high), (low, high), conditional=conditional)
 
 
 def joined(sign: str, left: Estimate, right: Estimate) -> Estimate:
     """Return two estimates joined by an operator; their intervals hold together (interval arithmetic)."""
     if left.value is None or right.value is None:
-        return Estimate(None)
+        return Estimate(None, is_null=left.is_null or right.is_null)
     divided, ends = sign == "/", right.interval
     if divided and right.value == 0:
         return Estimate(None)
@@ -563,12 +603,6 @@ def hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
 
 
 # --- sums that aggregates are made of -----------------------------------------------------------------------
-
-
-def counted_values(values: CellValues) -> Linear:
-    """Return the number of records that hold a number."""
-    ones = values.present.astype(np.float64)
-    return Linear(values.scope, ones, ones, ones, counting=True)
 
 
 def summed_values(values: CellValues) -> Linear:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
@@ -17,17 +16,18 @@ from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent, marks, with_marks
+from pmw.public.bars import Bars
 from pmw.public.contract import RecordsKept
-from pmw.public.evidence import NOT_HELD, holding_of, is_held
-from pmw.public.free_answers import spent_in
+from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
+from pmw.public.free_answers import chosen_answer, spent_in
 from pmw.public.plans import marginal_tier
-from pmw.public.quotes import way_to_bars
+from pmw.public.quotes import measuring, way_to_bars
 from pmw.public.result_pictures import Drawn, promise_words
 from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
-from queries.cells import OTHER_LABEL, GroupValue
+from queries.cells import OTHER_LABEL, GroupValue, canonical_text
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
@@ -37,8 +37,7 @@ from queries.expressions import (
     Correlation,
     Heads,
     Joined,
-    KeyColumn,
-    KeyMark,
+    KeyFunction,
     Linear,
     Node,
     Quantile,
@@ -64,6 +63,7 @@ _ALL = "(all)"  # a key that a row is a total over
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
 Key: TypeAlias = GroupValue | float  # a group's value, or a constant
+_Asked: TypeAlias = tuple[AggregateNode, Group, LinearQuery]
 _Row: TypeAlias = tuple[tuple[Key, ...], tuple[Estimate, ...]]
 
 
@@ -272,7 +272,7 @@ class AnswerTable(Result):
 
 def key_text(key: Key) -> str:
     """Return a value of a group as people read it."""
-    return "(missing)" if key is None else str(key)
+    return "(missing)" if key is None else canonical_text(key)
 
 
 def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
@@ -337,7 +337,11 @@ class Tabulation:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def table(
-        self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
+        self,
+        state: PublicState,
+        answers: Sequence[Answer],
+        pause: Pause = lambda _: None,
+        place: str | None = None,
     ) -> AnswerTable:
         """Return the table, from the state after its counting questions; nothing is spent.
 
@@ -345,6 +349,7 @@ class Tabulation:
             state: what is known.
             answers: to the questions.
             pause: called with the work of each group, in questions that take as long.
+            place: of the session, for notes that tell how to measure; see ``pmw.public.quotes.measuring``.
         """
         statement = self._statement
         found: Mapping[Asked, Answer] = {
@@ -353,7 +358,8 @@ class Tabulation:
         }
         found, moved = with_sums(state, statement, found)
         found = in_whole_numbers(statement, found)
-        reader = _Rows(state, statement, found)
+        reader = _Rows(state, statement, found, place)
+        moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
         groups = reader.ordered(reader.kept(pause), statement.order)
@@ -376,14 +382,31 @@ class Tabulation:
                 *statement.notes,
                 *statement.clip_notes,
                 *moved,
+                *_bin_notes(state, statement, [*self.left_out, *(query for _, _, query in self._asked)]),
                 *reader.reasons(shown, groups[statement.offset : end]),
             ),
             version,
-            spent,
+            replace(spent, charged=sum(answer.spent.charged for answer in answers)),
             state.contract.seeded,
             state.contract.records_kept,
         )
         return _described(table, statement, groups[statement.offset : end])
+
+
+def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[LinearQuery]) -> Iterator[str]:
+    """Yield which keys have values in one bin, where nothing but bins is known of the questions."""
+    known = {scope: ScopeKnowledge.of(state, scope, scope) for scope in {query.scope for query in queries}}
+    by_bins = {name for scope, one in known.items() if not (one.opened or one.fine) for name in scope}
+    for name in state.domain.scope(sorted(by_bins)):
+        bin_ = state.coarsening.bins[state.domain.index(name)]
+        keys = [one.groups for one in statement.groupings if one.scope == (name,)]
+        if bin_ is not None and any(
+            sum(np.unique(bin_[cells]).size for _, cells in groups) > bin_.max() + 1 for groups in keys
+        ):
+            yield (
+                f"of {name} these rows are known by {bin_.max() + 1:,} bins of {bin_.size:,} values: those "
+                "that share bins are told apart by how all records are spread inside them, not by their own"
+            )
 
 
 def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]) -> AnswerTable:
@@ -401,7 +424,7 @@ def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]
         table,
         whole=frozenset(column.title for column in shown if column.node.is_whole),
         totals=_totals([column.node for column in keys], groups),
-        ordered=_ordered(statement, keys, groups),
+        ordered=_ordered(keys, groups),
         units={column.title: unit for column in shown if (unit := _unit(column.node))},
         about="" if words == "everybody" else words,
     )
@@ -416,22 +439,24 @@ def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
     """Return the places of the keys that each group is a total over; nothing where no group is one."""
-    places = [(number, node.place) for number, node in enumerate(keys) if isinstance(node, KeyColumn)]
-    found = [tuple(number for number, place in places if group.places[place] == TOTAL) for group in groups]
+    keyed = [(number, node) for number, node in enumerate(keys) if isinstance(node, KeyFunction)]
+
+    def is_total(node: KeyFunction, group: Group) -> bool:
+        return TOTAL in (group.places[one] for one in node.places) and node.value(group.places) is None
+
+    found = [tuple(number for number, node in keyed if is_total(node, group)) for group in groups]
     return tuple(found) if any(found) else ()
 
 
-def _ordered(
-    statement: Statement, keys: Sequence[OutputColumn], groups: Sequence[Group]
-) -> dict[str, tuple[Key, ...]]:
+def _ordered(keys: Sequence[OutputColumn], groups: Sequence[Group]) -> dict[str, tuple[Key, ...]]:
     """Return the values of the keys that are numbers or dates, in their order; special values have none."""
     found: dict[str, tuple[Key, ...]] = {}
     for column in keys:
         node = column.node
-        if isinstance(node, KeyColumn) and statement.groupings[node.place].in_order:
-            values = statement.groupings[node.place].groups
-            places = sorted({group.places[node.place] for group in groups} - {TOTAL})
-            texts = [values[place][0] for place in places]
+        if isinstance(node, KeyFunction) and node.in_order:
+            texts = [
+                node.values[place,] for place in sorted({group.places[node.places[0]] for group in groups})
+            ]
             found[column.title] = tuple(one for one in texts if one is not None and one != OTHER_LABEL)
     return found
 
@@ -468,19 +493,38 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 class _Rows:
     """Answers expressions, group by group."""
 
-    def __init__(self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer]) -> None:
+    def __init__(
+        self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer], place: str | None
+    ) -> None:
+        self._place = place
         self._state = state
         self._statement = statement
         self._aggregates = Aggregates(state, statement)
-        self._answers = answers
+        self._answers = dict(answers)
         self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
         self._are_whole: dict[int, bool] = {}
         self._groups: list[Group] = []
         self._pause: Pause = lambda _: None
-        self._windows = Windows(self, (), self._aggregates, statement.domain)
+        self._windows = Windows(self, (), self._aggregates, statement)
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
+
+    def allow_for_choice(self, asked: Iterable[_Asked], pause: Pause) -> tuple[str, ...]:
+        """Give counts bars that hold whichever rows answers choose, as those of sums do; return a note."""
+        groups = self._statement.choices
+        if groups == 1 or self._state.contract.options.simultaneous:  # they hold for whatever is chosen
+            return ()
+        bars = Bars(self._state, groups=groups)
+        for leaf, group, query in asked:
+            pause(1)
+            key = id(leaf), group.places
+            if _is_counting(leaf):
+                self._answers[key] = chosen_answer(bars, query, self._answers[key])
+        return (
+            f"answers choose these rows from {groups:,} groups: bars are wider than those of fixed rows, so "
+            "that they hold whichever rows are chosen",
+        )
 
     def kept(self, pause: Pause) -> list[Group]:
         """Return the groups that the conditions on answers keep, windows among these.
@@ -489,14 +533,12 @@ class _Rows:
         """
         self._pause = pause
         having, qualify, groups = self._statement.having, self._statement.qualify, []
-        asked = list(self._statement.groups())
-        for group in asked:
+        for group in self._statement.groups():
             pause(_WORK * len(self._statement.columns))
             if having is None or self.holds(having, group):
                 groups.append(group)
         self._groups = groups
-        chosen_of = None if having is None else len(asked)
-        self._windows = Windows(self, groups, self._aggregates, self._statement.domain, chosen_of)
+        self._windows = Windows(self, groups, self._aggregates, self._statement)
         return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
 
     def ordered(self, groups: Iterable[Group], order: Sequence[Sorting]) -> list[Group]:
@@ -536,15 +578,11 @@ class _Rows:
 
     def plain(self, node: Node, group: Group) -> Any:
         """Return the value of a group, a constant, or the number of an answer."""
-        if isinstance(node, KeyColumn):
-            return group.labels[node.place]
+        if isinstance(node, KeyFunction):
+            return node.value(group.places)
         if isinstance(node, Constant):
             number = node.value
             return int(number) if isinstance(number, float) and number.is_integer() else number
-        if isinstance(node, KeyMark):
-            return sum(
-                (group.places[place] == TOTAL) << bit for bit, place in enumerate(reversed(node.places))
-            )
         if isinstance(node, Window) and node.inner is not None and not node.leaves():
             return self._windows.neighbour(node, group)
         if isinstance(node, Coalesced) and not node.leaves():  # of keys, which may be texts
@@ -563,8 +601,8 @@ class _Rows:
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
-        if isinstance(node, KeyColumn) and self._statement.groupings[node.place].in_order:
-            return 0, float(group.places[node.place])
+        if isinstance(node, KeyFunction) and node.in_order:
+            return 0, float(group.places[node.places[0]])
         value = self.plain(node, group)
         if isinstance(value, str):
             return 1, value
@@ -579,28 +617,33 @@ class _Rows:
             if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
             unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
-            impossible = any(not self._aggregates.may_hold(leaf, group) for leaf in unpromised)
             if found.value is None:
-                reasons[_IMPOSSIBLE if impossible else _NO_RECORDS] = None
+                reasons[_IMPOSSIBLE if found.is_null else _NO_RECORDS] = None
             elif found.conditional:
                 reasons[_CONDITIONAL.format(self._unpromised.value)] = None
             elif not unpromised:
                 window = any(isinstance(one, Window) for one in column.node.events())
                 reasons[_OPEN_PLACE if window else _BY_ZERO] = None
-            told = (one for leaf in unpromised if not impossible for one in self._ways(leaf, group))
+            told = (one for leaf in unpromised if not found.is_null for one in self._ways(leaf, group))
             reasons.update(dict.fromkeys(told))
         return tuple(reasons)
 
     def _ways(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
-        """Return why an aggregate has no promise, and what measuring its attributes would cost."""
+        """Return why an aggregate has no promise, and what measuring would cost until it was paid for."""
         key = id(leaf), group.scope
         if key not in self._told:
-            scope = self._aggregates.scope(leaf, group)
-            has_bars = not isinstance(leaf, Correlation)
-            is_known = holding_of(self._state, scope) not in NOT_HELD
-            way = () if is_known and not has_bars else (way_to_bars(self._state, scope),)
-            ways = (*way, *_way_to_sums(self._state, leaf, scope))
-            self._told[key] = ways if has_bars else (_NO_BAR, *ways)
+            state, place, scope = self._state, self._place, self._aggregates.scope(leaf, group)
+            has_bars, name = not isinstance(leaf, Correlation), _summed_by(state, leaf)
+            is_known = holding_of(state, scope) not in NOT_HELD
+            ways = [] if is_known and not has_bars else [way_to_bars(state, scope, place)]
+            by, where = [one for one in scope if one != name], self._statement.where.scope
+            if name is not None and not state.closed:
+                way = measuring(place, by, name)
+                ways.append(f"sums of {name} by these groups bound it, too: {way} tells their price")
+            known = (one.summed.scope for one in state.sums if one.summed.attribute == name)
+            if name not in where and any(set(by) <= set(one) for one in known):
+                ways = []  # records are all that it may lack
+            self._told[key] = tuple(ways if has_bars else (_NO_BAR, *ways))
         return self._told[key]
 
     def holds(self, test: Test, group: Group) -> bool:
@@ -628,7 +671,7 @@ class _Rows:
         return found.whole() if self._are_whole[id(node)] else found
 
     def _unrounded(self, node: Node, group: Group, events: int) -> Estimate:
-        if isinstance(node, KeyColumn | KeyMark | Constant):
+        if isinstance(node, KeyFunction | Constant):
             return _exactly(self.plain(node, group))
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
@@ -644,35 +687,29 @@ class _Rows:
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
         key = id(node), group.places, events
         if key not in self._known:
-            answer = self._answers.get(key[:2])
-            if events == 1 and _is_counting(node) and answer is not None:
-                count = None if answer.is_refused else answer.count
-                self._known[key] = Estimate(
-                    count, answer.interval, answer.source, answer.typical, answer.aligned
-                )
-            else:
-                found = self._aggregates.estimate(node, group, events=events)
-                if _is_counting(node) and answer is not None:
-                    found = _answered(found, answer)
-                aligned = self._aggregates.is_aligned(node, group)
-                self._known[key] = replace(
-                    found, source=self._source(found, (node,), [group]), aligned=aligned
-                )
+            self._known[key] = self._aggregate(node, group, events)
         return self._known[key]
 
+    def _aggregate(self, node: AggregateNode, group: Group, events: int) -> Estimate:
+        answer = self._answers.get((id(node), group.places)) if _is_counting(node) else None
+        if not self._aggregates.may_hold(node, group):
+            return Estimate(None, source=self._unpromised, is_null=True)
+        if events == 1 and answer is not None:
+            count = None if answer.is_refused else answer.count
+            return Estimate(count, answer.interval, answer.source, answer.typical, answer.aligned)
+        found = self._aggregates.estimate(node, group, events=events)
+        if answer is not None:
+            found = _answered(found, answer)
+        aligned = self._aggregates.is_aligned(node, group)
+        return replace(found, source=self._source(found, (node,), [group]), aligned=aligned)
 
-def _way_to_sums(state: PublicState, leaf: AggregateNode, scope: tuple[str, ...]) -> tuple[str, ...]:
-    """Return how a mean, or a sum, gets a bar that no cell widens, where its values are summed."""
+
+def _summed_by(state: PublicState, leaf: AggregateNode) -> str | None:
+    """Return the attribute whose values a mean or a sum is made of, where they can be summed; else None."""
     form = leaf.numerator if isinstance(leaf, Ratio) else leaf
     summed = form.summed if isinstance(form, Linear) else None
-    if summed is None or not any(grid.attribute == summed.line.attribute for grid in state.domain.grids):
-        return ()
-    name, by = summed.line.attribute, [one for one in scope if one != summed.line.attribute]
-    given = f" --by {shlex.quote(','.join(by))}" if by else ""
-    return (
-        f"sums of {name} by these groups bound it, too: pmw measure \N{HORIZONTAL ELLIPSIS} --sum "
-        f"{shlex.quote(name)}{given} --dry-run tells their price",
-    )
+    known = {grid.attribute for grid in state.domain.grids}
+    return summed.line.attribute if summed is not None and summed.line.attribute in known else None
 
 
 def _exactly(value: Any) -> Estimate:
@@ -703,12 +740,13 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
     if inner.value is None or (node.function == "nullif" and inner.value == 0):
-        return Estimate(None)
+        return Estimate(None, is_null=inner.is_null)
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: _half_away(number, node.digits),
+        "cast": round,  # a half goes to the even number, as that of a DOUBLE does
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
@@ -733,8 +771,8 @@ def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
 
     Where nothing says that there are records, the true value may be either: the interval holds both.
     """
-    if inner.value is None:  # of the model alone
-        return Estimate(other.value)
+    if inner.value is None:  # of the model alone, unless it is so on every table
+        return other if inner.is_null else Estimate(other.value)
     if not inner.conditional or inner.interval is None:
         return inner
     if other.interval is None:

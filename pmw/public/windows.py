@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from pmw.display.texts import counted
 from pmw.public.aggregates import Aggregates
 from pmw.public.sums import Estimate, joined
-from queries.domain import Domain
 from queries.expressions import Linear, Node, Share, Sorting, Window
 from queries.frozen import dataclass
-from queries.statements import Group
+from queries.statements import Group, Statement
 
 _Places = NDArray[np.int64]
 _Array = NDArray[np.float64]
@@ -238,15 +237,14 @@ class _Frame:
 class Windows:
     """What windows come to in each row of a table.
 
-    Rows that are chosen by their answers are no fixed ones: every interval then holds together with those of
-    all rows that they were chosen of, and so whichever they are.
+    Rows that are chosen by their answers are no fixed ones: the intervals of all that they are chosen from
+    hold together then, and so whichever they are.
 
     Args:
         rows: answers expressions.
         groups: the rows.
         aggregates: bounds sums over several rows together.
-        domain: the declared attributes.
-        chosen_of: how many rows they were chosen of by their answers; None where all are taken.
+        statement: what is asked.
     """
 
     def __init__(
@@ -254,11 +252,11 @@ class Windows:
         rows: Rows,
         groups: Sequence[Group],
         aggregates: Aggregates,
-        domain: Domain,
-        chosen_of: int | None = None,
+        statement: Statement,
     ) -> None:
-        self._rows, self._groups, self._aggregates, self._domain = rows, groups, aggregates, domain
-        self._chosen_of = chosen_of
+        self._rows, self._groups, self._aggregates = rows, groups, aggregates
+        self._domain, self._are_chosen = statement.domain, statement.is_filtered
+        self._hold_together = statement.choices > 1
         self._parted: dict[tuple[int, int], dict[int, tuple[_Partition, int]]] = {}
         self._of_all: dict[tuple[int, int, int], Estimate] = {}
         self._answers: dict[tuple[int, int], _Array] = {}
@@ -343,7 +341,7 @@ class Windows:
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
         uncertain = sum(1 for by in node.order if by.node.events())
-        together = events * max(1, uncertain) * (self._chosen_of or len(groups))
+        together = events * max(1, uncertain) * (1 if self._hold_together else len(groups))
         columns = order_columns(self._rows, groups, node.order, together)
         true = positions(columns) if columns else Positions(at, at)
         return _Partition(groups, at, true, _true_ranks(node.function, true))
@@ -353,9 +351,9 @@ class Windows:
         if node is None:
             return Estimate(None)
         value = self._rows.plain(node, group)
-        if value is None or isinstance(value, str):
-            return Estimate(None)
         found = self._rows.estimate_of(node, group, events * max(1, len(node.events())))
+        if value is None or isinstance(value, str):
+            return Estimate(None, is_null=found.is_null)
         ends = None if found.interval is None else _with(float(value), *found.interval)
         return Estimate(float(value), ends, conditional=found.conditional)
 
@@ -369,11 +367,16 @@ class Windows:
         return self._of_all[key]
 
     def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
+        """Return the same without the rows that are NULL by the declaration, which SQL passes over."""
+        nulls = self._values(node, partition)[1] > 0
+        frame = _Frame(*(places[~nulls[places]] for places in (frame.held, frame.least, frame.most)))
+        if not frame.held.size:
+            return Estimate(None)
         found = self._fold(node, partition, frame, events)
         return found if frame.least.size else Estimate(found.value)  # in truth it may have no row
 
     def _fold(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        values = self._values(node, partition)[frame.held]
+        values = self._values(node, partition)[0, frame.held]
         if np.isnan(values).any():
             return Estimate(None)
         if node.function in ("min", "max"):
@@ -393,13 +396,14 @@ class Windows:
         """Return the least or the greatest of a frame; a row that may be NULL bounds one end alone."""
         least = node.function == "min"
         fold, near, far = (np.min, 0, 1) if least else (np.max, 1, 0)
-        value = float(fold(self._values(node, partition)[frame.held]))
+        value = float(fold(self._values(node, partition)[0, frame.held]))
         ends, lacking = self._ends(node, partition, events)
         ends = ends[:, frame.held]
         sure = ends[far, ~lacking[frame.held]]
         if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
             return Estimate(value)
-        return Estimate(value, _with(value, *sorted((float(fold(ends[near])), float(fold(sure))))))
+        found = float(fold(ends[near])), float(fold(sure))
+        return Estimate(value, _with(value, *(found if least else found[::-1])))
 
     def _sum_ends(
         self, node: Window, partition: _Partition, frame: _Frame, events: int
@@ -418,11 +422,16 @@ class Windows:
         return float(low), float(high)
 
     def _values(self, node: Window, partition: _Partition) -> _Array:
-        """Return what is answered for the rows of a partition: float64, shape (rows,); NaN for none."""
+        """Return what is answered for the rows of a partition, and 1 where that is NULL on any table.
+
+        Returns:
+            float64, shape (2, rows); NaN where there is no number.
+        """
         key = id(node), id(partition)
         if key not in self._answers:
-            told = [self._answered(node.inner, group, 1).value for group in partition.groups]
-            self._answers[key] = np.array([math.nan if one is None else one for one in told])
+            told = [self._answered(node.inner, group, 1) for group in partition.groups]
+            numbers = [(math.nan if one.value is None else one.value, one.is_null) for one in told]
+            self._answers[key] = np.array(numbers, dtype=np.float64).T
         return self._answers[key]
 
     def _ends(self, node: Window, partition: _Partition, events: int) -> tuple[_Array, NDArray[np.bool_]]:
@@ -433,7 +442,7 @@ class Windows:
         """
         key = id(node), id(partition), events
         if key not in self._all_ends:
-            together = events * (self._chosen_of or len(partition.groups))
+            together = events * (1 if self._hold_together else len(partition.groups))
             told = [self._answered(node.inner, group, together) for group in partition.groups]
             ends = np.array([one.interval or _ANYWHERE for one in told]).T
             self._all_ends[key] = ends, np.array([one.conditional for one in told], dtype=bool)
@@ -446,7 +455,7 @@ class Windows:
         set that stands twice overlaps itself.
         """
         groups = partition.groups
-        if self._chosen_of is not None or not frame.is_certain:
+        if self._are_chosen or not frame.is_certain:
             return None
         if len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(groups):
             return None

@@ -6,7 +6,7 @@ import re
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,11 +15,13 @@ from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pmw.errors import ServiceError, StoreError
+from pmw.service.guard import SIGN_IN, UNKNOWN
 from pmw.service.history import History
 from pmw.service.hosting import Hosted, Service
 from pmw.service.users import User, digest_of
 
 COOKIE = "pmw_session"
+_SIGN_IN_FIELDS = 8
 _MOST_COOKIES = 10  # of one user
 _PAGE = re.compile(r"/page/[\x21-\x5b\x5d-\x7e]*")  # an address of the page, as browsers write it
 _bearer = HTTPBearer(auto_error=False, description="A token that pmw user add printed.")
@@ -70,7 +72,20 @@ def signed_in(request: Request) -> User | None:
 
 
 def user_of(request: Request) -> User | None:
-    """Return who makes a request, by its token, or where it has no header for that by its cookie."""
+    """Return who makes a request, by its token, or where it has no header for that by its cookie.
+
+    It is looked up once, before the request's body is read.
+
+    Raises:
+        ServiceError: the users cannot be looked up.
+    """
+    if not hasattr(request.state, "found"):
+        request.state.found = _looked_up(request)
+    found: User | None = request.state.found
+    return found
+
+
+def _looked_up(request: Request) -> User | None:
     if "authorization" not in request.headers:
         return signed_in(request)
     scheme, _, token = request.headers["authorization"].partition(" ")
@@ -89,9 +104,7 @@ def current_user(
     """
     user = user_of(request)
     if user is None:
-        raise HTTPException(
-            401, "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
-        )
+        raise HTTPException(401, UNKNOWN)
     if "authorization" not in request.headers and request.method not in ("GET", "HEAD"):
         require_own_page(request)
     _count(request, user)
@@ -111,12 +124,12 @@ def _count(request: Request, user: User) -> None:
     service_of(request).rate.take(user.name)
 
 
-def is_known(request: Request) -> bool:
-    """Tell whether a request comes with a good token or cookie; not where the users cannot be looked up."""
+def is_known(request: Request) -> bool | None:
+    """Tell whether a request comes with a good token or cookie; None where users cannot be looked up."""
     try:
         return user_of(request) is not None
     except ServiceError:
-        return False
+        return None
 
 
 @contextmanager
@@ -149,7 +162,7 @@ async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncItera
         BusyError: too many wait, or it took too long.
         ForbiddenError: the session is none of the user's.
     """
-    async with service_of(request).hosted(user, name).queue.place():
+    async with service_of(request).hosted(user, name).queue.place(user.name):
         yield
 
 
@@ -173,12 +186,14 @@ def require_own_page(request: Request) -> None:
 
 async def _signing_in(request: Request) -> tuple[str, str]:
     """Return the token of a form, and where to go then: to a page of this service, or to the first one."""
-    fields = parse_qs((await request.body()).decode(errors="replace"))
+    text, fields = (await request.body()).decode(errors="replace"), dict[str, list[str]]()
+    with suppress(ValueError):  # too many fields say nothing
+        fields = parse_qs(text, max_num_fields=_SIGN_IN_FIELDS)
     token, to = (fields.get(name, [""])[0].strip() for name in ("token", "to"))
     return token, to if _PAGE.fullmatch(to) else "/"
 
 
-@router.post("/sign-in", dependencies=[Depends(require_own_page)])
+@router.post(SIGN_IN, dependencies=[Depends(require_own_page)])
 def sign_in(request: Request, form: Annotated[tuple[str, str], Depends(_signing_in)]) -> RedirectResponse:
     """Give the owner of a token a cookie for the page, and show the page that was wanted.
 

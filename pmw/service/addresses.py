@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
+from pmw.service.hosting import url_of
 from pmw.service.question_form import quoted
 from pmw.service.shown_answers import is_statement
 from queries.domain import Domain
@@ -34,12 +35,12 @@ def elsewhere(base: str, name: str, text: str, domain: Domain) -> list[tuple[str
     """Return the same question as it is asked elsewhere, as pairs of where and what.
 
     Args:
-        base: the address of the service, without a slash at its end.
+        base: the address of the service.
         name: of the session.
         text: a condition or a statement.
         domain: the session's.
     """
-    url = f"{base}/sessions/{quote(name, safe='')}"
+    url = url_of(base, name)
     kind, method = ("sql", "sql") if is_statement(text) else ("where", "ask")
     question = json.loads(text) if text.lstrip().startswith("{") else text
     python = (

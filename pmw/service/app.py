@@ -22,6 +22,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -36,7 +37,7 @@ from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers
-from pmw.service.hosting import ForbiddenError, Hosted, Service
+from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
@@ -64,6 +65,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Part: TypeAlias = Annotated[float, Field(ge=0, le=1)]  # of the budget
 _Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
 
 
@@ -72,8 +74,10 @@ class Asked(_Body):
 
     A ``query`` is a question's canonical text. One that counts may have a bar of so many records at most,
     ``within``; a statement with one AVG or SUM of so much in its own unit, or of a part of the answer such as
-    2%. With ``dry_run`` the price is told: of the bar, or without one the most that asking could charge. With
-    ``explain`` it is told which counts are asked, what is held of them, and what they may charge.
+    2%. What could charge more than ``at_most`` is refused, a tenth of the user's share unless told; at 0 the
+    free answer is given. With ``dry_run`` the price is told: of the bar, or without one the most that asking
+    could charge. With ``explain`` it is told which counts are asked, what is held of them, and what they may
+    charge.
     """
 
     where: str | dict[str, Any] | None = None
@@ -82,6 +86,7 @@ class Asked(_Body):
     aggregate: asking.Aggregate | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
     within: _Width | None = None
+    at_most: _Part | None = None
     dry_run: bool = False
     explain: bool = False
     fresh: bool = False
@@ -123,6 +128,7 @@ class Measured(_Body):
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     within: _Width | None = None
     squares: bool = False
+    at_most: _Part | None = None
     dry_run: bool = False
 
     @model_validator(mode="after")
@@ -279,7 +285,7 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
         "table": state.domain.name,
         "attributes": list(state.domain.names),
         "budget_share": state.ledger.share,
-        "share": float(user.share),
+        "share": float(min(user.share, state.ledger.remaining / state.ledger.cap)),
     }
 
 
@@ -288,16 +294,15 @@ def status(request: Request, user: CurrentUser, name: str) -> Response:
     """Tell where a session stands, and what was charged for the user."""
     with used(request, user, name) as hosted:
         booked = hosted.asking(user).budget()
-        yours = {"share": float(user.share), "spent": float(booked.spent), "questions": booked.questions}
+        yours = {name: own for name, own in booked.to_dict().items() if name not in ("name", "exact")}
         return told(request, hosted.session.status(), you=yours)
 
 
 @router.get("/sessions/{name}/you", dependencies=[InQueue])
 def you(request: Request, user: CurrentUser, name: str) -> Response:
-    """Tell what was charged for the user, and the user's share."""
+    """Tell what was charged for the user, the user's share, and what is left of it and of the budget."""
     with used(request, user, name) as hosted:
-        booked = replace(hosted.asking(user).budget(), share=user.share)
-        return told(request, booked)
+        return told(request, hosted.asking(user).budget())
 
 
 @router.get("/sessions/{name}/schema", response_model=dict[str, Any])
@@ -350,33 +355,28 @@ def ask(
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
-        analyst = hosted.asking(user, request.state.gone)
-        if asked.within is not None and asked.dry_run:
-            price = asking.priced(analyst, hosted.large, forms[0], asked.within, aligned=aligned)
-            return told(request, price, needed=price.needed)
-        if asked.dry_run or asked.explain:
-            return told(
-                request, asking.cost(analyst, hosted.large, forms[0], why=asked.explain, aligned=aligned)
-            )
-        if asked.within is not None:
-            if user.role is Role.READER:
-                asking.require_free(
-                    asking.priced(analyst, hosted.large, forms[0], asked.within, aligned=aligned)
-                )
-            found = asking.answered_within(
-                analyst, hosted.large, forms[0], asked.within, key=idempotency_key, aligned=aligned
-            )
+        analyst = hosted.asking(user, request)
+        if asked.dry_run or asked.explain or asked.within is not None:
+            query = asking.query_of(analyst, forms[0], aligned=aligned)
+            if asked.within is not None and asked.dry_run:
+                price = asking.priced(analyst, hosted.large, query, asked.within)
+                return told(request, price, needed=price.needed)
+            if asked.within is None:
+                return told(request, asking.cost(analyst, hosted.large, query, why=asked.explain))
+            how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
+            found = asking.answered_within(analyst, hosted.large, query, asked.within, **how)
             note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             return _answer_told(request, analyst, found)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
+            how = {"fresh": asked.fresh, "at_most": asked.at_most}
             if asked.queries is None:
-                reply = _answer_told(request, analyst, asking.answered(analyst, questions, fresh=asked.fresh))
+                reply = _answer_told(request, analyst, asking.answered(analyst, questions, **how))
             else:
-                results = asking.answered_all(analyst, questions, fresh=asked.fresh)
+                results = asking.answered_all(analyst, questions, **how)
                 # Made here: the event loop waits for nothing long.
                 reply = (
-                    told(request, asking.together(analyst, questions, results))
+                    told(request, asking.together(analyst, results))
                     if wants_exact(request)
                     else JSONResponse({"answers": asking.forms_of(questions, results)})
                 )
@@ -399,24 +399,16 @@ def measure(
     and bar again. Without one, a request that is repeated measures again, at the same price.
     """
     with used(request, user, name) as hosted:
-        if user.role is Role.READER and not measured.dry_run:
-            raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
-        dry_run, key = measured.dry_run, idempotency_key
+        how: dict[str, Any] = {"dry_run": measured.dry_run, "at_most": measured.at_most}
+        how["request_id"] = idempotency_key
         if measured.heads:
-            heads = analyst.measure_heads(scope, share=share, dry_run=dry_run, request_id=key)
-            return told(request, heads)
+            return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.sum is None:
-            return told(request, analyst.measure(scope, dry_run=dry_run, request_id=key))
+            return told(request, analyst.measure(scope, **how))
         within = None if measured.within is None else Within.parse(str(measured.within))
         sums = analyst.measure_sum(
-            measured.sum,
-            scope,
-            share=share,
-            within=within,
-            squares=measured.squares,
-            dry_run=dry_run,
-            request_id=key,
+            measured.sum, scope, share=share, within=within, squares=measured.squares, **how
         )
         return told(request, sums)
 
@@ -505,7 +497,7 @@ def _size(one: Activity) -> int:
 
 
 @router.get("/activity")
-def activity(
+async def activity(
     request: Request,
     user: CurrentUser,
     session: str | None = None,
@@ -516,10 +508,15 @@ def activity(
     chosen = service.visible(user) if session is None else [service.hosted(user, session)]
     listed = []
     for hosted in chosen:
-        with used(request, user, hosted.name):
-            found = _history(hosted, user, most)
+        async with hosted.queue.place(user.name):  # whoever waits takes no thread
+            found = await run_in_threadpool(_used_history, request, hosted, user, most)
         listed += [_activity_form(one, hosted.name) for one in found]
     return {"activity": listed}
+
+
+def _used_history(request: Request, hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
+    with used(request, user, hosted.name):
+        return _history(hosted, user, most)
 
 
 def _activity_form(one: Activity, session: str) -> dict[str, Any]:

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import islice
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pmw.errors import PMWError
+from pmw.errors import PMWError, PriceError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable, Tabulation
-from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost, Price
-from pmw.session.requests import Request
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.parsing import Question, identifier_of, part_key, require_aligned
+from queries.parsing import Question, identifier_of, require_aligned
 from queries.statements import Statement
+from queries.work import MOST_TOGETHER, counted_reading
 
 Result: TypeAlias = Answer | AnswerTable
 
 MOST_WEIGHTS = 2**20  # cells that one question in canonical form may weigh: 8 MB
 _TEXTS = ("where", "sql", "query")  # that state a question
 _LONGEST = 2**16  # characters of a question in canonical form
-_BYTES = 2**12  # of a question that count as one more
-_READING = (4, 32)  # what a condition and a statement take to be read, in questions
 
 
 class Aggregate(BaseModel):
@@ -56,8 +53,8 @@ class Reading:
     """The questions of one request.
 
     Args:
-        heads: of each answer object: the question's id, and the error of one that is refused.
-        refused: those errors, by place.
+        heads: of each answer object: the question's id.
+        refused: the errors of those that are, by place.
         questions: those that were read, by place, each with its own key.
         first: where the same question stands first, by place.
         cells: numbers that are asked for, repeated ones included.
@@ -75,7 +72,7 @@ class Reading:
 def read(
     session: Dialogue, forms: Sequence[Mapping[str, Any]], key: str | None, *, aligned: bool = False
 ) -> Reading:
-    """Read the questions of a request; of equal texts the first alone is read.
+    """Read the questions of a request, of equal texts the first alone; it takes no turn at the session.
 
     Args:
         session: who answers.
@@ -84,52 +81,57 @@ def read(
         aligned: refuse questions that cut cells.
 
     Raises:
-        QueryError: they ask for too many cells; nothing is spent.
+        QueryError: they ask for too many cells, or reading them evaluates too many; nothing is spent.
     """
     heads: list[dict[str, Any]] = []
     refused: dict[int, QueryError] = {}
     questions: dict[int, Question] = {}
     places: dict[int, int] = {}
     texts: dict[object, int] = {}
-    cells = 0
-    with session.turn() as pause:
-        for place, form in enumerate(forms):
-            heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
-            first = texts.setdefault(_text_of(form, place), place)
+    cells = evaluated = 0
+    for place, form in enumerate(forms):
+        heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
+        first = texts.setdefault(_text_of(form, place), place)
+        told = f" in the first {place + 1:,} questions" if len(forms) > 1 else ""
+        with counted_reading(session.look) as work:
             try:
                 question = questions.get(first) or _read(session, form, aligned=aligned)
             except QueryError as error:
                 refused[place] = error
-                heads[-1]["error"] = error.to_dict()
-                pause(_READING["sql" in form] + _length(form) // _BYTES)
-                continue
-            # No key that a request is given holds a line's end, and no part of a question is called so.
-            own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
-            questions[place], places[place] = replace(question, request_id=own), first
-            cells += cells_of(question.query)
-            require_few_cells(cells, f" in the first {place + 1:,} questions" if len(forms) > 1 else "")
-            pause(_READING["sql" in form] + question.query.size_in_bytes // _BYTES if first == place else 1)
+            else:
+                # No key that a request is given holds a line's end, and no part of a question is called so.
+                own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
+                questions[place], places[place] = replace(question, request_id=own), first
+                cells += cells_of(question.query)
+                require_few_cells(cells, told)
+        evaluated += work.done
+        if evaluated > MOST_TOGETHER:
+            raise QueryError(
+                f"expected a request that is read by evaluating at most {MOST_TOGETHER:,} cells, got "
+                f"{evaluated:,}{told}; ask in several requests",
+                code="too_large",
+            )
     return Reading(heads, refused, questions, places, cells, key is not None)
 
 
-def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> Result:
+def answered(session: Dialogue, reading: Reading, **how: Any) -> Result:
     """Return the answer to the one question of a request.
 
     Args:
         session: who answers.
         reading: the question.
-        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+        how: ``fresh`` and ``at_most``; see ``Asking.ask``.
 
     Raises:
         QueryError: it is refused, or its key was used for another; nothing is spent.
     """
     for error in reading.refused.values():
         raise error
-    return _answers(session, list(reading.questions.values()), fresh=fresh)[0]
+    return _answer(session, reading.questions[0], **how)
 
 
-def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) -> list[Result | None]:
-    """Return an answer to each question, None to a refused one. See ``answered``.
+def answered_all(session: Dialogue, reading: Reading, **how: Any) -> list[Result | QueryError]:
+    """Return what comes of each question: its answer, or why it is refused. See ``answered``.
 
     Equal questions are asked once. With a key each place has its own: there the others are asked after the
     first, for its stored answer.
@@ -137,112 +139,112 @@ def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) ->
     Raises:
         QueryError: a key was used for another question; nothing is spent.
     """
-    once = [place for place, first in reading.first.items() if place == first]
-    again = [place for place, first in reading.first.items() if place != first]
     if reading.keyed:
-        session.require_keys(
-            part for question in _counts(reading.questions.values()) for part in _parts(question, fresh=fresh)
-        )
-    made = dict(
-        zip(once, _answers(session, [reading.questions[place] for place in once], fresh=fresh), strict=True)
-    )
-    if reading.keyed:
-        own = _answers(session, [reading.questions[place] for place in again], fresh=fresh)
-        made.update(zip(again, own, strict=True))
-    found: list[Result | None] = [None] * len(reading.heads)
-    for place, first in reading.first.items():
-        found[place] = made.get(place) or made[first]
-    return found
+        counting = (question for question in reading.questions.values() if question.is_counting)
+        session.require_keys(part for question in counting for part in question.parts())
+    found: dict[int, Result | QueryError] = {**reading.refused}
+    for is_first in (True, False):
+        places = [place for place, first in reading.first.items() if (place == first) is is_first]
+        if is_first or reading.keyed:
+            found |= zip(
+                places, _answers(session, [reading.questions[one] for one in places], **how), strict=True
+            )
+        else:
+            found |= {place: found[reading.first[place]] for place in places}
+    return [found[place] for place in range(len(reading.heads))]
 
 
-def forms_of(reading: Reading, results: Sequence[Result | None]) -> list[dict[str, Any]]:
+def forms_of(reading: Reading, results: Sequence[Result | QueryError]) -> list[dict[str, Any]]:
     """Return the object that ``pmw ask --json`` prints of each answer; a refused question has an error."""
-    pairs = zip(reading.heads, results, strict=True)
-    return [{**head, **({} if result is None else result.to_dict())} for head, result in pairs]
+    return [
+        {**head, **({"error": one.to_dict()} if isinstance(one, QueryError) else one.to_dict())}
+        for head, one in zip(reading.heads, results, strict=True)
+    ]
 
 
-def together(session: Dialogue, reading: Reading, results: Sequence[Result | None]) -> Answers:
+def together(session: Dialogue, results: Sequence[Result | QueryError]) -> Answers:
     """Return the answers to counting questions together, for a client that reads them exactly.
 
     Raises:
         QueryError: one is refused, or is a statement.
     """
-    for error in reading.refused.values():
-        raise error
+    for one in results:
+        if isinstance(one, QueryError):
+            raise one
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < len(results):
         raise QueryError("statements are asked one by one here", code="bad_request", position="queries")
     return Answers.of(session.state, answers)
 
 
-def cost(
-    analyst: Dialogue, large: LargeRequests, form: Mapping[str, Any], *, why: bool, aligned: bool
-) -> Cost:
+def query_of(analyst: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> LinearQuery | Statement:
+    """Return what the one question of a request asks.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    return _read(analyst, form, aligned=aligned).query
+
+
+def cost(analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, *, why: bool) -> Cost:
     """Return what asking a question could charge at most; free.
 
     Args:
         analyst: whose share would pay.
         large: where requests of much work wait for each other.
-        form: the question, as a line of a stream.
+        asked: the question.
         why: tell which counts it becomes, and what is held of them, too.
-        aligned: refuse a question that cuts cells.
 
     Raises:
-        QueryError: it is refused, or asks for too many cells.
+        QueryError: it asks for too many cells.
     """
-    asked = _read(analyst, form, aligned=aligned).query
     with _placed(large, asked):
         return analyst.explain(asked) if why else analyst.forecast(asked)
 
 
 def priced(
-    analyst: Dialogue, large: LargeRequests, form: Mapping[str, Any], within: float | str, *, aligned: bool
+    analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str
 ) -> Price:
-    """Return what a bar of so many records costs a question; free. See ``answered_within``.
+    """Return what a bar of some width costs a question; free. See ``answered_within``.
 
     Nothing is asked: of a mean or a sum of which nothing is known yet there is no price.
 
     Raises:
-        QueryError: it is refused, or asks for too many cells.
+        QueryError: no price gives such a bar, or it asks for too many cells.
     """
-    asked, query, width = _within(analyst, form, within, aligned=aligned)
+    width = Within.of(within)
+    count = _counted(asked, width)
     with _placed(large, asked):
-        if query is not None:
-            return analyst.quote(query, width.amount)
-        return analyst.quote_aggregate(asked, width)
+        if count is not None:
+            return analyst.quote(count, width.amount)
+        return analyst.quote_aggregate(cast("Statement", asked), width)
 
 
 def answered_within(
-    analyst: Dialogue,
-    large: LargeRequests,
-    form: Mapping[str, Any],
-    within: float | str,
-    *,
-    key: str | None,
-    aligned: bool,
+    analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str, **how: Any
 ) -> Result:
-    """Return the answer to a question with a bar of so many records at most.
+    """Return the answer to a question with a bar of some width at most.
 
     Args:
         analyst: who answers, and whose share pays.
         large: where requests of much work wait for each other.
-        form: the question, as a line of a stream.
+        asked: the question.
         within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
-        key: the request's idempotency key, under which it pays once.
-        aligned: refuse a question that cuts cells.
+        how: ``request_id``, under which it pays once, and ``at_most``.
 
     Raises:
         BudgetExhaustedError: the price is not left; nothing is spent.
-        QueryError: it is refused, or asks for too many cells, or the key was used for something else; nothing
+        QueryError: it is refused, costs or asks for too much, or the key was used for something else; nothing
             is spent.
     """
-    asked, query, width = _within(analyst, form, within, aligned=aligned)
+    width = Within.of(within)
+    count = _counted(asked, width)
     with _placed(large, asked):
-        if query is None:
-            return analyst.sql_within(asked, width, request_id=key)
-        answer = analyst.ask_within(query, width.amount, request_id=key)
+        if count is None:
+            return analyst.sql_within(cast("Statement", asked), width, **how)
+        answer = analyst.ask_within(count, width.amount, **how)
         if isinstance(asked, Statement):
-            return Tabulation(analyst.state, asked).table(analyst.state, [answer])
+            return Tabulation(analyst.state, asked).table(analyst.state, [answer], place=analyst.place)
         return answer
 
 
@@ -257,15 +259,12 @@ def _placed(large: LargeRequests, asked: LinearQuery | Statement) -> AbstractCon
     return large.place(cells)
 
 
-def _within(
-    analyst: Dialogue, form: Mapping[str, Any], within: float | str, *, aligned: bool
-) -> tuple[Any, LinearQuery | None, Within]:
-    """Return what is asked, its one counting question, and the width; no question where sums are meant.
+def _counted(asked: LinearQuery | Statement, width: Within) -> LinearQuery | None:
+    """Return the one counting question that is asked; None where sums are meant.
 
     Raises:
-        QueryError: it is refused.
+        QueryError: a part of a count is no width.
     """
-    asked, width = _read(analyst, form, aligned=aligned).query, Within.of(within)
     query = asked.single_count if isinstance(asked, Statement) else asked
     if query is not None and width.relative:
         raise QueryError(
@@ -273,28 +272,17 @@ def _within(
             code="unsupported",
             position="within",
         )
-    return asked, query, width
-
-
-def require_free(price: Price) -> None:
-    """Refuse what is not free, to whoever may not pay.
-
-    Raises:
-        ForbiddenError: it is not free.
-    """
-    if price.needed:
-        raise ForbiddenError(
-            "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
-        )
+    return query
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
-    if "query" in form:
-        question = Question(_canonical(session, form["query"]))
-    elif "aggregate" in form:
-        question = Question(_aggregate(session, form["aggregate"]))
-    else:
-        question = session.reader.question(form)
+    with counted_reading(session.look):
+        if "query" in form:
+            question = Question(_canonical(session, form["query"]))
+        elif "aggregate" in form:
+            question = Question(_aggregate(session, form["aggregate"]))
+        else:
+            question = session.reader.question(form)
     if question.request_id is not None:
         raise QueryError(
             "give the key of a request in its header Idempotency-Key",
@@ -346,10 +334,6 @@ def _aggregate(session: Dialogue, form: object) -> Statement:
     return aggregate_statement(one.kind, one.name, where, one.by, one.part)
 
 
-def _length(form: Mapping[str, Any]) -> int:
-    return sum(len(text) for text in form.values() if isinstance(text, str))
-
-
 def _text_of(form: Mapping[str, Any], place: int) -> object:
     """Return what tells equal questions: their texts; one without a text is equal to no other."""
     texts = [(name, form[name]) for name in _TEXTS if isinstance(form.get(name), str)]
@@ -386,33 +370,30 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _counts(questions: Iterable[Question]) -> list[Question]:
-    return [question for question in questions if question.is_counting]
+def _answers(session: Dialogue, questions: Sequence[Question], **how: Any) -> list[Result | QueryError]:
+    """Return what comes of questions: those that count are asked together, and statements one by one.
+
+    What could charge more than it may is refused by itself.
+    """
+    counts = [question for question in questions if isinstance(question.query, LinearQuery)]
+    try:
+        found = iter([*session.ask_all(counts, **how)] if counts else [])
+    except PriceError:
+        found = map(partial(_answer_or_price, session, **how), counts)
+    return [
+        next(found) if isinstance(one.query, LinearQuery) else _answer_or_price(session, one, **how)
+        for one in questions
+    ]
 
 
-def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Request]:
-    """Yield one question for each answer; those of groups are made for this request alone."""
-    if not isinstance(question.query, Statement):
-        yield question
-        return
-    for leaf, group, query in question.query.questions():
-        number = question.query.question_number(leaf, group)
-        yield Request(query, query.to_json(), part_key(question.request_id, number), fresh)
+def _answer_or_price(session: Dialogue, question: Question, **how: Any) -> Result | QueryError:
+    try:
+        return _answer(session, question, **how)
+    except PriceError as error:
+        return error
 
 
-def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[Result]:
-    """Return the answers to questions: to those that count together, and to statements one by one."""
-    counts = _counts(questions)
-    parts = (part for question in counts for part in _parts(question, fresh=fresh))
-    answers = iter(session.ask_all(parts, fresh=fresh) if counts else ())
-    return [_result(session, question, answers, fresh=fresh) for question in questions]
-
-
-def _result(session: Dialogue, question: Question, answers: Iterator[Answer], *, fresh: bool) -> Result:
-    query = question.query
-    if not isinstance(query, Statement):
-        return next(answers)
-    if not question.is_counting:
-        return session.tabulate(query, fresh=fresh, request_id=question.request_id)
-    work = Tabulation(session.state, query)
-    return work.table(session.state, list(islice(answers, len(work))))
+def _answer(session: Dialogue, question: Question, **how: Any) -> Result:
+    if isinstance(question.query, LinearQuery):
+        return session.ask(question, **how)
+    return session.tabulate(question.query, request_id=question.request_id, **how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +29,17 @@ from pmw.public.status import Status
 from pmw.public.tables import AnswerTable
 from pmw.service.connection import EXACT, UNREADABLE, Connection
 from pmw.session.accounts import Activity, Booked
-from pmw.session.asking import Asked, Asking, Questions, aggregate_statement, is_statement
+from pmw.session.asking import (
+    Asked,
+    Asking,
+    Key,
+    Part,
+    Questions,
+    Where,
+    Width,
+    aggregate_statement,
+    is_statement,
+)
 from pmw.session.exact import (
     AskedQuestions,
     Described,
@@ -37,7 +48,7 @@ from pmw.session.exact import (
     read_exact,
 )
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import MeasurementRequest, PriceT
+from pmw.session.measurement_requests import MeasurementRequest, PriceT, ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
@@ -122,13 +133,13 @@ class RemoteSession(Asking, Publishing):
     # --- questions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _asking(self) -> Iterator[Answering]:
-        yield self._answer
+    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> Iterator[Answering]:
+        yield partial(self._answer, ceiling_form(at_most))
 
-    def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
+    def _answer(self, ceiling: Mapping[str, float], requests: Requests, deliver: Deliver | None) -> Answers:
         parts = list[Answers]()
         for start, stop in self._batches(requests):
-            parts.append(self._batch(requests.between(start, stop)))
+            parts.append(self._batch(requests.between(start, stop), ceiling))
             if deliver is not None:
                 deliver(parts[-1])
         return concatenated(parts or [_none(self._described)], requests.questions)
@@ -161,37 +172,33 @@ class RemoteSession(Asking, Publishing):
             return {"query": text}
         return {"where": condition if isinstance(condition, str) else dict(condition)}
 
-    def _batch(self, requests: Requests) -> Answers:
-        body = {"queries": list(map(self._form, requests.texts())), "fresh": bool(requests.fresh[0])}
+    def _batch(self, requests: Requests, ceiling: Mapping[str, float]) -> Answers:
+        questions = list(map(self._form, requests.texts()))
+        body = {"queries": questions, "fresh": bool(requests.fresh[0]), **ceiling}
         key = requests.request_ids[0] if requests.request_ids else None
         found = self._ask(Answers, body, key)
         if len(found) != len(requests):
             raise ServiceError("the service gave another number of answers than were asked for")
         return found
 
-    def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
-        return self._ask(AnswerTable, {"sql": statement, "fresh": fresh})
+    def sql(self, statement: str, *, fresh: bool = False, at_most: Part = None) -> AnswerTable:
+        return self._ask(AnswerTable, {"sql": statement, "fresh": fresh, **ceiling_form(at_most)})
 
     def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
-        return self._ask(AnswerTable, {"sql": _text_of(statement), "fresh": fresh}, request_id)
+        body = {"sql": _text_of(statement), "fresh": fresh, **ceiling_form(at_most)}
+        return self._ask(AnswerTable, body, request_id)
 
     def _tabulate(
-        self,
-        kind: str,
-        name: str,
-        where: str | Mapping[str, Any],
-        by: Sequence[str],
-        *,
-        part: float = 0.5,
-        fresh: bool = False,
+        self, kind: str, name: str, where: Where, by: Sequence[str], *, part: float = 0.5, **options: Any
     ) -> AnswerTable:
         query = parse_where(where, self.domain)
         aggregate_statement(kind, name, query, by, part)  # what is no question is refused as a session does
         given = where if isinstance(where, str) else dict(where)
         form = {"kind": kind, "name": name, "where": given, "by": list(by), "part": part}
-        return self._ask(AnswerTable, {"aggregate": form, "fresh": fresh})
+        ceiling = ceiling_form(options.pop("at_most", None))
+        return self._ask(AnswerTable, {"aggregate": form, **options, **ceiling})
 
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         return self.model().population_intervals(questions)
@@ -202,18 +209,20 @@ class RemoteSession(Asking, Publishing):
         body = {**self._form(self._request(question).text), "within": Within.records(within), "dry_run": True}
         return self._ask(Quote, body)
 
-    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
+    def ask_within(
+        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+    ) -> Answer:
         request = self._request(question, request_id=request_id)
-        body = {**self._form(request.text), "within": Within.records(within)}
+        body = {**self._form(request.text), "within": Within.records(within), **ceiling_form(at_most)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
-    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumPrice:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumPrice:
         return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
 
     def sql_within(
-        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
+        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
-        body = {"sql": _text_of(statement), "within": _width(within)}
+        body = {"sql": _text_of(statement), "within": _width(within), **ceiling_form(at_most)}
         return self._ask(AnswerTable, body, _paying_key(request_id))
 
     def forecast(self, question: Asked | Statement) -> Foreseen:
@@ -223,9 +232,9 @@ class RemoteSession(Asking, Publishing):
         return self._ask(Explanation, {**self._stated(question), "explain": True})
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
     ) -> PriceT:
-        body, key = {**request.form(), "dry_run": dry_run}, _paying_key(request_id)
+        body, key = {**request.form(), "dry_run": dry_run, **ceiling_form(at_most)}, _paying_key(request_id)
         return self._exact(request.price, "POST", "/measure", body, key=None if dry_run else key)
 
     # --- where it stands ------------------------------------------------------------------------------------
@@ -404,7 +413,7 @@ def _paying_key(key: str | None) -> str:
     return key
 
 
-def _width(within: Within | float | str) -> float | str:
+def _width(within: Width) -> float | str:
     return Within.of(within).form
 
 
@@ -424,4 +433,4 @@ def _none(described: Described) -> Answers:
     empty = {name: np.zeros((0, 2) if name in ("interval", "typical") else 0) for name in COLUMNS}
     codes = {name: empty[name].astype(np.uint8) for name in ("source", "kind")}
     others = {"version": empty["version"].astype(np.int64), "aligned": empty["aligned"].astype(np.bool_)}
-    return Answers.of_contract(contract, described.total, {**empty, **codes, **others})
+    return Answers.of_contract(contract, max(1.0, described.total), {**empty, **codes, **others})

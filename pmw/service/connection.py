@@ -1,6 +1,6 @@
 """A connection to a service: requests that are made again after a pause, and what their refusals say.
 
-It needs the standard library alone.
+It needs no other library than the standard one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from pmw.errors import BudgetError, BudgetExhaustedError, ReleaseError, ServiceError, SessionError
+from pmw.display.texts import terminal_text
+from pmw.errors import BudgetError, BudgetExhaustedError, PriceError, ReleaseError, ServiceError, SessionError
 from queries.errors import QueryError
 
 EXACT = "application/vnd.online-pmw.exact+json"  # what ``pmw.session.exact`` writes
@@ -251,6 +252,8 @@ def _refusal(status: int, content: bytes) -> Exception:
     except UNREADABLE:
         told = "the service does not answer" if status == 0 else "the service refuses the request"
         return ServiceError(told, status=status or None)
+    if code == "not_paid":
+        return PriceError(message, price=float(error.get("price", 1)))
     if code in _KINDS:
         return _KINDS[code](message)
     if status in (400, 409):
@@ -260,5 +263,5 @@ def _refusal(status: int, content: bytes) -> Exception:
 
 
 def _told(text: str) -> str:
-    """Return what a service says, fit for a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_MESSAGE])
+    """Return what a service says, in one line for a terminal."""
+    return terminal_text(text[:_LONGEST_MESSAGE]).replace("\n", " ")[:_LONGEST_MESSAGE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def custodian_facts(hosted: Hosted, users: Sequence[User], history: History) -> 
     ledger, booked = session.ledger(), session.bookings()
     header, *rows = ledger_cells(ledger)
     tables = [
-        _users_table([user for user in users if user.may_use(hosted.name)], booked),
+        _users_table(
+            [one for one in users if one.may_use(hosted.name)], booked, 1 - ledger.spent / ledger.cap
+        ),
         _events_table(ledger),
         *_spare_table(ledger),
         {"title": "Ledger", "caption": "Every charge", "header": header, "rows": rows},
@@ -71,10 +74,14 @@ def report_of(hosted: Hosted) -> str:
         return target.read_text(encoding="utf-8")
 
 
-def _users_table(users: Sequence[User], booked: Sequence[Booked]) -> dict[str, Any]:
-    """Return who may ask, with share and expiry, and what each spent; who is no user any more comes last."""
+def _users_table(users: Sequence[User], booked: Sequence[Booked], left: Fraction) -> dict[str, Any]:
+    """Return who may ask, with share and expiry, and what each spent; who is no user any more comes last.
+
+    No share is told above what is left of the budget.
+    """
     sums = {one.name: one for one in booked}
-    known = {user.name: (user.role.value, percent(float(user.share)), _good_until(user)) for user in users}
+    shares = {user.name: percent(float(min(user.share, left))) for user in users}
+    known = {user.name: (user.role.value, shares[user.name], _good_until(user)) for user in users}
     names = [*known, *(name for name in sums if name not in known)]
     return {
         "title": "Users",

@@ -32,6 +32,7 @@ from pmw.errors import (
     BudgetExhaustedError,
     DataError,
     PMWError,
+    PriceError,
     ReleaseError,
     ServiceError,
     SessionCorruptError,
@@ -44,6 +45,8 @@ from pmw.service.limits import (
     BODY_BYTES,
     KEPT_CONNECTIONS,
     MOST_CONNECTIONS,
+    SIGN_IN_BYTES,
+    STRANGER_BYTES,
     BusyError,
     EndingError,
     GoneError,
@@ -62,13 +65,15 @@ _CODES = {
     503: "unavailable",
 }
 _FIELDS = (  # whose names are told; others may come from the body
-    "aggregate", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most", "queries",
-    "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
+    "aggregate", "at_most", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most",
+    "queries", "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
+_ODD = "this cannot be asked of the session; GET /openapi.json describes what can"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
+    (PriceError, 403, "not_paid", None),
     (BudgetExhaustedError, 403, "budget_exhausted", None),
     (EndingError, 503, None, None),
     (BusyError, 429, None, None),
@@ -83,6 +88,8 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (ReleaseError, 400, "export_not_possible", None),
     (SessionError, 400, "not_possible", None),
 )
+SIGN_IN = "/sign-in"
+UNKNOWN = "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
 _HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {
@@ -126,11 +133,11 @@ def problem(
     message: str,
     *,
     code: str | None = None,
-    position: int | str | None = None,
     retry_after: int | None = None,
+    **more: Any,
 ) -> JSONResponse:
     """Return the response that tells of an error; after some seconds its request may be made again."""
-    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, position)
+    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, **more)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
@@ -138,11 +145,11 @@ def problem(
 
 
 def error_form(
-    code: str, message: str, request_id: str, position: int | str | None = None
+    code: str, message: str, request_id: str, position: int | str | None = None, **more: float
 ) -> dict[str, dict[str, Any]]:
     """Return the object that tells of an error."""
     told = {"code": code, "message": message, "position": position, "request_id": request_id}
-    return {"error": told}
+    return {"error": {**told, **more}}
 
 
 def add_handlers(app: FastAPI, log: Log) -> None:
@@ -150,11 +157,12 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         status, code, message = _told(error)
-        if status == 503 and not isinstance(error, EndingError):
+        if message == _ODD or (status == 503 and not isinstance(error, EndingError)):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
-        position = error.position if isinstance(error, QueryError) else None
+        more: dict[str, Any] = {"position": error.position} if isinstance(error, QueryError) else {}
+        more |= {"price": error.price} if isinstance(error, PriceError) else {}
         retry = error.retry_after if isinstance(error, BusyError) else None
-        return problem(request, status, message, code=code, position=position, retry_after=retry)
+        return problem(request, status, message, code=code, retry_after=retry, **more)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         places = error.errors() if isinstance(error, RequestValidationError) else []
@@ -182,13 +190,13 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
 def _told(error: Exception) -> tuple[int, str | None, str]:
     """Return the status, the code and the text of an error of our packages."""
-    if isinstance(error, QueryError):
+    if isinstance(error, QueryError) and not isinstance(error, PriceError):
         reused = error.position == "request_id" and "was used" in error.message
         return (409, "key_reused", error.message) if reused else (400, error.code, error.message)
     for kind, status, code, text in _KINDS:
         if isinstance(error, kind):
             return status, code, str(error) if text is None else text
-    return 503, "session_unavailable", _SESSION
+    return 400, "bad_request", _ODD
 
 
 def _session(request: Request) -> Any:
@@ -201,10 +209,11 @@ class Guard:
     Args:
         app: the application.
         log: where each request gets its line.
-        is_known: tells whether a request comes with a good token; the last connections are kept for those.
+        is_known: tells whether a request comes with a good token; the last connections are kept for those,
+            and no other body is read but to sign in. None where that cannot be told.
     """
 
-    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool]) -> None:
+    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool | None]) -> None:
         self._app, self._log, self._is_known = app, log, is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,17 +243,23 @@ class Guard:
         if scope["path"] == _HEALTH:
             await self._run(scope, b"", receive, reply)
             return
+        signs_in = scope["path"] == SIGN_IN
+        known = None if signs_in or scope["method"] in ("GET", "HEAD") else self._is_known(Request(scope))
+        if known is False and "authorization" in Headers(scope=scope):
+            await reply.refuse(401, "unauthorized", UNKNOWN)
+            return
+        most = SIGN_IN_BYTES if signs_in else BODY_BYTES if known else STRANGER_BYTES
         try:
-            body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
+            body = await asyncio.wait_for(_body(scope, receive, most), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
         except ClientDisconnect:  # part of a body may be another question, or another price
             await reply.refuse(499, "client_gone", "the client left before the end of its body")
         else:
             if body is None:
-                await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
-            else:
-                await self._run(scope, body, receive, reply)
+                await reply.refuse(413, "too_long", f"a body has at most {most:,} bytes")
+            else:  # a stranger's says nothing
+                await self._run(scope, body if known or signs_in else b"", receive, reply)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
         scope["state"]["gone"] = gone = threading.Event()
@@ -283,20 +298,21 @@ class _Reply:
             "content-length": str(len(body)),
             "connection": "close",
             **({"retry-after": "1"} if status == 503 else {}),
+            **({"www-authenticate": "Bearer"} if status == 401 else {}),
         }
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": listed})
         await self.send({"type": "http.response.body", "body": body})
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the whole body; None where it is too long, as soon as that is known.
+async def _body(scope: Scope, receive: Receive, most: int) -> bytes | None:
+    """Return the whole body; None where it has more than the most bytes, as soon as that is known.
 
     Raises:
         ClientDisconnect: the client left before its end.
     """
     told = Headers(scope=scope).get("content-length", "0")
-    if told.isdecimal() and int(told[:20]) > BODY_BYTES:
+    if told.isdecimal() and int(told[:20]) > most:
         return None
     parts, size = [], 0
     while True:
@@ -305,7 +321,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             raise ClientDisconnect
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > BODY_BYTES:
+        if size > most:
             return None
         if not message.get("more_body", False):
             break

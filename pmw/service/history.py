@@ -12,21 +12,27 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 from pmw.errors import StoreError
 from queries.frozen import dataclass
 
 _MOST_KEPT = 10_000  # questions of a user at a session
-_LONGEST = 2**14  # bytes of a question: no user's take more than 160 MB at a session
+_LONGEST = 2**14  # bytes of a question: no user's take more than 175 MB at a session
+# What questions are equal by is short: an index repeats what it is over.
 _TABLES = """
-CREATE TABLE IF NOT EXISTS questions (
+CREATE TABLE IF NOT EXISTS asked (
     number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, user TEXT NOT NULL, time TEXT NOT NULL,
-    question TEXT NOT NULL, UNIQUE (session, user, question));
-CREATE INDEX IF NOT EXISTS newest ON questions (session, user, number);
+    question TEXT NOT NULL, digest BLOB NOT NULL, UNIQUE (session, user, digest));
+CREATE INDEX IF NOT EXISTS newest_asked ON asked (session, user, number);
 CREATE TABLE IF NOT EXISTS spending (session TEXT NOT NULL, time TEXT NOT NULL, share REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS course ON spending (session);
 """
+_SHORTENED = """
+BEGIN; INSERT INTO asked SELECT number, session, user, time, question, digest(question) FROM questions;
+DROP TABLE questions; COMMIT; VACUUM;
+"""  # of a file whose index is over the questions themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,15 @@ class History:
         now = _now()
         asked = dict.fromkeys(text.encode(errors="replace") for text in texts)
         rows = [(session, user, now, text.decode()) for text in asked if len(text) <= _LONGEST]
-        newest = "SELECT number FROM questions WHERE session = ? AND user = ? ORDER BY number DESC LIMIT 1"
+        newest = "SELECT number FROM asked WHERE session = ? AND user = ? ORDER BY number DESC LIMIT 1"
         with self._open() as file:
             file.executemany(
-                "INSERT OR REPLACE INTO questions (session, user, time, question) VALUES (?, ?, ?, ?)", rows
+                "INSERT OR REPLACE INTO asked (session, user, time, question, digest) "
+                "VALUES (?1, ?2, ?3, ?4, digest(?4))",
+                rows,
             )
             file.execute(
-                f"DELETE FROM questions WHERE session = ? AND user = ? AND number <= ({newest} OFFSET ?)",  # noqa: S608
+                f"DELETE FROM asked WHERE session = ? AND user = ? AND number <= ({newest} OFFSET ?)",  # noqa: S608
                 (session, user, session, user, _MOST_KEPT),
             )
 
@@ -105,7 +113,7 @@ class History:
     def count(self, session: str, user: str | None, find: str = "") -> int:
         """Return how many questions ``questions`` tells of."""
         where, values = _where(session, user, find)
-        statement = f"SELECT count(*) FROM questions {where}"  # noqa: S608 - our own words
+        statement = f"SELECT count(*) FROM asked {where}"  # noqa: S608 - our own words
         with self._open() as file:
             return int(file.execute(statement, values).fetchone()[0])
 
@@ -123,7 +131,7 @@ class History:
         """
         where, values = _where(session, user, find)
         columns, newest = "time, user, question", "ORDER BY number DESC LIMIT ? OFFSET ?"
-        statement = f"SELECT {columns} FROM questions {where} {newest}"  # noqa: S608 - our own words
+        statement = f"SELECT {columns} FROM asked {where} {newest}"  # noqa: S608 - our own words
         with self._open() as file:
             return [AskedText(*row) for row in file.execute(statement, (*values, most, first))]
 
@@ -166,7 +174,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     made = sqlite3.connect(path, check_same_thread=False)
     # What a power cut takes of it is lost to its user's convenience alone.
     try:
+        made.create_function("digest", 1, lambda text: sha256(text.encode()).digest(), deterministic=True)
         made.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLES}")
+        if made.execute("SELECT 1 FROM sqlite_master WHERE name = 'questions'").fetchone():
+            made.executescript(_SHORTENED)
     except sqlite3.Error:
         made.close()
         raise

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pmw.errors import DataError, ServiceError
 from pmw.service.history import History
@@ -18,6 +20,9 @@ from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
 from queries.frozen import dataclass
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 _PER_SECOND = 100.0  # requests of one user
 _AT_ONCE = 200.0
@@ -45,16 +50,22 @@ class Hosted:
     large: LargeRequests = field(default_factory=LargeRequests)
     working: Working = field(default_factory=Working)
 
-    def asking(self, user: User, gone: threading.Event | None = None) -> Analyst:
+    def asking(self, user: User, request: Request | None = None) -> Analyst:
         """Return the session as a user asks it: charges are booked to the name, up to the share.
 
         Args:
             user: who asks.
-            gone: set where the client has left, which ends the work.
+            request: that ends with its client, and by whose address commands name the session.
         """
-        return self.session.analyst(
-            user.name, user.share, stop=partial(self.working.look, gone or threading.Event())
-        )
+        gone = threading.Event() if request is None else request.state.gone
+        analyst = self.session.analyst(user.name, user.share, stop=partial(self.working.look, gone))
+        analyst.place = None if request is None else url_of(str(request.base_url), self.name)
+        return analyst
+
+
+def url_of(base: str, name: str) -> str:
+    """Return the address of a session by that of its service."""
+    return f"{base.rstrip('/')}/sessions/{quote(name, safe='')}"
 
 
 class Service:

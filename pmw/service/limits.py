@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from pmw.errors import ServiceError
 from pmw.session.turns import TURN_WORK, Turns
@@ -16,13 +16,18 @@ from queries.linear import LinearQuery
 from queries.statements import Statement
 
 BODY_BYTES = 2**20
+STRANGER_BYTES = 2**14  # of a body that comes without a good token; nobody reads what is in it
+SIGN_IN_BYTES = 2**12
+MOST_FIELDS = 2**12  # of a form
 MOST_CONNECTIONS = 512
 KEPT_CONNECTIONS = 16  # of them, for requests with a good token
 MOST_IDLE = 128  # connections of one address that wait for a request
 MOST_QUESTIONS = 1000  # of one request
 MOST_CELLS = 20_000  # numbers that one request may ask for
 PLACES = 16  # requests that are carried out together at one session; each takes a thread
+OWN_PLACES = 4  # of them, of one user
 MOST_WAITING = 512  # requests that wait for a place
+OWN_WAITING = 32  # of them, of one user
 WAITING_SECONDS = 20.0
 MOST_LARGE = 4  # requests of more than a turn that are at one session; all but one wait
 _LARGE_SECONDS = 5  # after which one of them may be asked again
@@ -106,12 +111,14 @@ class OneEach:
 
 
 class Queue:
-    """Requests at one session: some are carried out, and others wait in order, with a deadline.
+    """Requests at one session: some are carried out, and others wait, with a deadline.
 
-    It belongs to one event loop: whoever waits takes no thread.
+    Users have their requests carried out in turns, each user's in order. It belongs to one event loop:
+    whoever waits takes no thread.
 
     Args:
-        places: requests that are carried out together; each takes a thread.
+        places: requests that are carried out together; each takes a thread. Of one user there are at most
+            ``OWN_PLACES`` of them, and ``OWN_WAITING`` that wait.
         most: requests that wait.
         seconds: how long a request waits at most.
     """
@@ -120,53 +127,80 @@ class Queue:
         self, places: int = PLACES, most: int = MOST_WAITING, seconds: float = WAITING_SECONDS
     ) -> None:
         self._free, self._most, self._seconds = places, most, seconds
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._held = Counter[str]()  # places, by user
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by user; who is next comes first
 
     @property
     def retry_after(self) -> int:
         """Seconds after which a request that is refused may find a place: by who waits, not by the clock."""
-        return 1 + len(self._waiting) // _SERVED
+        return 1 + self._count // _SERVED
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    async def place(self, name: str) -> AsyncIterator[None]:
         """Wait for a place, and keep it for the time of a request.
+
+        Args:
+            name: of the user.
 
         Raises:
             BusyError: too many wait, or it has waited for too long.
         """
-        await self._enter()
+        await self._enter(name)
         try:
             yield
         finally:
-            self._leave()
+            self._leave(name)
 
-    async def _enter(self) -> None:
-        if self._free:
-            self._free -= 1
+    async def _enter(self, name: str) -> None:
+        own = self._waiting.get(name, deque())
+        if self._free and self._held[name] < OWN_PLACES:
+            self._take(name)
             return
-        if len(self._waiting) >= self._most:
-            raise BusyError("too many requests wait for this session; ask again later", self.retry_after)
+        if len(own) >= OWN_WAITING or self._count >= self._most:
+            whose = "of yours " if len(own) >= OWN_WAITING else ""
+            told = f"too many requests {whose}wait for this session; ask again later"
+            raise BusyError(told, self.retry_after)
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting.setdefault(name, own).append(turn)
         try:
             await asyncio.wait_for(turn, self._seconds)
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._leave()  # it was this request's turn, but nobody is there
+                self._leave(name)  # it was this request's turn, but nobody is there
             else:
-                self._waiting.remove(turn)
+                with suppress(ValueError):  # whoever left before may have found that it no longer waits
+                    own.remove(turn)
             if not isinstance(error, TimeoutError):
                 raise
             late = f"this session had no place within {self._seconds:g} seconds; ask again later"
             raise BusyError(late, self.retry_after) from None
 
-    def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
+    def _leave(self, name: str) -> None:
         self._free += 1
+        self._held[name] -= 1
+        self._call()
+
+    def _call(self) -> None:
+        """Give free places to those who wait, a user at a time."""
+        while self._free:
+            name = next((one for one in self._waiting if self._held[one] < OWN_PLACES), None)
+            if name is None:
+                return
+            own = self._waiting.pop(name)
+            turn = own.popleft() if own else None
+            if own:
+                self._waiting[name] = own  # behind all others
+            if turn is not None and not turn.done():
+                self._take(name)
+                turn.set_result(None)
+
+    def _take(self, name: str) -> None:
+        self._free -= 1
+        self._held[name] += 1
 
 
 class LargeRequests:
@@ -263,7 +297,8 @@ def require_few_cells(cells: int, told: str = "") -> None:
     """
     if cells > MOST_CELLS:
         raise QueryError(
-            f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each), "
-            f"got {cells:,}{told}; ask for fewer groups, or in several requests",
+            f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each, where a "
+            f"quantile is as many as its values), got {cells:,}{told}; ask for fewer groups, or in several "
+            "requests",
             code="too_large",
         )

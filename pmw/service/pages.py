@@ -7,6 +7,7 @@ errors of these routes are pages too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,13 +26,15 @@ from pmw.service.addresses import address_of, path_of
 from pmw.service.custodian_facts import custodian_facts, report_of
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
+from pmw.service.limits import MOST_FIELDS
 from pmw.service.question_form import asked_by, browsed, packed_choices
-from pmw.service.session_page import Filled, Outcome, answered, looked_up, page_values, paid
+from pmw.service.session_page import Filled, Outcome, answered, looked_up, page_values
 from pmw.service.shown_answers import as_csv, as_json, csv_text, read, shown, stored_answer
 from pmw.service.users import Role, User
 from queries.errors import QueryError
 
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
+_CHARGED = re.compile(r"[0-9]{1,3}\.[0-9]{2}%")  # as an address tells it
 _ON_A_PAGE = 20  # questions of a history
 _REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
 _MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "image/svg+xml"}
@@ -101,7 +104,11 @@ async def _fields(request: Request) -> dict[str, list[str]]:
 
 def _listed(text: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
+    try:
+        listed = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise QueryError(f"expected a form of at most {MOST_FIELDS:,} fields", code="too_long") from None
+    for name, value in listed:
         fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return fields
 
@@ -140,20 +147,36 @@ def session(
     choices: str = "",
 ) -> HTMLResponse:
     """Show a session; of a question its stored answer, or what asking costs. Nothing is asked or spent."""
-    filled = Filled(None if q is None else _lines(q), within.strip(), choices=choices)
-    return _shown(request, user, name, filled, looked_up)
+    charged = _CHARGED.fullmatch(request.query_params.get("charged", ""))
+    filled = Filled(
+        None if q is None else _lines(q),
+        within.strip(),
+        choices=choices,
+        charged="" if charged is None else charged[0],
+    )
+    return _shown(request, user, name, filled)
 
 
 @router.post("/page/{name}/ask", dependencies=[InQueue])
 def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> Response:
-    """Answer a question."""
-    return _changed(request, user, name, fields, answered)
+    """Answer a question, and send on to the address of the answer; else tell what came of it.
 
-
-@router.post("/page/{name}/pay", dependencies=[InQueue])
-def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> Response:
-    """Answer a question within so many records, and pay for it; a price above the one told is told first."""
-    return _changed(request, user, name, fields, paid)
+    An answer without an address is shown at once: where a model that became better needs more to be asked.
+    """
+    filled = Filled(
+        _first(fields, "q"),
+        _first(fields, "within"),
+        choices=_first(fields, "choices"),
+        price=_first(fields, "price"),
+    )
+    with used(request, user, name) as hosted:
+        outcome = answered(hosted, user, request, filled)
+        if outcome.shown is not None:
+            note(request, lambda kept: kept.add(name, user.name, [filled.text]))
+        if outcome.shown is None or not outcome.is_stored:
+            return page("session.html", _values(request, user, hosted, filled, outcome))
+    kept = {"q": filled.text, "choices": filled.choices, "charged": outcome.charged}
+    return RedirectResponse(address_of(path_of(name), kept) + "#outcome", 303)
 
 
 @router.get("/page/{name}/build", dependencies=[InQueue])
@@ -163,7 +186,7 @@ def build(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     with used(request, user, name) as hosted:
         built = asked_by(fields, hosted.session.domain)
     filled = Filled(None, draft=built, is_built=True, choices=packed_choices(fields))
-    return _shown(request, user, name, filled, looked_up)
+    return _shown(request, user, name, filled)
 
 
 @router.get("/page/{name}/answer.{format}", dependencies=[InQueue])
@@ -172,7 +195,7 @@ def answer(
 ) -> Response:
     """Give a stored answer as a file."""
     with used(request, user, name) as hosted:
-        analyst, text = hosted.asking(user, request.state.gone), _lines(q)
+        analyst, text = hosted.asking(user, request), _lines(q)
         question = read(analyst, text)
         found = stored_answer(analyst, hosted.large, question)
         if found is None:
@@ -185,7 +208,7 @@ def answer(
 def chart(request: Request, user: CurrentUser, name: str, number: int, q: str = "") -> Response:
     """Give a chart of a stored answer as a file."""
     with used(request, user, name) as hosted:
-        analyst = hosted.asking(user, request.state.gone)
+        analyst = hosted.asking(user, request)
         question = read(analyst, _lines(q))
         found = stored_answer(analyst, hosted.large, question)
         charts = () if found is None else shown(question, found).charts
@@ -286,49 +309,14 @@ def _first(fields: Mapping[str, list[str]], name: str) -> str:
     return fields.get(name, [""])[0].strip()
 
 
-def _changed(
-    request: Request,
-    user: User,
-    name: str,
-    fields: Mapping[str, list[str]],
-    act: Callable[[Hosted, User, Request, Filled], Outcome],
-) -> Response:
-    """Carry out what may spend, and send on to the address of the answer; else tell what came of it.
-
-    An answer without an address is shown at once: where a model that became better needs more to be asked.
-    """
-    filled = Filled(
-        _first(fields, "q"),
-        _first(fields, "within"),
-        choices=_first(fields, "choices"),
-        price=_first(fields, "price"),
-    )
+def _shown(request: Request, user: User, name: str, filled: Filled) -> HTMLResponse:
     with used(request, user, name) as hosted:
-        outcome = act(hosted, user, request, filled)
-        if outcome.shown is not None:
-            note(request, lambda kept: kept.add(name, user.name, [filled.text]))
-        if outcome.shown is None or not outcome.is_stored:
-            return page("session.html", _values(request, user, hosted, filled, outcome))
-    return RedirectResponse(
-        address_of(path_of(name), {"q": filled.text, "choices": filled.choices}) + "#outcome", 303
-    )
-
-
-def _shown(
-    request: Request,
-    user: User,
-    name: str,
-    filled: Filled,
-    act: Callable[[Hosted, User, Request, Filled], Outcome],
-) -> HTMLResponse:
-    with used(request, user, name) as hosted:
-        return page(
-            "session.html", _values(request, user, hosted, filled, act(hosted, user, request, filled))
-        )
+        outcome = looked_up(hosted, user, request, filled)
+        return page("session.html", _values(request, user, hosted, filled, outcome))
 
 
 def _values(request: Request, user: User, hosted: Hosted, filled: Filled, outcome: Outcome) -> dict[str, Any]:
-    base = str(request.base_url).rstrip("/")
+    base = str(request.base_url)
     return {**_frame(user, hosted.name), **page_values(request, user, hosted, filled, outcome, base)}
 
 

@@ -5,24 +5,25 @@ To look up a question asks, records and spends nothing. Asking is another act, a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import Request
 
 from pmw.errors import (
     BudgetError,
     BudgetExhaustedError,
+    PriceError,
     SessionCorruptError,
     SessionError,
     SessionLockedError,
     StoreError,
 )
 from pmw.public.answer import Answer
-from pmw.public.quotes import price_of_bar
 from pmw.public.tables import AnswerTable
 from pmw.service.access import service_of
 from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.answer_charts import Chart
+from pmw.service.asking import priced
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
 from pmw.service.question_form import described, examples_of, form_of, unpacked_choices
@@ -33,10 +34,10 @@ from pmw.session.dialogue import Analyst
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
 
 _MOST_NEWEST = 8  # questions that the page itself lists
-_NEAR_THE_END = 0.9  # of a share: where more is used, the page warns
+_NEAR_THE_END = 0.9  # of what may be spent: where more is used, the page warns
+_PAY = "Pay, and answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,12 @@ class Filled:
 
     Args:
         question: that is looked up, asked or paid for; None for none.
-        within: half-width of the bar that is wanted, in records, as it was typed in; empty for none.
+        within: half-width of the bar that is wanted, as it was typed in; empty for none.
         choices: what the form that builds a question was filled in with, as one text.
         draft: a question that was built, and not looked up.
         is_built: the form that builds a question is open.
-        price: part of the cap that was told as the price; empty where none was.
+        price: the part of the cap that may be charged, as it was agreed to; empty where none was.
+        charged: the part that the answer charged when it was asked, as a text; empty for none.
     """
 
     question: str | None = None
@@ -58,23 +60,26 @@ class Filled:
     draft: str = ""
     is_built: bool = False
     price: str = ""
+    charged: str = ""
 
     @property
     def text(self) -> str:
         """What stands in the box of the question."""
         return self.draft if self.question is None else self.question
 
-    @property
-    def records(self) -> float:
-        """The half-width that is wanted.
 
-        Raises:
-            BudgetError: it is no number.
-        """
-        try:
-            return float(self.within)
-        except ValueError:
-            raise BudgetError("expected a number of records above 0, such as 100") from None
+class Offer(NamedTuple):
+    """What asking costs.
+
+    Attributes:
+        sentence: it in words.
+        button: what agrees to it; empty where nothing does.
+        price: the part of the cap that is agreed to; empty where it is free.
+    """
+
+    sentence: str
+    button: str
+    price: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +89,15 @@ class Outcome:
     Args:
         shown: its answer; None where there is none.
         is_stored: the answer has an address.
-        offer: what asking costs, in a sentence; empty where nothing would change by it.
-        price: of a narrower bar; None where none was asked for.
+        offer: what asking costs; None where nothing would change by it.
+        charged: the part of the cap that the answer charged when it was asked; empty for none.
         error: why it is not answered, with the place of its fault; None where it is.
     """
 
     shown: Shown | None = None
     is_stored: bool = False
-    offer: str = ""
-    price: dict[str, Any] | None = None
+    offer: Offer | None = None
+    charged: str = ""
     error: dict[str, str] | None = None
 
     @property
@@ -102,69 +107,41 @@ class Outcome:
             return "Not answered"
         if self.shown is not None:
             return "Answer"
-        return "Not asked yet" if self.offer else "Price" if self.price else "Ask"
+        return "Not asked yet" if self.offer else "Ask"
 
 
 def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
     """Return the stored answer to a question, or what asking costs. Nothing is asked, recorded or spent."""
     if filled.question is None:
         return Outcome()
-    analyst = hosted.asking(user, request.state.gone)
+    analyst = hosted.asking(user, request)
     try:
         question = read(analyst, filled.question)
         found = stored_answer(analyst, hosted.large, question)
-        price = _price(analyst, question, filled) if filled.within else None
-        offer = _offer(hosted, analyst, question, found)
+        offer = (_bar if filled.within else _test)(hosted, analyst, question, filled, found)
     except _TOLD as error:
         return _failed(error)
-    if found is None:
-        return Outcome(offer=offer, price=price)
-    return Outcome(shown(question, found), is_stored=True, offer=offer, price=price)
-
-
-def _offer(hosted: Hosted, analyst: Analyst, question: Read, found: Answer | AnswerTable | None) -> str:
-    """Return what asking costs, in a sentence; empty where it would change nothing."""
-    if found is not None and question.is_settled_by(found):
-        newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
-        return newer if found.version < hosted.session.state.version else ""
-    with hosted.large.place(question.cells):
-        forecast = analyst.forecast(question.query)
-    if found is None:
-        return f"The question {forecast.sentence()}."
-    return f"Asked again, the question {forecast.sentence()}." if forecast.stored < forecast.questions else ""
+    answer = None if found is None else shown(question, found)
+    return Outcome(answer, is_stored=found is not None, offer=offer, charged=filled.charged)
 
 
 def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
-    """Ask a question."""
-    analyst = hosted.asking(user, request.state.gone)
+    """Ask a question, and pay for it what was agreed to; what could charge more is told first."""
+    analyst = hosted.asking(user, request)
     try:
         question = read(analyst, filled.text)
-        return _given(analyst, hosted, question)
+        answer = new_answer(analyst, hosted.large, question, filled.within, filled.price or None)
+        is_stored = stored_answer(analyst, hosted.large, question) is not None
+    except PriceError as error:
+        told = f"This can cost {error.price:.2%} of the budget; nothing was asked or spent yet."
+        return Outcome(offer=Offer(told, _PAY, str(error.price)))
     except _TOLD as error:
         return _failed(error)
-
-
-def paid(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
-    """Pay for a bar of so many records, and answer; a price above the one that was told is told first."""
-    analyst = hosted.asking(user, request.state.gone)
-    try:
-        question = read(analyst, filled.text)
-        _counted(question)  # one count waits for no large request, so it may hold the session
-        with analyst.turn():  # nobody else changes the price before it is paid
-            if _is_dearer(analyst, question, filled):
-                return Outcome(price=_price(analyst, question, filled))
-            return _given(analyst, hosted, question, filled.records)
-    except _TOLD as error:
-        return _failed(error)
+    charged = f"{answer.spent.charged:.2%}" if answer.spent.charged else ""
+    return Outcome(shown(question, answer), is_stored=is_stored, charged=charged)
 
 
 _TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)
-
-
-def _given(analyst: Analyst, hosted: Hosted, question: Read, within: float | None = None) -> Outcome:
-    answer = new_answer(analyst, hosted.large, question, within)
-    is_stored = stored_answer(analyst, hosted.large, question) is not None
-    return Outcome(shown(question, answer), is_stored=is_stored)
 
 
 def _failed(error: Exception) -> Outcome:
@@ -195,56 +172,35 @@ def _mark(error: QueryError) -> str:
 # --- money ----------------------------------------------------------------------------------------------
 
 
-def _counted(question: Read) -> LinearQuery:
-    """Return the one count that a question asks for.
+def _test(
+    hosted: Hosted, analyst: Analyst, question: Read, _: Filled, found: Answer | AnswerTable | None
+) -> Offer | None:
+    """Return what asking costs; None where it would change nothing."""
+    if found is not None and question.is_settled_by(found):
+        newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
+        return Offer(newer, "Ask again") if found.version < hosted.session.state.version else None
+    with hosted.large.place(question.cells):
+        forecast = analyst.forecast(question.query)
+    price = str(forecast.most) if forecast.most else ""
+    if found is None:
+        return Offer(f"The question {forecast.sentence()}.", "Ask it", price)
+    again = Offer(f"Asked again, the question {forecast.sentence()}.", "Ask again", price)
+    return again if forecast.stored < forecast.questions else None
+
+
+def _bar(hosted: Hosted, analyst: Analyst, question: Read, filled: Filled, _: object) -> Offer:
+    """Return what an answer within a bar costs.
 
     Raises:
-        QueryError: it asks for something else.
-    """
-    if isinstance(question.query, LinearQuery):
-        return question.query
-    if question.query.single_count is None:
-        raise QueryError(
-            "a bar of so many records is for one count; leave it out, or ask for COUNT(*) without groups",
-            code="unsupported",
-        )
-    return question.query.single_count
-
-
-def _is_dearer(analyst: Analyst, question: Read, filled: Filled) -> bool:
-    """Tell whether an answer costs more than was told, as others may have asked meanwhile.
-
-    Raises:
-        BudgetError: the width or the price is no number.
+        BudgetError: the width is none.
         QueryError: no measurement gives such a bar.
     """
-    try:
-        told = float(filled.price)
-    except ValueError:
-        raise BudgetError("expected the price that was told; ask for it first") from None
-    return not analyst.quote(_counted(question), filled.records).share <= told
-
-
-def _price(analyst: Analyst, question: Read, filled: Filled) -> dict[str, Any]:
-    """Return what an answer within so many records costs, in a sentence.
-
-    Raises:
-        BudgetError: the width is no number.
-        QueryError: no measurement gives such a bar.
-    """
-    quote = analyst.quote(_counted(question), filled.records)
+    quote, bar = priced(analyst, hosted.large, question.query, filled.within), f"A bar of ± {filled.within}"
     if not quote.needed:
-        free = f"the answer is within ± {quote.half_width:,.0f} as it is"
-        return {
-            "sentence": f"A bar of ± {filled.within} records is free: {free}.",
-            "share": 0.0,
-            "button": "Answer it, free",
-        }
-    return {
-        "sentence": price_of_bar(quote.to_dict(), filled.within),
-        "share": quote.share,
-        "button": "Pay, and answer" if quote.affordable else "",
-    }
+        return Offer(f"{bar} is free: the answer is as near as it is.", "Answer it, free")
+    left = "." if quote.affordable else "; so much is not left."
+    told = f"{bar} costs {quote.share:.2%} of the budget{left}"
+    return Offer(told, _PAY if quote.affordable else "", str(quote.share))
 
 
 def share_of(user: User, booked: Booked) -> dict[str, Any]:
@@ -252,17 +208,17 @@ def share_of(user: User, booked: Booked) -> dict[str, Any]:
     if user.role is Role.READER:
         told = "You are a reader: you get answers that cost nothing; nothing is tested for you."
         return {"sentence": told, "used": None, "warning": ""}
-    share, spent = float(booked.share or 0), float(booked.spent)
+    share, spent, left = float(booked.share or 0), float(booked.spent), float(booked.left or 0)
     sentence = (
-        f"Of the whole budget you may use {share:.1%}, and have used {spent:.2%}, with "
-        f"{booked.questions:,} different questions."
+        f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%}, and you have spent "
+        f"{spent:.2%}, with {booked.questions:,} different questions."
     )
-    used = min(1.0, spent / share) if share else 1.0
+    used = spent / (spent + left) if left else 1.0
     warning = ""
     if used >= 1:
-        warning = "Your share is used up: answers come from the model, untested, and are marked unverified."
+        warning = "Nothing is left for you: answers come from the model, untested, and are marked unverified."
     elif used > _NEAR_THE_END:
-        warning = "Less than a tenth of your share is left: what it cannot pay is answered untested."
+        warning = "Less than a tenth is left for you: what it cannot pay is answered untested."
     return {"sentence": sentence, "used": used, "warning": warning}
 
 

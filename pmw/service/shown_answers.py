@@ -14,14 +14,16 @@ from typing import Any
 
 from pmw.display.texts import number
 from pmw.public.answer import Answer, Source, marks
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
+from pmw.service.asking import answered_within
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line
 from queries.statements import BAR_COLUMNS, Statement
+from queries.work import counted_reading
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
@@ -94,12 +96,13 @@ def read(analyst: Analyst, text: str) -> Read:
     Raises:
         QueryError: it is refused, or asks for too many cells.
     """
-    if is_statement(text):
-        statement = analyst.reader.statement(text)
-        require_few_cells(cells_of(statement))
-        return Read(text, statement)
-    condition = read_line(text) if text.lstrip().startswith("{") else text
-    return Read(text, analyst.reader.where(condition))
+    with counted_reading(analyst.look):
+        if is_statement(text):
+            statement = analyst.reader.statement(text)
+            require_few_cells(cells_of(statement))
+            return Read(text, statement)
+        condition = read_line(text) if text.lstrip().startswith("{") else text
+        return Read(text, analyst.reader.where(condition))
 
 
 def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Answer | AnswerTable | None:
@@ -109,7 +112,7 @@ def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Ans
 
 
 def new_answer(
-    analyst: Analyst, large: LargeRequests, question: Read, within: float | None = None
+    analyst: Analyst, large: LargeRequests, question: Read, within: str = "", at_most: str | None = None
 ) -> Answer | AnswerTable:
     """Ask a question, and return the answer.
 
@@ -117,20 +120,20 @@ def new_answer(
         analyst: who asks.
         large: where questions of much work wait for each other.
         question: what is asked.
-        within: half-width of the bar that is paid for, in records; None asks as usual.
+        within: half-width of the bar that is paid for; empty asks as usual.
+        at_most: the part of the budget that it may charge; None for a tenth of what the analyst may spend.
 
     Raises:
+        BudgetError: the width or the part is none.
         BudgetExhaustedError: its price is not left.
-        QueryError: it is refused.
+        QueryError: it is refused, or could charge more.
     """
+    if within:
+        return answered_within(analyst, large, question.query, within, at_most=at_most)
     with large.place(question.cells):
-        query = question.query
-        if not isinstance(query, Statement):
-            return analyst.ask(query) if within is None else analyst.ask_within(query, within)
-        if within is None or query.single_count is None:
-            return analyst.tabulate(query)
-        answer = analyst.ask_within(query.single_count, within)
-        return Tabulation(analyst.state, query).table(analyst.state, [answer])
+        if isinstance(question.query, Statement):
+            return analyst.tabulate(question.query, at_most=at_most)
+        return analyst.ask(question.query, at_most=at_most)
 
 
 def shown(question: Read, answer: Answer | AnswerTable) -> Shown:
@@ -194,9 +197,16 @@ def _meaning(answer: Answer) -> tuple[str, ...]:
 
 
 def _promised(table: AnswerTable) -> tuple[str, ...]:
-    sure = f"Each interval holds the true value with at least {table.confidence:.0%} confidence."
-    none = "Nothing is promised of a number without an interval."
-    return (sure,) if table.is_promised else (sure, none)
+    """Return what the intervals of a table promise, a sentence for each kind that there is."""
+    found, sure = list(table.estimates()), f"{table.confidence:.0%}"
+    held = [one.is_promised and one.source in _SETTLED for one in found]
+    which = "Each interval" if all(held) else "Each interval of a tested or measured number"
+    said = [f"{which} holds the true value with at least {sure} confidence."] if any(held) else []
+    if any(one.interval is not None and one.source not in _SETTLED for one in found):
+        said.append("Of what was never tested, an interval is what its parts and the declared ends leave.")
+    if any(one.interval is None for one in found):
+        said.append("Nothing is promised of a number without an interval.")
+    return tuple(said)
 
 
 def _ends(interval: tuple[float, float] | None) -> tuple[str, str]:

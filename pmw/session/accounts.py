@@ -6,6 +6,7 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.errors import BudgetError, SessionCorruptError, SessionError
+from pmw.errors import BudgetError, PriceError, SessionCorruptError, SessionError
 from pmw.loop import may_test
+from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
@@ -44,14 +46,20 @@ class Account:
         name: printable; an empty one is the session itself.
         share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; None where
             the cap alone binds.
+        at_most: the part of the cap that may be charged for one question, in [0, 1]: 0 takes the free answer.
+            None is a tenth of the share, or of what is left for all where that is less; without a share it is
+            all that is left.
+        is_whole: the counting questions that are asked together are one question, a statement.
 
     Raises:
-        BudgetError: the share is not in [0, 1].
+        BudgetError: the share, or the most that may be charged, is not in [0, 1].
         SessionError: the name is none.
     """
 
     name: str
     share: Fraction | None = None
+    at_most: Fraction | None = None
+    is_whole: bool = False
 
     def __post_init__(self) -> None:
         name = self.name
@@ -64,9 +72,11 @@ class Account:
             raise SessionError(
                 f"expected a printable name of an analyst, at most {_LONGEST_NAME} characters, got another"
             )
-        if self.share is not None and not 0 <= self.share <= 1:
-            outside = "above 1" if self.share > 1 else "below 0"
-            raise BudgetError(f"expected a share in [0, 1], got one {outside}")
+        for what, part in (("a share", self.share), ("an at_most", self.at_most)):
+            if part is not None and not 0 <= part <= 1:
+                raise BudgetError(
+                    f"expected {what} in [0, 1], got one {'above 1' if part > 1 else 'below 0'}"
+                )
 
     @classmethod
     def of(cls, name: str, share: Fraction | float | None) -> Account:
@@ -91,13 +101,52 @@ class Account:
         """All of a charge, booked to this analyst."""
         return ((self.name, Fraction(1)),)
 
+    def paying(self, at_most: Number | None, *, is_whole: bool = False) -> Account:
+        """Return the account as it asks one question, for which so much may be charged; None changes nothing.
+
+        Raises:
+            BudgetError: the part is no number in [0, 1].
+        """
+        part = self.at_most if at_most is None else as_fraction(at_most, "at_most")
+        return replace(self, at_most=part, is_whole=is_whole)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether more than the cap binds: a share, or that nothing is to be charged."""
+        return self.share is not None or self.at_most == 0
+
+    def ceiling(self, ledger: PrivacyFilter) -> Fraction:
+        """Return what one question may charge, as a part of the cap; 1 where the cap alone binds."""
+        if self.at_most is not None or self.share is None:
+            return Fraction(1) if self.at_most is None else self.at_most
+        return min(self.share, ledger.remaining / ledger.cap) / 10
+
+    def require_price(self, price: float, ledger: PrivacyFilter) -> None:
+        """Refuse what could charge more than it may. It depends on public numbers alone.
+
+        Args:
+            price: the most that it can charge, as a part of the cap; not what is expected.
+            ledger: the session's.
+
+        Raises:
+            PriceError: it could charge more.
+        """
+        most, told = float(self.ceiling(ledger)), math.ceil(10_000 * price) / 10_000
+        if price > most:
+            raise PriceError(
+                f"This can cost {told:.2%} of the budget, and {most:.2%} may be charged for it (a tenth of "
+                f"what may be spent, unless told); it was not paid. Pay it with at_most={told:g} (--at-most "
+                f"{100 * told:g}%)",
+                price=price,
+            )
+
     def may_pay(self, limited: PublicState) -> bool:
         """Tell whether this analyst could have a test: then an answer settles its question.
 
         Args:
             limited: the state in which the analyst's charges are proposed.
         """
-        return self.share is None or may_test(limited)
+        return not self.is_bound or may_test(limited)
 
     def settled_by(self, limited: PublicState, answers: Answers) -> NDArray[np.bool_]:
         """Tell which answers without a test settle their questions, if they are the first: bool, shape (n,).
@@ -108,7 +157,7 @@ class Account:
             limited: the state in which the analyst's charges are proposed.
             answers: to this analyst.
         """
-        if self.share is None:
+        if not self.is_bound:
             return np.ones(len(answers), dtype=np.bool_)
         return ARE_HELD[answers.source] & self.may_pay(limited)
 
@@ -117,7 +166,7 @@ class Account:
 
         Where the session can test, and only the share forbids it, they are unverified, not exhausted.
         """
-        return unverified(answers) if self.share is not None and may_test(state) else answers
+        return unverified(answers) if self.is_bound and may_test(state) else answers
 
 
 SESSION = Account("")
@@ -151,18 +200,20 @@ class Booked:
         spent: charged, as a part of the session's cap, exactly.
         questions: how many distinct questions were asked.
         share: the part of the cap that may be charged; None where it is not known here, or not bounded.
+        left: what may still be charged, of the share and of the cap; None where it is not known here.
     """
 
     name: str
     spent: Fraction
     questions: int
     share: Fraction | None = None
+    left: Fraction | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is what was charged as a fraction."""
-        share = None if self.share is None else float(self.share)
+        share, left = (None if part is None else float(part) for part in (self.share, self.left))
         form = {"name": self.name, "spent": float(self.spent), "exact": str(self.spent)}
-        return {**form, "questions": self.questions, "share": share}
+        return {**form, "questions": self.questions, "share": share, "left": left}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +281,14 @@ class Bookings:
             for name, share in self._shares.items()
         }
 
-    def limited(self, state: PublicState, account: Account) -> PublicState:
+    def left(self, account: Account, ledger: PrivacyFilter) -> Fraction:
+        """Return what may still be charged for an analyst: what is left of the share, and of the cap."""
+        if account.share is None:
+            return ledger.remaining
+        own = account.share * ledger.cap - self.of(account.name, ledger)
+        return min(max(own, Fraction(0)), ledger.remaining)
+
+    def limited(self, state: PublicState, account: Account, room: Fraction | None = None) -> PublicState:
         """Return a state in which no more can be charged than is left of the cap and of an analyst's share.
 
         What is proposed in it is a function of public state: a test whose price is short of either is never
@@ -240,12 +298,14 @@ class Bookings:
         Args:
             state: of the session.
             account: who asks.
+            room: the most that may be charged for what is asked; None where nothing more binds.
         """
-        if account.share is None:
+        if not account.is_bound and room is None:
             return state
         ledger = state.ledger
-        left = max(account.share * ledger.cap - self.of(account.name, ledger), Fraction(0))
-        return replace(state, ledger=replace(ledger, spent=max(ledger.spent, ledger.cap - left)))
+        left = Fraction(0) if account.at_most == 0 else self.left(account, ledger)
+        left = left if room is None else min(left, room)
+        return replace(state, ledger=replace(ledger, spent=ledger.cap - left))
 
     def listed(self, ledger: PrivacyFilter) -> tuple[Booked, ...]:
         """Return what was charged for everybody, by name; the session itself comes first."""

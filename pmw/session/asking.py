@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
+Where: TypeAlias = str | Mapping[str, Any]
+Width: TypeAlias = "Within | float | str"  # of a bar
+Part: TypeAlias = "Number | None"  # of the budget
+Key: TypeAlias = str | None
 
 
 _READ = 64  # questions that are read before other threads' work is looked at
@@ -75,8 +79,8 @@ class Asking(ABC):
         return self.contract.domain
 
     @abstractmethod
-    def _asking(self) -> AbstractContextManager[Answering]:
-        """Return what answers counting questions in order, while nobody else asks."""
+    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> AbstractContextManager[Answering]:
+        """Return what answers counting questions in order, or a whole statement's, while nobody else asks."""
 
     def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
         """Count work of this turn, in questions; after enough of it other threads go first."""
@@ -88,24 +92,35 @@ class Asking(ABC):
             self._reader = QuestionReader(self.domain)
         return self._reader
 
-    def ask(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Answer:
+    def ask(
+        self, question: Asked, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
+    ) -> Answer:
         """Answer one question.
 
         Args:
             question: a where-text, a structured condition, or a query.
             fresh: ask a newer model, or for a test that was not made, where there is a stored answer.
             request_id: idempotency key, for safe retries; the same key gets the same answer.
+            at_most: the part of the whole budget that it may charge, in [0, 1]. It is held against the most
+                that it could, before anything is drawn. 0 takes the free answer. Unless told it is a tenth of
+                the share, or of what is left for all where that is less; without a share it is all of it.
 
         Raises:
+            PriceError: it could charge more; nothing is asked or spent.
             QueryError: the question is refused; nothing is spent.
             SessionLockedError: another process has taken over the session; nothing was released.
             StoreError: the answer could not be made durable; nothing was released.
         """
-        with self._asking() as answer:
+        with self._asking(at_most) as answer:
             return answer(Requests.of([self._request(question, fresh=fresh, request_id=request_id)]), None)[0]
 
     def ask_all(
-        self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
+        self,
+        questions: Questions,
+        *,
+        fresh: bool = False,
+        deliver: Deliver | None = None,
+        at_most: Part = None,
     ) -> Answers:
         """Answer questions in order.
 
@@ -115,14 +130,16 @@ class Asking(ABC):
                 records must have; or the path of a file of JSON Lines, a question each.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             deliver: called with the next answers, in order, as soon as they are durable.
+            at_most: what each question may charge; see ``ask``.
 
         Raises:
             OSError: a file of questions cannot be read; nothing is spent.
+            PriceError: a question could charge more; none is answered then, and nothing is spent.
             QueryError: a question is refused; none is answered then, and nothing is spent.
             SessionLockedError: another process has taken over the session; nothing was written.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        with self._asking() as answer:
+        with self._asking(at_most) as answer:
             requests = []
             for number, question in enumerate(self._listed(questions), start=1):
                 requests.append(self._request(question, fresh=fresh))
@@ -138,6 +155,7 @@ class Asking(ABC):
         last: ArrayLike,
         *,
         fresh: bool = False,
+        at_most: Part = None,
     ) -> Answers:
         """Answer many questions about ranges of the same attributes, as arrays.
 
@@ -150,6 +168,7 @@ class Asking(ABC):
             first: int, shape (n, attributes), or (n,) of one attribute: the first cell of each range.
             last: int, the same of the last cells, inclusive.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+            at_most: see ``ask_all``.
 
         Raises:
             ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is
@@ -159,7 +178,7 @@ class Asking(ABC):
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking() as answer, self._watched(len(boxes)) as told:
+        with self._asking(at_most) as answer, self._watched(len(boxes)) as told:
             return answer(Requests.of_questions(boxes, fresh=fresh), told)
 
     def population_interval(self, question: Asked) -> PopulationInterval | None:
@@ -184,21 +203,27 @@ class Asking(ABC):
         Privacy: a function of public state and of the questions.
         """
 
-    def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
+    def sql(self, statement: str, *, fresh: bool = False, at_most: Part = None) -> AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
 
         Every declared value has its group. Each COUNT(*) of a group is one question and has its own interval;
         other aggregates come from the model, after counting questions were asked.
 
+        Args:
+            statement: the text.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+            at_most: what the statement as a whole may charge; see ``ask``.
+
         Raises:
+            PriceError: it could charge more; nothing is asked or spent.
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self.tabulate(parse_sql(statement, self.domain), fresh=fresh)
+        return self.tabulate(parse_sql(statement, self.domain), fresh=fresh, at_most=at_most)
 
     @abstractmethod
     def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         """Answer a statement that was read before.
 
@@ -209,6 +234,7 @@ class Asking(ABC):
             statement: as ``parse_sql`` reads it.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             request_id: idempotency key of the counting questions.
+            at_most: see ``sql``.
 
         Raises:
             QueryError: the statement was made for another domain.
@@ -216,7 +242,7 @@ class Asking(ABC):
         """
 
     def mean(
-        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+        self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
     ) -> AnswerTable:
         """Answer the mean of an attribute's numbers, for each combination of declared values of others.
 
@@ -224,52 +250,48 @@ class Asking(ABC):
             name: an attribute that holds numbers.
             where: a where-text or a structured condition; an empty one means everybody.
             by: one attribute, or several.
+            at_most: see ``sql``.
 
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("mean", name, where, _listed(by))
+        return self._tabulate("mean", name, where, _listed(by), at_most=at_most)
 
     def sum(
-        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+        self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
     ) -> AnswerTable:
         """Answer the sum of an attribute's numbers; see ``mean``.
 
         Raises:
             QueryError: the question is refused; nothing is spent.
         """
-        return self._tabulate("sum", name, where, _listed(by))
+        return self._tabulate("sum", name, where, _listed(by), at_most=at_most)
 
     def quantile(
         self,
         name: str,
         part: float = 0.5,
-        where: str | Mapping[str, Any] = "",
+        where: Where = "",
         by: str | Sequence[str] = (),
+        *,
+        at_most: Part = None,
     ) -> AnswerTable:
         """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
 
         Raises:
             QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
         """
-        return self._tabulate("quantile", name, where, _listed(by), part=part)
+        return self._tabulate("quantile", name, where, _listed(by), part=part, at_most=at_most)
 
     def _tabulate(
-        self,
-        kind: str,
-        name: str,
-        where: str | Mapping[str, Any],
-        by: Sequence[str],
-        *,
-        part: float = 0.5,
-        fresh: bool = False,
+        self, kind: str, name: str, where: Where, by: Sequence[str], *, part: float = 0.5, **options: Any
     ) -> AnswerTable:
-        """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
+        """Answer one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``; see ``tabulate``."""
         query = parse_where(where, self.domain)
-        return self.tabulate(aggregate_statement(kind, name, query, by, part), fresh=fresh)
+        return self.tabulate(aggregate_statement(kind, name, query, by, part), **options)
 
     def group_by(
-        self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
+        self, names: str | Sequence[str], where: Where = "", *, fresh: bool = False, at_most: Part = None
     ) -> AnswerTable:
         """Answer how many records satisfy a condition, for each combination of declared values it leaves.
 
@@ -277,12 +299,13 @@ class Asking(ABC):
             names: one attribute, or several.
             where: a where-text or a structured condition; an empty one counts everybody.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+            at_most: see ``sql``.
 
         Raises:
             QueryError: the question is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self._tabulate("count", "", where, _listed(names), fresh=fresh)
+        return self._tabulate("count", "", where, _listed(names), fresh=fresh, at_most=at_most)
 
     @abstractmethod
     def forecast(self, question: Asked | Statement) -> Forecast:
@@ -322,7 +345,9 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
+    def ask_within(
+        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+    ) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
 
         No test is made. Where the present bar suffices, the answer is free, and a key is tied to nothing.
@@ -331,10 +356,12 @@ class Asking(ABC):
             question: a where-text, a structured condition, or a query.
             within: half-width of the bar that is wanted, in records.
             request_id: idempotency key of what is paid; see ``sql_within``. A question's own counts as one.
+            at_most: the highest price that is paid; see ``ask``. At 0 a bar that costs anything is refused.
 
         Raises:
             BudgetError: the width is not positive and finite.
             BudgetExhaustedError: the price is not left; nothing is spent.
+            PriceError: the price is higher; nothing is spent.
             QueryError: no measurement gives the question such a bar; or the key was used for something else.
                 Nothing is spent.
             SessionError: the session measures nothing on request.
@@ -342,12 +369,13 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote:
         """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
 
         Args:
             statement: with one AVG or SUM of an attribute's numbers, and no other aggregate.
-            within: half-width of every group's bar: a number, or a part of the least that each may be.
+            within: half-width of every group's bar: a number, or such a part of the least that each may be as
+                ``5%``. That is a drawn number, so that a little more may miss.
 
         Raises:
             QueryError: it is no such statement, or no price gives such bars.
@@ -356,7 +384,7 @@ class Asking(ABC):
 
     @abstractmethod
     def sql_within(
-        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
+        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
 
@@ -368,6 +396,7 @@ class Asking(ABC):
             within: likewise.
             request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
                 the answer as it is known by then.
+            at_most: what its counting questions, and then its bars, may charge; see ``ask_within``.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
@@ -378,7 +407,12 @@ class Asking(ABC):
         """
 
     def measure(
-        self, names: str | Sequence[str], *, dry_run: bool = False, request_id: str | None = None
+        self,
+        names: str | Sequence[str],
+        *,
+        dry_run: bool = False,
+        request_id: Key = None,
+        at_most: Part = None,
     ) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
 
@@ -389,12 +423,14 @@ class Asking(ABC):
             dry_run: tell the price alone; free, and of no key.
             request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
                 the same quote again, in a closed session too.
+            at_most: the highest price that is paid; see ``ask_within``.
 
         Returns:
             What was measured, its price and its bar.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
+            PriceError: the price is higher; nothing is spent.
             QueryError: there is no such marginal, or it has too many cells; or the key was used for something
                 else. Nothing is spent.
             SessionError: the session measures nothing on request.
@@ -402,7 +438,7 @@ class Asking(ABC):
         """
         from pmw.session.measurement_requests import CountsRequest
 
-        return self._measured(CountsRequest(_listed(names)), request_id, dry_run=dry_run)
+        return self._measured(CountsRequest(_listed(names)), request_id, at_most, dry_run=dry_run)
 
     def measure_sum(  # noqa: PLR0913 - each is a choice of its own
         self,
@@ -410,10 +446,11 @@ class Asking(ABC):
         by: str | Sequence[str] = (),
         *,
         share: Number | None = None,
-        within: Within | float | str | None = None,
+        within: Width | None = None,
         squares: bool = False,
         dry_run: bool = False,
         request_id: str | None = None,
+        at_most: Part = None,
     ) -> SumQuote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
 
@@ -429,6 +466,7 @@ class Asking(ABC):
             squares: the sums of squares are measured too, for variances and standard deviations.
             dry_run: tell the price alone; free, and of no key.
             request_id: idempotency key; see ``measure``.
+            at_most: see ``measure``; a share that is told is paid in any case.
 
         Returns:
             What was measured, its price and its bar.
@@ -444,7 +482,7 @@ class Asking(ABC):
         from pmw.session.measurement_requests import SumsRequest
 
         request = SumsRequest(name, _listed(by), share, within, squares)
-        return self._measured(request, request_id, dry_run=dry_run)
+        return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def measure_heads(
         self,
@@ -453,6 +491,7 @@ class Asking(ABC):
         share: Number | None = None,
         dry_run: bool = False,
         request_id: str | None = None,
+        at_most: Part = None,
     ) -> HeadsQuote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
@@ -463,6 +502,7 @@ class Asking(ABC):
             share: the part of the budget that is paid; 2 % unless told.
             dry_run: tell the price alone; free, and of no key.
             request_id: idempotency key; see ``measure``.
+            at_most: see ``measure_sum``.
 
         Returns:
             What was measured, its price and its bar.
@@ -478,11 +518,11 @@ class Asking(ABC):
         """
         from pmw.session.measurement_requests import PersonsRequest
 
-        return self._measured(PersonsRequest(_listed(by), share), request_id, dry_run=dry_run)
+        return self._measured(PersonsRequest(_listed(by), share), request_id, at_most, dry_run=dry_run)
 
     @abstractmethod
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
     ) -> PriceT:
         """Measure what is requested, and return its price and its bar; or tell these alone."""
 
@@ -590,6 +630,8 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 class LocalAsking(Asking):
     """The questions of an analyst, where the public state is at hand."""
 
+    place: str | None = None  # as commands name the session: its file or address; None where it has none
+
     @property
     @abstractmethod
     def state(self) -> PublicState:
@@ -616,16 +658,16 @@ class LocalAsking(Asking):
             return tuple(found)
 
     def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         from pmw.public.tables import Tabulation
 
-        with self._asking() as answer:
+        with self._asking(at_most, is_whole=True) as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
             with self._watched(len(parts)) as told:
                 answers = answer(Requests.of(parts), told)
-            return work.table(self.state, answers, self._pause)  # the state after them
+            return work.table(self.state, answers, self._pause, self.place)  # the state after them
 
     def explain(self, question: Asked | Statement) -> Explanation:
         from pmw.public.tables import Tabulation
@@ -638,7 +680,22 @@ class LocalAsking(Asking):
             work = Tabulation(self.state, statement, self._pause)
             asked = [query for query, _ in work.questions()]
             self._pause(len(asked))
-            return explained(self._limited(), asked, work.left_out, self.forecast(statement))
+            return explained(self._limited(), asked, work.left_out, self._forecast(asked))
+
+    def forecast(self, question: Asked | Statement) -> Forecast:
+        from pmw.public.tables import Tabulation
+        from queries.statements import Statement
+
+        read = self._read(question)
+        with self._asking():
+            if not isinstance(read, Statement):
+                return self._forecast([read])
+            work = Tabulation(self.state, read, self._pause)
+            return self._forecast([query for query, _ in work.questions()])
+
+    @abstractmethod
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+        """Return what counting questions could charge at most."""
 
     def quote(self, question: Asked, within: float) -> Quote:
         from pmw.public import quotes
@@ -647,7 +704,7 @@ class LocalAsking(Asking):
             query = self._request(question).query
             return quotes.quote_question(self._limited(), query, within)
 
-    def quote_aggregate(self, statement: str | Statement, within: Within | float | str) -> SumQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote:
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
 

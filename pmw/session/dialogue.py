@@ -6,7 +6,7 @@ Prices, statements and explanations are imported where they are asked for; see `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +17,7 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
-from pmw.session.asking import Asked, LocalAsking, Questions
+from pmw.session.asking import Asked, Key, LocalAsking, Part, Questions, Width
 from pmw.session.engine import Engine
 from pmw.session.loading import load_texts, read_question
 from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
@@ -31,10 +31,11 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
-    from pmw.public.quotes import Quote, Within
+    from pmw.public.quotes import Quote
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
     from pmw.session.measurement_requests import MeasurementRequest, PriceT
+    from pmw.session.ties import Price
     from queries.statements import Statement
 
 
@@ -54,15 +55,21 @@ class Dialogue(LocalAsking):
         """Return the session's file, in a turn."""
 
     @contextmanager
-    def _asking(self) -> Iterator[Answering]:
+    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> Iterator[Answering]:
+        account = self._account.paying(at_most, is_whole=is_whole)
         with self._engaged() as engine:
-            yield partial(self._answer, engine)
+            yield partial(self._answer, engine, account)
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[int], None]]:
         """Hold the session for other work, and return what counts this in questions, and gives way."""
         with self._engaged():
             yield self._pause
+
+    def look(self) -> None:
+        """Raise what ends the work, where nobody waits for it any more."""
+        if self._stop is not None:
+            self._stop()
 
     def require_keys(self, questions: Iterable[Asked]) -> None:
         """Refuse idempotency keys that were used for other questions; free.
@@ -75,7 +82,9 @@ class Dialogue(LocalAsking):
                 engine.require_keys(Requests.of([self._request(question)]), self._account)
                 self._pause(1)
 
-    def _answer(self, engine: Engine, requests: Requests, deliver: Deliver | None) -> Answers:
+    def _answer(
+        self, engine: Engine, account: Account, requests: Requests, deliver: Deliver | None
+    ) -> Answers:
         """Answer questions in order, where threads share the session some in each turn: others go between."""
         is_shared = self._turn.is_shared or self._stop is not None
         size = TURN_WORK if is_shared else max(1, len(requests))
@@ -84,22 +93,32 @@ class Dialogue(LocalAsking):
             if some.request_ids:  # before anything is asked
                 engine.require_keys(some, self._account)
                 self._pause()
+        room = engine.price(requests, account) if len(requests) > size else None
         parts, done = list[Answers](), 0
         while done < len(requests) or not parts:
             some = requests.between(done, done + size)
-            parts.append(engine.answer(some, deliver, self._account, lambda: self._turn.awaited))
-            done += len(parts[-1])
+            parts.append(engine.answer(some, deliver, account, lambda: self._turn.awaited, room))
+            done, room = done + len(parts[-1]), engine.room
             if done < len(requests):
                 self._pause()
         return concatenated(parts, requests.questions)
 
     def ask_all(
-        self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
+        self,
+        questions: Questions,
+        *,
+        fresh: bool = False,
+        deliver: Deliver | None = None,
+        at_most: Part = None,
     ) -> Answers:
-        """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
+        """Answer questions in order; see ``Asking``.
+
+        A workload of ranges makes no question by itself. It is looked at table by table: what is refused for
+        its price ends it, and the tables before it stand.
+        """
         if not isinstance(questions, Workload) or questions.boxes is None:
-            return super().ask_all(questions, fresh=fresh, deliver=deliver)
-        with self._asking() as answer, self._watched(len(questions), deliver) as told:
+            return super().ask_all(questions, fresh=fresh, deliver=deliver, at_most=at_most)
+        with self._asking(at_most) as answer, self._watched(len(questions), deliver) as told:
             parts = list[Answers]()
             for boxes in questions.boxes():
                 self._require_own(boxes.domain)
@@ -125,7 +144,7 @@ class Dialogue(LocalAsking):
             return engine.limited(self._account)
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
     ) -> PriceT:
         from pmw.session.ties import tie_of
 
@@ -136,6 +155,8 @@ class Dialogue(LocalAsking):
                 return earlier
             quote = request.quote(engine.limited(self._account))
             if not dry_run:
+                told = getattr(request, "share", None)  # which is a price of its own
+                self._require_price(quote, told if at_most is None else at_most)
                 request.measure(engine, quote, self._account, tie_of(key, asked, quote))
             return quote
 
@@ -150,8 +171,17 @@ class Dialogue(LocalAsking):
         require_key(request_id)
         return key_of(self._account.name, request_id)
 
+    def _require_price(self, quote: Price, at_most: Part) -> None:
+        """Refuse a price that is left, and above what may be charged.
+
+        Raises:
+            PriceError: it is.
+        """
+        if quote.affordable:  # else it is refused for that
+            self._account.paying(at_most).require_price(quote.share, self.state.ledger)
+
     def sql_within(
-        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
+        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
@@ -160,17 +190,21 @@ class Dialogue(LocalAsking):
         read, key = self._statement(statement), self._key(request_id, dry_run=False)
         asked = asked_text("sums within", (), _text_of(key, read), *Within.of(within))
         with self._engaged() as engine:
+            most = self._account.paying(at_most).ceiling(engine.state.ledger)
             engine.tied("sums", key, asked)  # of something else it is refused before anything is asked
-            found = self.tabulate(read)  # its counts may be asked for first, as of any statement
-            if engine.tied("sums", key, asked) is not None:  # perhaps meanwhile, by another thread
-                return found
-            quote = self.quote_aggregate(read, within)
-            if not quote.needed:
-                return found
-            engine.measure_sum(quote, self._account, tie_of(key, asked, quote))
-            return self.tabulate(read)
+            found = self.tabulate(read, at_most=most)  # its counts may be asked first, as of any statement
+            charged, quote = found.spent.charged, engine.tied("sums", key, asked)
+            if quote is None:  # else it was paid, perhaps meanwhile, by another thread
+                quote = self.quote_aggregate(read, within)
+                if quote.needed:
+                    self._require_price(quote, max(float(most) - charged, 0.0))
+                    engine.measure_sum(quote, self._account, tie_of(key, asked, quote))
+                    found = self.tabulate(read, at_most=0)
+            return replace(found, spent=replace(found.spent, charged=charged + quote.share))
 
-    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
+    def ask_within(
+        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+    ) -> Answer:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
         from pmw.session.ties import tie_of
@@ -179,10 +213,13 @@ class Dialogue(LocalAsking):
             request = self._request(question, fresh=True, request_id=request_id)
             key = self._key(request.request_id, dry_run=False)
             asked = asked_text("counts within", (), request.text, Within.records(within))
-            if engine.tied("counts", key, asked) is None:
+            quote = engine.tied("counts", key, asked)
+            if quote is None:
                 quote = self.quote(request.query, within)
+                self._require_price(quote, at_most)
                 self._pay(quote, tie_of(key, asked, quote))
-            return engine.answer_untested(request, self._account)
+            answer = engine.answer_untested(request, self._account)
+            return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
     def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
         if quote.noise is not None:
@@ -209,19 +246,12 @@ class Dialogue(LocalAsking):
             work = Tabulation(self.state, question, self._pause)
             parts = [self._part(query, False, None) for query, _ in work.questions()]
             answers = engine.stored(Requests.of(parts))
-            return None if answers is None else work.table(self.state, answers, self._pause)
+            return None if answers is None else work.table(self.state, answers, self._pause, self.place)
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tables import Tabulation
-        from queries.statements import Statement
-
-        read = self._read(question)
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         with self._engaged() as engine:
-            queries: list[Asked] = [] if isinstance(read, Statement) else [read]
-            if isinstance(read, Statement):
-                queries += [query for query, _ in Tabulation(self.state, read, self._pause).questions()]
             requests = list[Request]()
-            for query in queries:
+            for query in asked:
                 requests.append(self._request(query))
                 self._pause(1)
             return engine.forecast(Requests.of(requests), self._account)
@@ -260,7 +290,7 @@ class Analyst(Dialogue):
     """
 
     def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
-        self._session, self._turn = session, session._turn
+        self._session, self._turn, self.place = session, session._turn, session.place
         self._account = account
         self._stop = stop
 
@@ -285,16 +315,18 @@ class Analyst(Dialogue):
         return self._session.reader
 
     def budget(self) -> Booked:
-        """Return what was charged for this analyst, and how many questions were asked."""
+        """Return what was charged for this analyst, what is left, and how many questions were asked."""
         with self._engaged() as engine:
-            found = {one.name: one for one in engine.bookings.listed(engine.state.ledger)}
+            ledger = engine.state.ledger
+            found = {one.name: one for one in engine.bookings.listed(ledger)}
             one = found.get(self.name, Booked(self.name, Fraction(0), 0))
-            return replace(one, share=self.share)
+            left = engine.bookings.left(self._account, ledger) / ledger.cap
+            return replace(one, share=self.share, left=Fraction(0) if engine.state.closed else left)
 
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:
         with self._session._engaged() as engine:
-            self._look()
+            self.look()
             yield engine
 
     def _open_store(self) -> SessionStore:
@@ -302,11 +334,7 @@ class Analyst(Dialogue):
 
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
-        self._look()
-
-    def _look(self) -> None:
-        if self._stop is not None:
-            self._stop()
+        self.look()
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

@@ -121,17 +121,19 @@ class DraftedEnds:
 
     Args:
         attribute: its name.
-        low, high: powers of two, or their opposites, or 0.
+        low, high: powers of two, or their opposites, or 0; None where noise alone would choose them.
         records: about how many records hold a number, noisy.
         most_clipped: no more of them are beyond the ends, at ``CONFIDENCE``.
+        needed: so many records between two powers of two are told from noise, at ``CONFIDENCE``.
         charge: what it cost.
     """
 
     attribute: str
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     records: float
     most_clipped: float
+    needed: float
     charge: DraftCharge
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,6 +144,7 @@ class DraftedEnds:
             "high": self.high,
             "records": self.records,
             "most_clipped": self.most_clipped,
+            "needed": self.needed,
             "confidence": CONFIDENCE,
             "epsilon": float(self.charge.epsilon),
         }
@@ -275,7 +278,8 @@ def chosen_ends(
 
     Far out most bins are empty, and their noise adds up. So the outermost bins are looked for that noise
     alone makes once in a hundred drafts, and those next to them that are above its scale; what lies beyond
-    counts for nothing in the choice. How many are beyond is bounded by all bins, for every end at once.
+    counts for nothing in the choice. Where there is no such bin, the ends would be noise: none are told.
+    How many are beyond is bounded by all bins, for every end at once.
 
     Args:
         attribute: its name.
@@ -284,8 +288,13 @@ def chosen_ends(
         noise: on each of them.
     """
     counts, scale = units / UNITS, float(noise.scale) / UNITS
-    sure = np.flatnonzero(counts > scale * math.log(len(counts) / (2 * _FALSE)))
-    first, last = (int(sure[0]), int(sure[-1])) if sure.size else (0, len(counts) - 1)
+    least = scale * math.log(len(counts) / (2 * _FALSE))
+    needed = least - scale * math.log(2 * (1 - CONFIDENCE))
+    sure = np.flatnonzero(counts > least)
+    if not sure.size:
+        about = max(float(counts.sum()), 0.0)
+        return DraftedEnds(attribute, None, None, about, _most(counts, noise), needed, charge)
+    first, last = int(sure[0]), int(sure[-1])
     while first > 0 and counts[first - 1] > scale:
         first -= 1
     while last < len(counts) - 1 and counts[last + 1] > scale:
@@ -299,7 +308,7 @@ def chosen_ends(
     while held[high - 1 :].sum() <= aim and high > low + 1:
         high -= 1
     clipped = _most(counts[:low], noise) + _most(counts[high:], noise)
-    return DraftedEnds(attribute, EDGES[low], EDGES[high], float(held.sum()), clipped, charge)
+    return DraftedEnds(attribute, EDGES[low], EDGES[high], float(held.sum()), clipped, needed, charge)
 
 
 def _most(counts: NDArray[np.float64], noise: DiscreteLaplace) -> float:

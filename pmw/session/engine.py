@@ -8,8 +8,10 @@ its recorded bytes, so that it has the outcome it would have had.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
+    BatchDraws,
     Proposal,
     RequestedHeads,
     RequestedMarginal,
@@ -26,6 +29,7 @@ from pmw.loop import (
     draw_tests,
     forecast,
     may_test,
+    most_charged,
     propose,
     settle,
 )
@@ -81,6 +85,7 @@ class Engine:
     _snapshot_version: int  # of the newest model in the file's cache; -1 where there is none
     _charges: int  # how many charges the states were made from
     _interrupted: bool  # rows may be ahead of the states: load before going on
+    room: Fraction | None  # what the newest questions may still charge, in the filter's own measure
 
     def __init__(self, store: SessionStore, data: Table | None) -> None:
         self._store = store
@@ -91,6 +96,7 @@ class Engine:
         self._free = FreeAnswers()
         self._repeats = Repeats(store, self._free)
         self._intents = 0
+        self._owed = dict[tuple[str, str], float]()  # what questions charged that wait for more tests
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._load()
         self._measure_due()
@@ -110,6 +116,7 @@ class Engine:
         deliver: Deliver | None = None,
         account: Account = SESSION,
         is_awaited: Callable[[], bool] = lambda: False,
+        room: Fraction | None = None,
     ) -> Answers:
         """Answer questions in order, each durable before it is given.
 
@@ -121,8 +128,10 @@ class Engine:
             deliver: called with the next answers, in order, as soon as they are durable.
             account: who asks.
             is_awaited: tells whether another thread waits for the session.
+            room: what their tests may charge, as ``price`` told it; None to find it here.
 
         Raises:
+            PriceError: they could charge more than the account allows; nothing is answered then.
             QueryError: an idempotency key was used for another question; nothing is answered then.
             DataError: a test needs the table, and it cannot be read or differs.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
@@ -136,9 +145,10 @@ class Engine:
         is_given[waiting] = False
         same = distinct.repeated(waiting)
         which, waiting = same[which], waiting[same[waiting] == waiting]
+        self.room = self._price(distinct.questions.take(waiting), account) if room is None else room
         if is_given.any():
             self._repeats.give(self._state, distinct, stored, is_given, self._charges)
-        ready = batches = done = 0
+        ready, batches, done, share = 0, 0, 0, self._state.ledger.share
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
             if deliver is not None and stop > ready:
@@ -150,9 +160,12 @@ class Engine:
             places = waiting[done : done + distinct.questions.most_together]
             self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
-            answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
+            answers = self._answer_in_room(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
             batches, done = batches + 1, done + len(answers)
+            if self._state.ledger.share != share:
+                share = self._state.ledger.share
+                stored.spend(distinct, share, int(waiting[done - 1]) + 1 if done else 0)
             if distinct.request_ids:  # a question may wait under several
                 rest = waiting[done:]
                 stored.settle(rest, self._were_settled(distinct.take(rest)))
@@ -161,6 +174,16 @@ class Engine:
             repeats = [(account.name, text) for text in distinct.take(again).texts()]
             self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
         return stored.answers(which[:ready])
+
+    def _answer_in_room(
+        self, requests: Requests, were_settled: NDArray[np.bool_], account: Account
+    ) -> Answers:
+        """Answer a batch, and take what it charged off the room of a statement."""
+        before = self._state.ledger.spent
+        answers = self._answer_batch(requests, were_settled, account)
+        if self.room is not None and account.is_whole:
+            self.room -= self._state.ledger.spent - before
+        return answers
 
     def _expect(self, questions: Questions, places: Places) -> None:
         """Note which questions come next, once for many, so that those of a scope are bounded together."""
@@ -177,7 +200,7 @@ class Engine:
         self._repeats.require_keys(self._state, requests.of_analyst(account.name))
 
     def stored(self, requests: Requests) -> Answers | None:
-        """Return the newest stored answers to questions, as they were released; None where one has none.
+        """Return the newest stored answers to questions; None where one has none.
 
         Nothing is drawn, charged or recorded, and no newer model is looked at.
         """
@@ -187,12 +210,48 @@ class Engine:
 
     def forecast(self, requests: Requests, account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
+        waiting = self._waiting(requests, account)
+        asked = waiting.queries(0, len(waiting))
+        return forecast(self.limited(account), asked, stored=len(requests) - len(asked))
+
+    def price(self, requests: Requests, account: Account) -> Fraction | None:
+        """Return what questions may charge, in the filter's own measure; nothing is drawn or recorded.
+
+        Raises:
+            PriceError: they could charge more than the account allows.
+        """
+        return self._price(self._waiting(requests, account), account)
+
+    def _waiting(self, requests: Requests, account: Account) -> Questions:
+        """Return the questions that have no stored answer, each once."""
         first, _ = requests.distinct()
         distinct = requests.of_analyst(account.name).take(first)
         _, waiting = self._looked_up(distinct, account)
-        waiting = waiting[distinct.repeated(waiting)[waiting] == waiting]
-        asked = [distinct.questions.query(place) for place in waiting.tolist()]
-        return forecast(self.limited(account), asked, stored=len(requests) - len(asked))
+        return distinct.questions.take(waiting[distinct.repeated(waiting)[waiting] == waiting])
+
+    def _price(self, asked: Questions, account: Account) -> Fraction | None:
+        """Return the most that questions can charge: all of a statement, else the dearest of them.
+
+        None is where the cap alone binds.
+
+        Raises:
+            PriceError: it is more than the account allows.
+
+        Privacy: a function of public state and the questions: before anything is drawn.
+        """
+        state, ledger = self.limited(account), self._state.ledger
+        if account.ceiling(ledger) == 1:
+            return None
+        if account.is_whole:
+            most = most_charged(state, asked.queries(0, len(asked)))
+        else:
+            state = replace(state, asked=state.asked + len(asked))
+            tested = asked.take(np.flatnonzero(are_tested(state, asked)))
+            are_alike = state.contract.options.bar_limit is None  # questions of a kind, to ``are_tested``
+            unlike = tested.kinds()[1] if are_alike else tested.queries(0, len(tested))
+            most = max((most_charged(state, [one]) for one in unlike), default=Fraction(0))
+        account.require_price(float(most / ledger.cap), ledger)
+        return most
 
     def _looked_up(self, requests: Requests, account: Account) -> tuple[Stored, Places]:
         """Return the stored answers of distinct requests, and the places of those that are asked."""
@@ -404,7 +463,8 @@ class Engine:
             account: who asks.
             most: questions of a part.
         """
-        free, count, state = 0, len(questions), self.limited(account)
+        free, count = 0, len(questions)
+        state = self.bookings.limited(self._state, account, self.room)
         size = min(_batch_size(state), most)
         are_alike = state.contract.options.bar_limit is None  # questions of a kind, to ``are_tested``
         looks_ahead = are_alike and size == most > 1
@@ -475,11 +535,29 @@ class Engine:
         requests = requests.between(0, len(answers))  # they end at a positive
         settle_all = np.ones(len(answers), dtype=np.bool_)
         analyst = recorded.booked[0][0]
+        answers = self._priced(answers, proposal, draws, entries)
         columns = columns_of(requests, answers, were_settled[: len(answers)], settle_all, analyst)
         self._end(intent, entries, settled.state, secret, Outcome(columns=columns))
         if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
             self.save_snapshot()
         return answers
+
+    def _priced(
+        self, answers: Answers, proposal: Proposal, draws: BatchDraws, charged_to: Sequence[LedgerEntry]
+    ) -> Answers:
+        """Return answers with what each charged: a round is the first tested question's, a positive its own.
+
+        What a question charged that has to be asked on is told with its answer, to the same analyst.
+        """
+        analyst = charged_to[0].booked[0][0] if charged_to else ""
+        charged, ledger, size = np.zeros(len(proposal.needs)), self._state.ledger, len(answers)
+        tests = [0] * proposal.opens_round + [draws.negatives] * (draws.released is not None)
+        for negatives, entry in zip(tests, charged_to, strict=True):
+            charged[bisect(proposal.needs, negatives)] += float(ledger.price(entry.charge) / ledger.cap)
+        charged[0] += self._owed.pop((analyst, proposal.queries[0].to_json()), 0.0)
+        for query, own in zip(proposal.queries[size:], charged[size:].tolist(), strict=True):
+            self._owed |= {(analyst, query.to_json()): own} if own else {}
+        return replace(answers, charged=charged[:size])
 
     def _end(
         self,

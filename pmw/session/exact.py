@@ -66,7 +66,7 @@ class Described:
         """Return what is told of a session."""
         scopes = (one.scope for one in state.measurements if not isinstance(one, QueryMeasurement))
         held = tuple(dict.fromkeys(scope for scope in scopes if scope))
-        return cls(published_contract(state.contract), state.total.value, held)
+        return cls(published_contract(state.contract), state.total.records, held)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the schema as an object, and what goes with it."""
@@ -194,7 +194,7 @@ def read_exact(kind: Any, text: str) -> Any:
 def _checked(answers: Answers) -> Answers:
     """Return answers whose columns fit each other, as those of a session do."""
     size = len(answers)
-    flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned)
+    flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned, answers.charged)
     fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1
     fits = fits and answers.interval.shape == answers.typical.shape == (size, 2)
     known = fits and bool((answers.source < len(SOURCES)).all() and (answers.kind < len(answers.kinds)).all())

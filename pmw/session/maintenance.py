@@ -29,6 +29,7 @@ from pmw.session.loading import (
 from pmw.session.model_file import export_model
 from pmw.session.released import empty_ledger
 from pmw.session.store import OPENING, SessionFiles, SessionStore, writing
+from pmw.session.store.copying import copying, part_of
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
@@ -240,38 +241,35 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
         SessionCorruptError: the session is damaged.
         SessionError: its opening is not finished.
         SessionExistsError: the file exists, or a log of that name holds something.
+        SessionLockedError: another process is making the same copy.
         StoreError: the copy cannot be written.
 
     Privacy: free; the copy holds what was released, and what was asked. It is to be kept as the session is.
     """
     target = Path(output)
     _require_free(target)
-    part = target.with_name(f".{target.name}.part")
+    part = part_of(target)
     try:
-        _forget(part)
-        with closing(SessionStore.open(Path(path))) as store:
+        with closing(SessionStore.open(Path(path))) as store, copying(Path(path), part):
             pending = store.pending()
             if pending is not None and pending.kind == OPENING:
                 raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
-            store.copy_public(part, target)
+            store.copy_public(part)
             pending = store.pending()  # of the state that was copied, or begun since
-        with closing(SessionStore.open(part)) as copy:
-            copy.take_over()
-            if copy.meta("closed") is None:
-                if pending is not None and pending.id != copy.last_intent() + 1:
-                    pending = None
-                copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
-            copy.scrub()
-            state = load_state(copy)
-            status = status_of(state, copy.asked())
-        _put(part, target)
-        return status
+            with closing(SessionStore.open(part)) as copy:
+                copy.take_over()
+                if copy.meta("closed") is None:
+                    if pending is not None and pending.id != copy.last_intent() + 1:
+                        pending = None
+                    copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
+                copy.scrub()
+                state = load_state(copy)
+                status = status_of(state, copy.asked())
+            _put(part, target)
+            return status
     except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"{target}: the backup cannot be written: {error.strerror}") from None
-    finally:
-        _forget(part)
+        reason = error.strerror or "its disk is full, or fails"
+        raise StoreError(f"{target}: the copy cannot be written: {reason}") from None
 
 
 def _require_free(target: Path) -> None:
@@ -290,8 +288,3 @@ def _put(part: Path, target: Path) -> None:
     except FileExistsError:
         raise SessionExistsError(f"{target} exists; choose another name") from None
     synchronise(target.parent)
-
-
-def _forget(part: Path) -> None:
-    for file in (*SessionFiles(part).all, part.with_name(f"{part.name}-journal")):
-        file.unlink(missing_ok=True)

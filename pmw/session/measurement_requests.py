@@ -14,7 +14,7 @@ from pmw.planning.heads import HeadsQuote, quote_heads
 from pmw.planning.sum_quotes import SumQuote, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.codec import dumps
-from pmw.public.quotes import Quote, Within, quote_marginal
+from pmw.public.quotes import Quote, Within, asked_scope, quote_marginal
 from pmw.public.state import PublicState
 from pmw.session.ties import PRICES, Price
 from queries.frozen import dataclass
@@ -155,7 +155,7 @@ class PersonsRequest(MeasurementRequest[HeadsQuote]):
         return {"scope": list(self.by), "heads": True, "share": part}
 
     def quote(self, state: PublicState) -> HeadsQuote:
-        return quote_heads(state, state.domain.scope(self.by), share=self._part)
+        return quote_heads(state, asked_scope(state.domain, self.by), share=self._part)
 
     def measure(self, engine: Engine, quote: HeadsQuote, account: Account, tie: Tie | None) -> None:
         engine.measure_heads(quote, account, tie)
@@ -174,3 +174,8 @@ def asked_text(kind: str, by: Sequence[str], *how: object) -> str:
         how: what else it depends on: texts, numbers, or None.
     """
     return dumps([kind, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])
+
+
+def ceiling_form(at_most: Number | None) -> dict[str, float]:
+    """Return how the body of a request says what may be charged at most; nothing where that was not told."""
+    return {} if at_most is None else {"at_most": float(as_fraction(at_most, "at_most"))}

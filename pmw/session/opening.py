@@ -59,6 +59,7 @@ def open_session(
     from pmw.planning.opening import (
         check_neighbors,
         check_prior,
+        check_scales,
         choose_filter,
         plan_opening,
     )
@@ -77,6 +78,7 @@ def open_session(
     contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
     check_prior(domain, chosen.prior, plan)
+    check_scales(contract, plan)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
     with ExitStack() as undone:

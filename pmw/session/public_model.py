@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,11 @@ from pmw.public.answers import Answers, concatenated
 from pmw.public.contract import guarantee
 from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
-from pmw.public.quotes import Within
 from pmw.public.state import PublicState
 from pmw.public.status import Status, budget_meter, status_of, status_rows
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity
-from pmw.session.asking import Asked, LocalAsking
+from pmw.session.asking import Asked, Key, LocalAsking, Part, Width
 from pmw.session.model_file import model_state, read_model, write_model
 from pmw.session.publishing import LocalPublishing
 from pmw.session.requests import Answering, Deliver, Requests
@@ -84,25 +83,18 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        """Return that asking is free.
+    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+        return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
-        Raises:
-            QueryError: the question is refused.
-        """
-        read = self._read(question)
-        if isinstance(read, Statement):
-            return Forecast(len(Tabulation(self._state, read)), 0, 0.0, 0.0)
-        self._request(read)
-        return Forecast(1, 0, 0.0, 0.0)
-
-    def ask_within(self, question: Asked, within: float, *, request_id: str | None = None) -> Answer:
+    def ask_within(
+        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+    ) -> Answer:
         if self.quote(question, within).needed:
             raise _refusal()
         return self.ask(question)
 
     def sql_within(
-        self, statement: str | Statement, within: Within | float | str, *, request_id: str | None = None
+        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         read = self._statement(statement)
         if self.quote_aggregate(read, within).needed:
@@ -113,7 +105,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         return self._state
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: str | None, *, dry_run: bool
+        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
     ) -> PriceT:
         quote = request.quote(self._state)
         if not dry_run:
@@ -130,7 +122,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Do nothing: a model holds no file and no connection."""
 
     @contextmanager
-    def _asking(self) -> Iterator[Answering]:
+    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> Iterator[Answering]:
         yield self._answer
 
     def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
@@ -149,7 +141,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
 
     def __repr__(self) -> str:
-        state, budget = self._state, self._state.contract.budget
+        state, budget = self._state, self._state.contract.whole
         return (
             f"PublicModel({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, version {state.version})"

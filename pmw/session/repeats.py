@@ -104,6 +104,7 @@ class Stored:
             "share": np.zeros(size),
             "kind": np.zeros(size, dtype=np.uint8),
             "aligned": np.ones(size, dtype=np.bool_),
+            "charged": np.zeros(size),
         }
         self.numbers: Places = np.zeros(size, dtype=np.int64)
         self.analysts: NDArray[np.object_] = np.full(size, "", dtype=object)
@@ -115,13 +116,18 @@ class Stored:
         return self._columns["version"]
 
     def answers(self, places: Places) -> Answers:
-        """Return some of the answers, as they were released."""
+        """Return some of the answers, as they were released but for what is spent; see ``spend``."""
         return Answers.of_columns(self._state, {name: own[places] for name, own in self._columns.items()})
 
     def put(self, places: Places, answers: Answers) -> None:
         """Put answers that are given in the places of some requests."""
         for name, own in self._columns.items():
             own[places] = getattr(answers, name)
+
+    def spend(self, requests: Requests, share: float, start: int = 0) -> None:
+        """Note what is spent by now for the answers from a place on; what has a key keeps what it told."""
+        keys = requests.request_ids[start:]
+        self._columns["share"][start:][[key is None for key in keys] if keys else slice(None)] = share
 
     def fill(self, places: Places, found: Found, questions: Questions, *, are_keyed: bool = False) -> None:
         """Fill in what was found of the requests at some places."""
@@ -146,9 +152,9 @@ class Stored:
     ) -> NDArray[np.bool_]:
         """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
-        So is what was refused, for what was measured since may answer it; what an analyst whose share was
-        spent was told without a test, by whoever can pay for one; and what is asked afresh, where the model
-        is newer or a test can be made that was not.
+        So is what was refused, for what was measured since may answer it; what whoever could not or would not
+        pay was told without a test, by whoever can pay for one; and what is asked afresh, where the model is
+        newer or a test can be made that was not.
 
         Args:
             fresh: bool, shape (n,), whether each is asked afresh.
@@ -159,7 +165,7 @@ class Stored:
         source, state = self._columns["source"], self._state
         older = fresh & (self.versions < state.version)
         asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
-        untested = (self.analysts != "") & _ARE_UNTESTED[source]
+        untested = ((self.analysts != "") | ~self.were_settled) & _ARE_UNTESTED[source]
         if fresh.any():
             answers = self.answers(np.arange(len(fresh)))
             untested = np.where(fresh, ~rests_on_test(state, answers), untested)
@@ -196,6 +202,7 @@ class Repeats:
             newest = self._store.answers.find(part.texts())
             if newest.parts:
                 found.fill(rest[places], newest, part)
+        found.spend(requests, state.ledger.share)
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:

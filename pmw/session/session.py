@@ -22,6 +22,7 @@ from pmw.loop import refined
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
+from pmw.session.asking import Part
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
 from pmw.session.publishing import LocalPublishing
@@ -51,6 +52,7 @@ class Session(Dialogue, LocalPublishing):
         self._turn = Turns()
         self._process = os.getpid()
         self._store: SessionStore | None = store
+        self.place = store.place
         self._engine = Engine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
 
@@ -60,7 +62,12 @@ class Session(Dialogue, LocalPublishing):
         return self._engine.state
 
     def analyst(
-        self, name: str, share: Fraction | float | None = None, *, stop: Callable[[], None] | None = None
+        self,
+        name: str,
+        share: Fraction | float | None = None,
+        *,
+        at_most: Part = None,
+        stop: Callable[[], None] | None = None,
     ) -> Analyst:
         """Return the session as one analyst asks it: charges are booked to the name, up to a share.
 
@@ -68,6 +75,7 @@ class Session(Dialogue, LocalPublishing):
             name: of the analyst.
             share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
                 gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
+            at_most: what each question may charge, unless told with it; see ``ask``.
             stop: called at the beginning of each turn and within it; what it raises ends the work,
                 and what was answered stands.
 
@@ -75,7 +83,7 @@ class Session(Dialogue, LocalPublishing):
             BudgetError: the share is not in [0, 1].
             SessionError: the name is empty, or is none.
         """
-        return Analyst(self, Account.of(name, share), stop)
+        return Analyst(self, Account.of(name, share).paying(at_most), stop)
 
     def read_table(self) -> None:
         """Read the table now, where a test may need it: else the first one does, while other threads wait.
@@ -118,8 +126,8 @@ class Session(Dialogue, LocalPublishing):
         The fingerprint of the table, its key, the threshold noise and the bytes of an unfinished batch are
         wiped from the file; copies of it that were made earlier keep theirs. Questions and exports go on
         from the model, without the table: a repeated question gets its stored answer, one that released
-        numbers cover its interval, any other the source ``exhausted`` and no interval. ``close`` is another
-        thing: it lets go of the file.
+        numbers cover its interval, any other the source ``exhausted`` and no interval. What is left of the
+        budget is given up: ``finish`` spends it first. ``close`` is another thing: it lets go of the file.
 
         Raises:
             DataError: an interrupted batch needs the table, and it cannot be read or differs.
@@ -176,10 +184,11 @@ class Session(Dialogue, LocalPublishing):
         from pmw.display.figures import check_target, write_figure
         from pmw.public.pictures import status_figure
 
-        if path is not None:
-            check_target(Path(path), force=force)
         with self._turn:
-            state, history = self.state, loading.load_history(self._open_store())
+            store = self._open_store()
+            if path is not None:
+                check_target(Path(path), force=force)
+            state, history = self.state, loading.load_history(store)
         figure = status_figure(state, history)
         if path is not None:
             write_figure(figure, Path(path), force=force)
@@ -200,9 +209,10 @@ class Session(Dialogue, LocalPublishing):
         """
         from pmw.public.report import write_report  # late: its charts take a while to load
 
-        require_file(Path(path), force=force)
         with self._turn:
-            write_report(loading.load_facts(self._open_store(), self.state), Path(path), force=force)
+            store = self._open_store()
+            require_file(Path(path), force=force)
+            write_report(loading.load_facts(store, self.state), Path(path), force=force)
 
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
@@ -255,7 +265,7 @@ class Session(Dialogue, LocalPublishing):
 
     def __repr__(self) -> str:
         state = self.state
-        budget = state.contract.budget
+        budget = state.contract.whole
         return (
             f"Session({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, "

@@ -95,7 +95,9 @@ def test_what_cannot_be_drawn_is_refused(
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     words: str,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         run(monkeypatch, *arguments)
     assert ended.value.code not in (0, None)

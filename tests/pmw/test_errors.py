@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import click
 import pytest
 
@@ -41,7 +43,7 @@ def test_a_refused_question_is_caught_by_the_name_of_pmw() -> None:
 def test_an_error_ends_a_command_with_its_own_code(leaf: type[Exception]) -> None:
     told = refusal(leaf("why"))
     assert isinstance(told, click.ClickException)
-    assert told.exit_code == (5 if leaf in UNUSABLE else 1)
+    assert told.exit_code == (5 if leaf in UNUSABLE else 4 if leaf is errors.PriceError else 1)
 
 
 def test_a_refused_question_ends_a_command_with_4() -> None:
@@ -50,13 +52,20 @@ def test_a_refused_question_ends_a_command_with_4() -> None:
     assert told.exit_code == 4
 
 
+def test_a_price_comes_back_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(errors.PriceError("why", price=0.25)))  # noqa: S301
+    assert (type(error), error.price, error.code) == (errors.PriceError, 0.25, "not_paid")
+    assert error.to_dict() == {"code": "not_paid", "message": "why", "position": None, "price": 0.25}
+
+
 def test_a_service_tells_a_refused_question_before_any_other_error() -> None:
     assert _told(query_error()) == (400, "syntax", "expected a value")
+    assert _told(errors.PriceError("why", price=0.1)) == (403, "not_paid", "why")
     assert _told(errors.BudgetExhaustedError("why"))[:2] == (403, "budget_exhausted")
 
 
 @pytest.mark.parametrize("leaf", ASKED)
 def test_a_service_does_not_tell_the_text_of_what_is_no_question(leaf: type[Exception]) -> None:
     status, code, message = _told(leaf("a text of the schema"))
-    assert (status, code) == (503, "session_unavailable")
+    assert (status, code) == (400, "bad_request")
     assert "schema" not in message

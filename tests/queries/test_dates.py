@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -246,7 +247,7 @@ def test_one_day_is_written_in_many_ways(value: object) -> None:
     assert values_of(days()).reading(value) is Reading.DECLARED
 
 
-def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> None:
+def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_its_date_is_that_of_utc() -> None:
     berlin = times("hour", zone="Europe/Berlin", other=True)
     for text, hour in {
         "2023-03-26T00:59:59Z": "2023-03-26 01:00",  # the hour after it is left out
@@ -257,9 +258,42 @@ def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> Non
         "2023-10-29T02:00:00Z": "2023-10-29 03:00",
     }.items():
         assert berlin.label(values_of(berlin).encode(text)) == hour, text
-    assert values_of(days()).encode("2023-03-26T00:59:59Z") == -1
+    for text, day in {
+        "2023-03-26T00:59:59Z": "2023-03-26",
+        "2023-03-26T00:30:00+01:00": "2023-03-25",
+        "2023-03-25 23:30:00-05:00": "2023-03-26",
+    }.items():
+        assert days().label(values_of(days()).encode(text)) == day, text
     assert values_of(times()).encode("0001-01-01T00:00:00+10:00") == 0
     assert values_of(times()).encode("9999-12-31T23:59:59-10:00") == times().size - 1
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "gap"),
+    [
+        ("Europe/Berlin", "2023-03-26", ("02:00", "03:00")),
+        ("America/New_York", "2023-03-12", ("02:00", "03:00")),
+        ("Australia/Lord_Howe", "2023-10-01", ("02:00", "02:30")),
+        ("Pacific/Apia", "2011-12-30", ("00:00", "24:00")),  # a whole day
+    ],
+)
+@pytest.mark.parametrize("width", ["hour", "day", "month"])
+def test_no_time_is_drawn_that_the_clock_leaves_out(
+    zone: str, first: str, gap: tuple[str, str], width: str
+) -> None:
+    day = datetime.fromisoformat(first)
+    attribute = DatetimeAttribute("t", day - timedelta(1), day + timedelta(1, 86399), width, zone)
+    start, stop = (day + timedelta(hours=int(one[:2]), minutes=int(one[3:])) for one in gap)
+    codes = np.repeat(np.arange(attribute.size), 6000 // attribute.size)
+    drawn = values_of(attribute).draw(codes, np.random.default_rng(1)).tolist()
+    assert not [one for one in drawn if start <= one < stop]
+    clock = ZoneInfo(zone)
+    for one in drawn:  # what UTC makes of it is shown as it is
+        assert one.replace(tzinfo=clock).astimezone(UTC).astimezone(clock).replace(tzinfo=None) == one
+    cells = [values_of(attribute).encode(one) for one in drawn]
+    moved = sum(cell != code for cell, code in zip(cells, codes.tolist(), strict=True))
+    whole = {"hour": gap != ("02:00", "02:30"), "day": zone == "Pacific/Apia", "month": False}
+    assert (moved > 0) == whole[width]  # where a cell is left out as a whole
 
 
 def test_another_format_is_read_beside_isos() -> None:
@@ -304,7 +338,8 @@ def test_records_and_declarations_come_back(
     ("lines", "message"),
     [
         ("min = 2023-02-29\nmax = 2023-03-01", "expected TOML: Invalid date or datetime"),
-        ("min = '2023-02-01'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '2023-02-01'"),
+        ("min = '1.2.2023'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '1.2.2023'"),
+        ("min = '2023-02-01\\nx = 1'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got "),
         ("min = 2023-04-01\nmax = 2023-03-01", "min must not exceed max, got min=2023-04-01, max=2023-03-01"),
         ("min = 2023-02-01T00:00:00\nmax = 2023-03-01", "min must be a date such as 2023-03-31"),
         ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'mnth'", "got 'mnth'; did you mean 'month'?"),
@@ -337,6 +372,23 @@ def test_times_that_cannot_be_declared_are_refused() -> None:
         assert message in str(refused.value)
     with pytest.raises(DomainError, match="min must be a time"):
         DatetimeAttribute("d", datetime(2023, 1, 1).astimezone(), datetime(2023, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("date", "2023-01-01", "2023-12-31"),
+        ("datetime", "2023-01-01", "2023-12-31"),  # the last second of that day
+        ("datetime", "2023-01-01T08:00:00", "2023-12-31 17:30:00"),
+        ("datetime", "2023-01-01T08:00:00+02:00", "2023-12-31T17:30:00Z"),
+    ],
+)
+def test_a_date_or_a_time_may_stand_in_quotes(kind: str, low: str, high: str) -> None:
+    def declared(quote: str) -> Domain:
+        ends = f"min = {quote}{low}{quote}\nmax = {quote}{high}{quote}\n"
+        return parse_schema(f"[[attributes]]\nname = 'd'\nkind = '{kind}'\n{ends}")
+
+    assert declared('"') == declared("")
 
 
 def test_a_date_as_the_last_time_is_its_last_second_and_a_zone_is_put_on_the_clock() -> None:

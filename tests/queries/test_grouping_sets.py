@@ -33,7 +33,7 @@ def test_the_groups_are_those_of_duckdb(keys: str) -> None:
         connection.execute(f"CREATE TABLE people AS SELECT * FROM {', '.join(map(ones.format, 'abc'))}")
         expected = [row[:-1] for row in connection.execute(statement).fetchall()]
     parsed = parse_sql(statement, DOMAIN)
-    places = [column.node.place for column in parsed.columns if column.is_key]  # type: ignore[union-attr]
+    places = [column.node.places[0] for column in parsed.columns if column.is_key]  # type: ignore[union-attr]
     found = [tuple(group.labels[place] for place in places) for group in parsed.groups()]
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
     sizes = [(8 >> len(group.held)) << 20 for group in parsed.groups()]

@@ -22,6 +22,7 @@ from queries import (
     Statement,
     parse_sql,
 )
+from queries.expressions import KeyFunction, Linear
 from queries.factors import UNITS
 from queries.sql_tree import SYNTHETIC
 from tests.queries.meaning import refusal
@@ -243,7 +244,8 @@ def test_aggregates_of_an_open_condition_have_ends() -> None:
         "AS m FROM flights JOIN ports p ON dest = p.faa"
     )
     statement = parse_sql(text, DOMAIN)
-    ends = [[leaf.low.tolist(), leaf.high.tolist()] for leaf in statement.leaves]  # type: ignore[union-attr]
+    forms = [leaf.of_all_records(DOMAIN) for leaf in statement.leaves if isinstance(leaf, Linear)]
+    ends = [[form.low.tolist(), form.high.tolist()] for form in forms]
     assert ends == [[[1, 1, 0, 0], [1, 1, 0, 1]], [[0, 0, 0, 0], [0, 0, 0, 1]]]
     assert statement.condition is not None
     assert statement.condition.least.tolist() == [True, True, False, False]
@@ -257,6 +259,23 @@ def test_a_join_that_keeps_everybody_is_no_condition() -> None:
     )
     statement = parse_sql("SELECT name, COUNT(*) FROM records JOIN names USING (sex) GROUP BY name", domain)
     assert statement.where.scope == ()
+
+
+def test_a_function_of_a_column_is_known_in_each_group() -> None:
+    domain = Domain(
+        (CategoricalAttribute("code", ("zz", "a", "b", "c")),),
+        lookups=(Lookup("names", "code", {"a": "ant", "b": "bee", "c": "bee"}),),
+    )
+    for join, names in (("JOIN", ["ant", "bee"]), ("LEFT JOIN", ["ant", "bee", None])):
+        text = f"SELECT name, UPPER(name) AS u, COUNT(*) FROM records {join} names USING (code) GROUP BY name"
+        statement = parse_sql(text, domain)
+        plain, upper, _ = (column.node for column in statement.columns)
+        assert isinstance(plain, KeyFunction)
+        assert isinstance(upper, KeyFunction)
+        assert [plain.value(group.places) for group in statement.groups()] == names
+        assert [upper.value(group.places) for group in statement.groups()] == [
+            name and name.upper() for name in names
+        ]
 
 
 def test_whole_numbers_may_be_keys() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from queries.memory import Memory
+from tests.waiting import joined
 
 
 def test_where_there_is_no_room_another_one_goes_and_the_newest_stays() -> None:
@@ -65,6 +66,5 @@ def test_threads_share_one() -> None:
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert not faults

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +277,57 @@ def test_only_a_schema_error_ever_comes_out(text: str) -> None:
         assert str(error)  # noqa: PT017 - either outcome is right
     else:
         assert parse_schema(format_schema(domain)) == domain
+
+
+# --- texts of strangers -------------------------------------------------------------------------------------
+
+MANY = 30_000
+DOTS = "a." * MANY + "b = 1"
+BOMBS = [
+    DOTS, f"[{'a.' * MANY}b]", f"x = {{ {DOTS} }}", '"a".' * MANY + "b = 1", "a . " * MANY + "b = 1",
+    "a.b.c.d.e.f = 1", "".join(f"[a{number}.b.c.d.e]\n" for number in range(5000)),
+    f"[a.b.c.d.e]\n{''.join(f'k{number}.l.m.n.o = 1{chr(10)}' for number in range(5000))}",
+    "".join(f"[a{number}]\n" for number in range(MANY)), f"x = [{'{}, ' * MANY}]", f"x = [{'[], ' * 2**20}]",
+    f'x = """\n"""\n{DOTS}', f"x = \'\'\'\n\'\'\'\n{DOTS}", f'x = "\\""\n{DOTS}', f"x = '\\'\n{DOTS}",
+    "x" * (16 * 2**20 + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BOMBS, ids=lambda text: repr(text[:24]))
+def test_a_text_of_which_much_would_be_made_is_refused_before_it_is_parsed(
+    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tomllib.loads", lambda _: pytest.fail("it was parsed"))
+    with pytest.raises(SchemaError, match=r"at most 4 dots|fewer parts|at most 16 MB"):
+        parse_schema(text)
+    (tmp_path / "people.toml").write_text(text)
+    with pytest.raises(SchemaError, match=r"at most 4 dots|fewer parts|at most 16 MB"):
+        load_schema(tmp_path / "people.toml")
+
+
+TOKENS = ["\"\"\"", "\'\'\'", '"', "'", "\\", "\n", "#", ".", "a", "=", "[", "]", "{", "}", ",", " ", "1.5",
+          "a.a.a.a.a.a=1", "a.a.a.a.a=1", "[a.a.a.a.a.a]", "\n[", 'b = "']  # fmt: skip
+
+
+@given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join))
+def test_no_key_that_a_parser_meets_has_many_dots(text: str) -> None:
+    lengths, real = [0], tomllib._parser.parse_key  # type: ignore[attr-defined]
+
+    def parse_key(src: str, pos: int) -> Any:
+        end, key = real(src, pos)
+        lengths.append(len(key))
+        return end, key
+
+    with pytest.MonkeyPatch.context() as patch, suppress(SchemaError):
+        patch.setattr("tomllib._parser.parse_key", parse_key)
+        parse_schema(text)
+    assert max(lengths) <= 5
+
+
+def test_names_and_values_may_have_any_dots_and_signs() -> None:
+    odd = "a.b.c.d.e.f.g = [{"
+    values = tuple(f"{odd}{number}" for number in range(3000))
+    domain = Domain((CategoricalAttribute(odd, values), NumericAttribute("b", (0.5, 1.5, 2.25))), name=odd)
+    assert parse_schema(format_schema(domain)) == domain
+    many = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9) for number in range(1000)))
+    assert parse_schema(format_schema(many)) == many

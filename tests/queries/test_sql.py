@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import date
 from typing import TypeAlias
 
 import duckdb
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from queries.categories import CategoricalAttribute
 from queries.cell_values import CellCondition, on_scope
+from queries.dates import DateAttribute
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.expressions import KeyColumn, Linear, Quantile, Ratio
+from queries.expressions import KeyFunction, Linear, Quantile, Ratio
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
 from tests.queries.meaning import refusal
@@ -241,7 +243,8 @@ def total(statement: str) -> float:
     assert isinstance(column.node, Linear)
     scope, condition = ("age", "sex"), parsed.condition or CellCondition.of(parsed.where)
     where = on_scope(CELLS, condition.scope, condition.least, scope)
-    weights = on_scope(CELLS, column.node.scope, column.node.middle, scope)
+    form = column.node.of_all_records(CELLS)
+    weights = on_scope(CELLS, form.scope, form.middle, scope)
     assert group.labels == ()
     return float(np.sum(np.broadcast_to(where * weights, (13, 2))))
 
@@ -306,7 +309,7 @@ def test_keys_are_values_of_cells() -> None:
         "SELECT CASE WHEN age < 3 THEN 'a' ELSE 'b' END AS k, AVG(age) FROM people GROUP BY k", CELLS
     )
     assert sorted(str(group.labels[0]) for group in parsed.groups()) == ["a", "b"]
-    assert isinstance(parsed.columns[0].node, KeyColumn)
+    assert isinstance(parsed.columns[0].node, KeyFunction)
     assert isinstance(parsed.columns[1].node, Ratio)
     parsed = parse_sql("SELECT wide, COUNT(*) FROM people GROUP BY wide HAVING COUNT(*) > 3", CELLS)
     assert [group.labels for group in parsed.groups()] == [("0..3",), ("4..7",), ("8..11",)]
@@ -373,6 +376,14 @@ def test_descending_order_turns_a_percentile_round() -> None:
         ("SELECT COALESCE(sex, 1) AS k, AVG(age) FROM people GROUP BY k", "wrong_kind", "COALESCE"),
         ("SELECT AVG(age), AVG(age) FROM people", "bad_request", "two columns"),
         ("SELECT wide / 3 AS k, AVG(age) FROM people GROUP BY k", "unaligned", "cuts cells"),
+        ("SELECT STDDEV(sex) FROM people", "wrong_kind", "STDDEV needs numbers"),
+        ("SELECT var_samp(sex) FROM people", "wrong_kind", "var_samp needs numbers"),
+        (
+            "SELECT BOOL_AND(sex) FROM people",
+            "unsupported",
+            "BOOL_AND here is not supported; write",
+        ),
+        ("SELECT frob(sex) FROM people", "unsupported", "frob here is not supported; write SELECT "),
         ("SELECT AVG(age) / 0 FROM people", "bad_request", "division by 0"),
         ("SELECT SUM(age / sex) FROM people", "wrong_kind", "needs numbers"),
         ("SELECT SUM(AVG(age)) FROM people", "unsupported", "inside another"),
@@ -386,6 +397,33 @@ def test_what_cannot_be_is_refused_with_its_reason(statement: str, code: str, me
     error = refusal(parse_sql, statement, CELLS)
     assert error.code == code
     assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("key", "edges"),
+    [
+        ("age < 18", "age < 15, or age < 20"),
+        ("age BETWEEN 3 AND 17", "age >= 5 AND age < 15, or age < 20"),
+        ("CASE WHEN age < 18 THEN 'a' WHEN age > 66 THEN 'b' END",
+         "age < 15, or age < 20, or age >= 70, or age >= 65"),
+        ("CASE WHEN age < 18 THEN 1 END", "age < 15, or age < 20"),
+        ("NOT (pay > 50 AND age >= 20)", "pay >= 10"),
+        ("d < DATE '2023-03-10'", "d < '2023-03-01', or d < '2023-04-01'"),
+        ("age / 3", ""),
+    ],
+)  # fmt: skip
+def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("age", 0, 99, 5),
+            NumericAttribute("pay", (0, 10, 100)),
+            DateAttribute("d", date(2023, 1, 1), date(2023, 12, 31), "month"),
+        ),
+        name="people",
+    )
+    error = refusal(parse_sql, f"SELECT {key} AS k, COUNT(*) FROM people GROUP BY k", domain)
+    assert error.code == "unaligned"
+    assert error.message.partition("; nearest to it: ")[2] == edges
 
 
 @pytest.mark.parametrize(

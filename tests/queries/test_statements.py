@@ -14,7 +14,8 @@ from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where
-from queries.statements import MOST_BINS, Statement
+from queries.statements import Statement
+from queries.work import MOST_BINS
 from tests.queries.meaning import full_weights
 
 DOMAIN = Domain(

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pmw.cli.session_files import resumed, wait_option
+from pmw.cli.usage import echo
 
 
 @click.command(
@@ -47,7 +48,7 @@ def command(session: Path, no_history: bool, wait: float) -> None:
         if lines.is_terminal:
             share, names = opened.state.ledger.share, len(opened.domain)
             about = f"{opened.domain.name}: {names} attributes; {share:.1%} of the budget spent"
-            click.echo(f"{about}. .help tells what can be written.", err=True)
+            echo(f"{about}. .help tells what can be written.", err=True)
         code = Dialogue(opened).run(lines)
     sys.exit(code)
 

@@ -21,6 +21,7 @@ from pmw.cli.answering import (
     answered,
     csv_of,
     form_of,
+    paid,
     read_condition,
     text_of,
 )
@@ -35,7 +36,7 @@ from pmw.cli.shell.words import (
     schema_text,
 )
 from pmw.cli.texts import json_line, quote_text, show, status_text, terminal_width
-from pmw.cli.usage import refusal
+from pmw.cli.usage import echo, refusal
 from pmw.display.texts import installed_by
 from pmw.session.session import Session
 from queries.domain import Domain
@@ -79,7 +80,7 @@ class PlainLines:
     def read(self, unfinished: str) -> str | None:
         """Return the next line; what is no UTF-8 is marked, and refused as a question."""
         if self.is_terminal:
-            click.echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
+            echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
         line = self._source.readline(_READ)
         if not line:
             return None
@@ -103,7 +104,7 @@ def lines_of(domain: Domain, history: Path | None) -> Lines:
     except ModuleNotFoundError as error:
         if error.name != "prompt_toolkit":
             raise
-        click.echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
+        echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
         return PlainLines(sys.stdin.buffer, is_terminal=True)
     if not sys.stdout.isatty():
         return PlainLines(sys.stdin.buffer, is_terminal=True)
@@ -154,7 +155,7 @@ class Dialogue:
                 if not lines.is_terminal:
                     raise
                 statements.drop()
-                click.echo(err=True)
+                echo(err=True)
         if statements.unfinished:
             self._asked += 1
             self._refuse(QueryError("the statement has no end; end it with a semicolon", code="syntax"))
@@ -170,7 +171,7 @@ class Dialogue:
             else:
                 self._ask(text)
         except click.Abort:  # an interrupt, or the end, where a yes was asked for: no
-            click.echo("Nothing was spent.", err=True)
+            echo("Nothing was spent.", err=True)
         except click.ClickException as error:
             self._tell(error)
         except QueryError as error:
@@ -184,7 +185,9 @@ class Dialogue:
     def _ask(self, text: str) -> None:
         self._asked += 1
         self._last = asked = self._read(text)
-        result = answered(self._session, asked, StreamOptions())
+        result = paid(
+            self._session, None, lambda most: answered(self._session, asked, StreamOptions(at_most=most))
+        )
         show(self._written(result))
 
     def _read(self, text: str) -> Asked:
@@ -200,14 +203,14 @@ class Dialogue:
     def _refuse(self, error: QueryError) -> None:
         self._refused += 1
         if self._mode == "json":
-            click.echo(json_line({"error": error.to_dict()}))
+            echo(json_line({"error": error.to_dict()}))
             return
         told = refusal(error)
         if told is not None:
             self._tell(told)
 
     def _tell(self, error: click.ClickException) -> None:
-        click.echo(f"Error: {error.format_message()}", err=True)
+        echo(f"Error: {error.format_message()}", err=True)
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -265,8 +268,8 @@ class Dialogue:
         quote = self._session.measure(names, dry_run=True)
         show(quote_text(quote, confidence, measured=False))
         if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
-            paid = self._session.measure(names)
-            show(quote_text(paid, confidence, measured=True))
+            quote = self._session.measure(names, at_most=quote.share)
+            show(quote_text(quote, confidence, measured=True))
 
     def _quit(self, _: str) -> None:
         self._over = True

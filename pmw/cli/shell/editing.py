@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -15,6 +14,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from pmw.cli.shell.words import GOES_ON, PROMPT, completions, is_unfinished
+from pmw.cli.usage import echo
 from queries.domain import Domain
 
 
@@ -65,6 +65,6 @@ def _history(path: Path | None) -> History:
         finally:
             os.close(descriptor)
     except OSError as error:
-        click.echo(f"{path}: no history is kept ({error.strerror})", err=True)
+        echo(f"{path}: no history is kept ({error.strerror})", err=True)
         return InMemoryHistory()
     return FileHistory(path)

@@ -37,8 +37,8 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
     contract = state.contract
     return {
         "guarantee": guarantee(contract),
-        "epsilon_cap": float(contract.budget.epsilon),
-        "delta": float(contract.budget.delta),
+        "epsilon_cap": float(contract.whole.epsilon),
+        "delta": float(contract.whole.delta),
         "neighboring_relation": contract.options.neighboring_relation.value,
         "records_per_person": contract.options.records_per_person,
         **(
@@ -98,7 +98,7 @@ def _manifest(state: PublicState, file_format: str, content: str, own: dict[str,
         **_heading(state, content),
         **own,
         "model_version": state.version,
-        "total": round(state.total.value, 3),
+        "total": round(state.total.records, 3),
         **contract_facts(state),
     }
 

@@ -116,7 +116,7 @@ def _shortfall(
     shape = target.values.shape
     cells = np.ravel_multi_index(own, shape)
     counts = np.bincount(as_index(cells), minlength=target.values.size).reshape(shape)
-    errors = counts * (state.total.value / len(own[0])) - target.values
+    errors = counts * (state.total.value / max(1, len(own[0]))) - target.values
     squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
     beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
     is_missed = squares > most_squares(free) and beyond > 0

@@ -64,7 +64,7 @@ class RowPlan:
 
     def count(self, state: PublicState) -> int:
         """Return the number of rows that are drawn."""
-        return round(state.total.value) if self.rows is None else self.rows
+        return round(state.total.records) if self.rows is None else self.rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

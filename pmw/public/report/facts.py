@@ -16,7 +16,7 @@ import numpy as np
 
 from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
 from pmw.public.bars import Bars
-from pmw.public.half_widths import Confidences, total_error_bound
+from pmw.public.half_widths import Confidences, total_noise_bound
 from pmw.public.ledger import Ledger
 from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.quotes import cell_question
@@ -145,7 +145,7 @@ def at_confidence(state: PublicState, confidence: float) -> PublicState:
 def total_widths(state: PublicState) -> tuple[float, float]:
     """Return how far the number of records may be off, at the session's confidence and at ``SURER``."""
     session, surer = (
-        total_error_bound(one, Confidences.in_state(one).everybody)
+        total_noise_bound(one, Confidences.in_state(one).everybody)
         for one in (state, at_confidence(state, SURER))
     )
     return session, surer

@@ -18,7 +18,7 @@ from typing import Any
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
-from pmw.display.texts import counted, isolated, number, percent
+from pmw.display.texts import budget_words, counted, isolated, number, percent
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.charges import Event
@@ -103,7 +103,7 @@ def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
 def _head(facts: Facts) -> dict[str, Any]:
     """Return what stands in the head of a report: the table, and where its session stands, in numbers."""
     state, status = facts.state, facts.status
-    delta = f", delta {status.delta:g}" if status.delta else ""
+    terms = budget_words(status.epsilon_cap, status.delta)
     about = "" if state.total.deviation == 0 else "about "
     return {
         "policy": report_policy(),
@@ -114,9 +114,9 @@ def _head(facts: Facts) -> dict[str, Any]:
         "confidence": confidence_text(state.contract.options.confidence),
         "program": program_version(),
         "answered": f"{status.queries_answered:,}",
-        "rows": f"{state.total.value:,.0f}",
+        "rows": f"{state.total.records:,.0f}",
         "tiles": [
-            ("the promise", SEEDED_WARNING if status.seeded else f"epsilon {status.epsilon_cap:g}{delta}"),
+            ("the promise", SEEDED_WARNING if status.seeded else terms),
             ("records", f"{about}{status.total:,.0f}"),
             ("attributes", f"{len(state.domain):,}"),
             ("questions answered", f"{status.queries_answered:,}"),
@@ -293,7 +293,7 @@ def promise(contract: Contract) -> list[str]:
     changed, guessed = "any one person's data are replaced by others", "which of two possible sets of data"
     if _is_adding(contract):
         changed, guessed = "any one person is taken out of the table, or one is added", "whether"
-    delta = float(contract.budget.delta)
+    delta = float(contract.whole.delta)
     beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
         f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
@@ -307,7 +307,7 @@ def promise(contract: Contract) -> list[str]:
 
 def _factor(contract: Contract) -> str:
     """Return e^epsilon, rounded up in its third digit or in whole numbers."""
-    factor = math.exp(min(float(contract.budget.epsilon), 700.0))
+    factor = math.exp(min(float(contract.whole.epsilon), 700.0))
     if factor < 100:
         return f"{math.ceil(100 * factor - 1e-9) / 100:.2f}"
     return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor:.1e}"
@@ -333,7 +333,7 @@ def best_guess(contract: Contract) -> float:
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1, at equal prior probabilities.
     """
-    epsilon, delta = float(contract.budget.epsilon), float(contract.budget.delta)
+    epsilon, delta = float(contract.whole.epsilon), float(contract.whole.delta)
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -55,9 +56,14 @@ class SessionFiles:
         return self._beside("-companion")
 
     @property
+    def copies(self) -> Path:
+        """Where copies of the session are being made, each on a line."""
+        return self._beside("-copies")
+
+    @property
     def all(self) -> tuple[Path, ...]:
         """Every one of them."""
-        return (self.path, self.log, self.index, self.lock, self.companion)
+        return (self.path, self.log, self.index, self.lock, self.companion, self.copies)
 
     def _beside(self, end: str) -> Path:
         return self.path.with_name(self.path.name + end)
@@ -202,10 +208,12 @@ def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception
         return SessionLockedError(f"{name}: another process is using the session; try again when it ended")
     if code in _DAMAGED or extended == sqlite3.SQLITE_IOERR_SHORT_READ:
         return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
-    return StoreError(
+    told = StoreError(
         f"{name}: the session file cannot be read or written; nothing was released; "
         "make room or restore access, then ask again"
     )
+    told.strerror = os.strerror(errno.ENOSPC if code == sqlite3.SQLITE_FULL else errno.EIO)
+    return told
 
 
 @contextlib.contextmanager

@@ -63,7 +63,9 @@ class SessionLock:
             descriptor = self._opened()
             os.fchmod(descriptor, 0o600)
         except OSError as error:
-            raise StoreError(f"{self._name}-lock: the lock file cannot be made: {error.strerror}") from None
+            told = StoreError(f"{self._name}-lock: the lock file cannot be made: {error.strerror}")
+            told.strerror = error.strerror
+            raise told from None
         file = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

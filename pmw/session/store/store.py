@@ -43,6 +43,7 @@ from pmw.session.store.connection import (
     transaction,
     write_ahead,
 )
+from pmw.session.store.copying import forget_copies
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import (
     FORMAT_VERSION,
@@ -73,11 +74,12 @@ class SessionStore:
 
     Attributes:
         answers: what was answered.
+        place: the file as it was named; None in memory.
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
         self._connection = connect(":memory:" if path is None else str(path), name)
-        self._name = name
+        self._name, self.place = name, None if path is None else name
         self._damaged = f"{name}: the session file is damaged"
         self._chain = Chain(self._connection, name)
         self.answers = StoredAnswers(self._connection, name)
@@ -143,7 +145,9 @@ class SessionStore:
                 f"{path}: expected a session file, found a model or other JSON; a model is read by ask, "
                 "status and export alone"
             )
-        store = cls(resolved(path), str(path))
+        target = resolved(path)
+        forget_copies(target)
+        store = cls(target, str(path))
         try:
             store._require_session()
         except BaseException:
@@ -343,33 +347,31 @@ class SessionStore:
                 return
         raise SessionCorruptError(f"{self._damaged}: keys of its measurements are not there")
 
-    def copy_public(self, path: Path, target: Path) -> None:
+    def copy_public(self, path: Path) -> None:
         """Write one state to a new file (mode 0600), without secrets, nor where the table is.
 
         Others may go on using the session meanwhile.
 
         Args:
             path: the file to make.
-            target: what it will be called, for messages.
 
         Raises:
+            OSError: the copy cannot be made.
             SessionCorruptError: a row was altered or is gone.
             StoreError: the copy cannot be written.
         """
         execute = self._connection.execute
-        try:
-            with guarded(self._name):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-                with closing(sqlite3.connect(str(path), isolation_level=None)) as made:
-                    _make_tables(made)
-                execute("ATTACH DATABASE ? AS copy", (str(path),))
-                try:
-                    execute("PRAGMA copy.synchronous = FULL")
-                    self._copy()
-                finally:
+        with guarded(self._name):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(str(path), isolation_level=None)) as made:
+                _make_tables(made)
+            execute("ATTACH DATABASE ? AS copy", (str(path),))
+            try:
+                execute("PRAGMA copy.synchronous = FULL")
+                self._copy()
+            finally:
+                with contextlib.suppress(sqlite3.Error):  # what went wrong before is what is told
                     execute("DETACH DATABASE copy")
-        except OSError as error:
-            raise StoreError(f"{target}: the copy cannot be written: {error.strerror}") from None
 
     def _copy(self) -> None:
         """Copy one state into the attached database, once all of it was checked."""
@@ -383,7 +385,8 @@ class SessionStore:
             execute("DELETE FROM copy.meta WHERE key = 'data'")
             execute("COMMIT")
         except BaseException:
-            execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+                execute("ROLLBACK")
             raise
 
     # --- the batch under way --------------------------------------------------------------------------------

@@ -101,7 +101,9 @@ class Anchor:
         # A name of its own: where folders cannot be locked, others may be writing too.
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}-{threading.get_ident()}.part")
         try:
-            with part.open("w", encoding="utf-8") as stream:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                os.fchmod(descriptor, 0o600)
                 stream.write(json.dumps(self._next, indent=1) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 
-from pmw.display.texts import counted
+from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
 from pmw.model import MarginalMeasurement, measurable
 from pmw.planning.calibration import calibrated_noise, noise_of_price
@@ -127,7 +127,7 @@ def _plans(contents: Contents) -> str:
     marginals = marginal_tier(test)
     if marginals is not None:
         same("attributes of the widest residuals", opening.order, marginals.order)
-    return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
+    return budget_words(contract.whole.epsilon, contract.whole.delta)
 
 
 def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:

@@ -69,7 +69,7 @@ def asked_years(open_years: Opener, run: Run) -> Path:
     """Open a session over single years, measure two pairs, ask two questions, and return its path."""
     path = open_years("4")
     for pair in ("sex,member", "region,member"):
-        run.told("measure", "study.pmw", pair, "--yes")
+        run.told("measure", "study.pmw", pair, "--at-most", "100%")
     for text in ("sex = 'Male' AND member = true", "region = 'north' AND member = true"):
         run.told("ask", "study.pmw", text)
     return path

@@ -73,7 +73,8 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
     assert sorted(path.name for path in table.iterdir()) == ["t.csv", "t.toml"]
     assert result.stdout == (
         "t.csv: 6 records; a session keeps 2 and drops 4.\n"
-        "Malformed lines, each dropped: 1 (line 7).\n"
+        "Malformed lines, each dropped: 1.\n"
+        "  1 (line 7): 2 fields, where the first line has 3\n"
         "Columns that the schema does not name, ignored: id.\n"
         "\n"
         "attribute   empty  undeclared  clipped low  clipped high\n"
@@ -88,7 +89,63 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
         "  if '?' means empty, give --missing-text '?'\n"
     )
     (table / "t.toml").write_text(SCHEMA.replace("max = 99", "max = 99\nother = true") + "other = true\n")
-    assert "Malformed lines, each undeclared in every column: 1 (line 7).\n" in run.told(*CHECK)
+    assert "Malformed lines, each undeclared in every column: 1.\n" in run.told(*CHECK)
+
+
+def test_a_check_tells_apart_why_lines_cannot_be_read(table: Path, run: Run) -> None:
+    """A header of ASCII and values in another encoding lose no random part of the people."""
+    accents = b"".join(b"%d,30,caf\xe9\n" % number for number in range(12))
+    others = b'13,40,"open\n14,50,public,\n15,60,public,\n16\n17,3\r0,public\n18,70,public\n'
+    (table / "t.csv").write_bytes(b"id,age,work\n" + accents + others)
+    schema = SCHEMA.replace('"private"]', '"private", "caf\u00e9"]')
+    (table / "t.toml").write_text(schema, encoding="utf-8")
+    told = run.told(*CHECK)
+    assert "t.csv: 18 records; a session keeps 1 and drops 17.\n" in told
+    assert (
+        "Malformed lines, each dropped: 17.\n"
+        "  12 (line 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …): no UTF-8 text; name the file's encoding, as "
+        "--encoding cp1252 does\n"
+        "  1 (line 14): a quote that is not closed, or stands inside a field; give --quote '' where none is "
+        "special\n"
+        "  2 (line 15, 16): 4 fields, a delimiter at its end, where the first line has 3\n"
+        "  1 (line 17): 1 field, where the first line has 3\n"
+        "  1 (line 18): a carriage return in a line\n"
+    ) in told
+    assert [one["count"] for one in run.form(*CHECK)["malformed_lines"]] == [12, 1, 2, 1, 1]
+    assert "a session keeps 13 and drops 5" in run.told(*CHECK, "--encoding", "cp1252")
+
+
+@pytest.mark.parametrize(("name", "told"), [("t.xlsx", "an Excel workbook"), ("t.json", "JSON")])
+def test_what_is_no_csv_file_is_named_wherever_it_is_given(
+    table: Path, run: Run, name: str, told: str
+) -> None:
+    content = {"t.xlsx": b"PK\x03\x04" + bytes(26) + b"[Content_Types].xml", "t.json": b'{"age": 1}\n'}[name]
+    (table / name).write_bytes(content)
+    for command in (
+        ("check", "--data", name, "--schema", "t.toml"),
+        ("open", "s.pmw", "--data", name, "--schema", "t.toml", "--epsilon", "1"),
+        ("draft", "--data", name),
+        ("draft", "--data", name, "--bounds", "age", "--epsilon", "1"),
+    ):
+        assert f"got {told}; " in run(*command).stderr
+    assert sorted(path.name for path in table.iterdir()) == sorted([name, "t.csv", "t.toml"])
+
+
+def test_a_value_whose_accents_are_written_another_way_is_told_from_the_declared_one(
+    table: Path, run: Run
+) -> None:
+    for declared, written, way in (
+        ("K\u00f6ln", "Ko\u0308ln", "apart"),
+        ("Ko\u0308ln", "K\u00f6ln", "together"),
+    ):
+        (table / "t.toml").write_text(SCHEMA.replace("private", declared), encoding="utf-8")
+        (table / "t.csv").write_text(f"age,work\n1,{written}\n2,public\n", encoding="utf-8")
+        told = run.told(*CHECK)
+        assert f"work: undeclared '{written}' (1)" in told  # nothing is folded
+        assert (
+            f"  {written!a} is '{declared}' with its accents written {way}: write it in the schema as the "
+            "table does\n"
+        ) in told
 
 
 def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, run: Run) -> None:
@@ -103,6 +160,10 @@ def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, ru
     bins = form["binned"][0]["bins"]
     assert f"a0, 100 cells in about {bins} bins: ± {3000 / (2 * bins):,.0f}" in output
     assert "in at most 24 cells (width = 5) none is cut" in output
+    (table / "t.csv").write_text(",".join(names) + "\nx,1,2,3\n")
+    result = run(*CHECK)
+    assert (result.exit_code, "In a session with" in result.stdout) == (1, False)  # where nothing is kept
+    assert "binned" not in json.loads(run(*CHECK, "--json").stdout)
 
 
 def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> None:

@@ -159,6 +159,22 @@ def test_ends_by_privacy_are_told_once_their_charge_is_written(run: Run, tmp_pat
     assert told in run.told("status", "s.pmw")
 
 
+def test_ends_that_are_noise_are_not_written_and_what_would_do_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x\n" + "".join(f"{number % 100 + 1}\n" for number in range(100)))
+    command = ("draft", "--data", "t.csv", "--bounds", "x", "--epsilon", ".02", "--draft", "t.draft")
+    for told in (run.told(*command) for _ in range(3)):  # one of 100 is told by noise alone
+        if "noise alone" in told:
+            break
+    assert all(line.startswith("#") for line in told.splitlines())
+    assert "about 567 records are enough, and 100 at epsilon = 0.11." in told
+    form = run.form(*command, "--json")
+    assert form["low"] is None or form["low"] < form["high"]
+    assert form["needed"] == pytest.approx(567, abs=1)
+    assert len((tmp_path / "t.draft").read_text().splitlines()) >= 2
+    enough = run.told(*command[:5], "--epsilon", str(0.02 * form["needed"] / 10), "--draft", "t.draft")
+    assert "max = 128" in enough
+
+
 CITIES = [(f"p{place}", "Oslo" if place % 2 else " oslo") for place in range(600)]
 KEYS = ("draft", "--data", "people.csv", "--keys", "city", "--epsilon", "0.5", "--delta", "1e-9")
 

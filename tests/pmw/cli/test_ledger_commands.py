@@ -70,6 +70,26 @@ def test_close_ends_all_spending_and_is_no_fault_twice(asked: Path, run: Run) ->
         )
 
 
+@pytest.mark.parametrize("given", [(), ("--yes",), ("--yes", "--json")])
+def test_close_names_what_is_left_and_what_would_spend_it(
+    asked_years: Path, run: Run, given: tuple[str, ...]
+) -> None:
+    left = 1 - run.form("status", "study.pmw")["budget_share"]
+    words = (
+        f"Closing gives up {left:.1%} of the budget; pmw finish study.pmw spends it on the questions that "
+        "were asked.\n"
+    )
+    assert run("close", "study.pmw", *given).stderr.startswith(words)
+    run.told("close", "study.pmw", "--yes")
+    assert run("close", "study.pmw", "--yes").stderr == ""  # nothing is given up any more
+
+
+def test_close_names_no_way_to_spend_what_no_table_takes(asked: Path, run: Run) -> None:
+    left = 1 - run.form("status", "study.pmw")["budget_share"]
+    assert "tests single questions" in run.refused("finish", "study.pmw", "--yes")
+    assert run("close", "study.pmw", "--yes").stderr == f"Closing gives up {left:.1%} of the budget.\n"
+
+
 @pytest.mark.parametrize(("reply", "code", "closed"), [("n\n", 1, False), ("y\n", 0, True)])
 @pytest.mark.usefixtures("terminal")
 def test_close_asks_on_a_terminal(study: Path, run: Run, reply: str, code: int, closed: bool) -> None:

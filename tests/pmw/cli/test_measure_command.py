@@ -1,10 +1,13 @@
-"""``pmw measure`` and ``pmw ask --within``: the price first, exit codes, and nothing spent without a yes."""
+"""``pmw measure`` and ``pmw ask --within``: prices, exit codes, and nothing dear spent without a yes."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import pandas as pd
 import pytest
@@ -14,12 +17,13 @@ from queries import Domain, IntegerAttribute, save_schema
 from tests import worlds
 from tests.pmw.cli.commands import OPEN, Run
 
+ROOT = Path(__file__).parent.parent.parent.parent
 YEARS = worlds.YEARS.domain
 
 PAIR = "sex = 'Female' AND region = 'north'"
 MEASURE = ("measure", "study.pmw", "sex, region")
-WITHIN = ("ask", "study.pmw", PAIR, "--within", "100")
-UNPAID = "Nothing was spent. Pay it with --yes.\n"
+WITHIN = ("ask", "study.pmw", PAIR, "--within", "30")
+ALL = ("--at-most", "100%")
 
 
 def spent(yearly_study: Path) -> float:
@@ -34,10 +38,12 @@ def test_a_table_is_paid_for_at_the_price_that_was_told_and_after_a_yes_alone(
     assert told.startswith("Measuring sex, region (12 cells) would cost ")
     assert list(form) == ["scope", "cells", "share", "half_width", "affordable"]
     assert (form["scope"], form["cells"], form["affordable"]) == (["sex", "region"], 12, True)
-    assert run.refused(*MEASURE, code=4) == f"Error: {told} {UNPAID}"
+    refused = run.refused(*MEASURE, code=4)
+    assert refused.startswith(f"Error: {told} This can cost ")
+    part = re.findall(r"--at-most ([0-9.]+%)", refused)[0]
     unpaid = run(*MEASURE, "--json")
-    error = json.loads(unpaid.stdout)
-    assert (unpaid.exit_code, error["error"]["code"], error["quote"]) == (4, "not_paid", form)
+    error = json.loads(unpaid.stdout)["error"]
+    assert (unpaid.exit_code, error["code"], error["price"]) == (4, "not_paid", form["share"])
 
     def answer(yes: bool) -> None:
         monkeypatch.setattr("pmw.cli.answering.agrees", lambda price: asked.append(price) or yes)  # type: ignore[func-returns-value]
@@ -50,7 +56,7 @@ def test_a_table_is_paid_for_at_the_price_that_was_told_and_after_a_yes_alone(
     assert spent(yearly_study) == pytest.approx(before + form["share"])
     assert read_ledger(yearly_study).lines[-1].share == form["share"]
     assert asked == [told] * 2
-    run.told(*MEASURE, "--yes")
+    run.told(*MEASURE, "--at-most", part)
     assert len(asked) == 2
     run.told("verify", "study.pmw")
 
@@ -60,8 +66,7 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
 ) -> None:
     before = spent(yearly_study)
     refused = run.refused(*WITHIN, code=4)
-    assert "A bar of ± 100 records costs" in refused
-    assert refused.endswith(UNPAID)
+    assert "may be charged for it (a tenth of what may be spent, unless told); it was not paid" in refused
     quoted = run(*WITHIN, "--json")
     assert (quoted.exit_code, json.loads(quoted.stdout)["error"]["code"]) == (4, "not_paid")
     with monkeypatch.context() as patch:
@@ -69,26 +74,41 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
         assert run(*WITHIN).exit_code == 4
         assert spent(yearly_study) == before
         patch.setattr("pmw.cli.answering.agrees", lambda _: True)
-        low, high = run.form(*WITHIN)["interval"]
-    assert (high - low) / 2 <= 100.001
+        form = run.form(*WITHIN)
+    low, high = form["interval"]
+    assert (high - low) / 2 <= 30.001
     paid = spent(yearly_study)
-    assert paid == pytest.approx(before + json.loads(quoted.stdout)["quote"]["share"])
+    price = json.loads(quoted.stdout)["error"]["price"]
+    assert paid == pytest.approx(before + price)
+    assert form["spent"]["charged"] == pytest.approx(price, rel=1e-5)
     assert run.told(*WITHIN).startswith("About")  # the bar suffices: free, and nobody is asked
     assert spent(yearly_study) == paid
-    run.told("ask", "study.pmw", PAIR, "--within", "90", "--yes")
+    run.told("ask", "study.pmw", PAIR, "--within", "28", *ALL)
     assert spent(yearly_study) > paid
+
+
+def test_a_bar_that_costs_little_is_paid_for_unasked_and_says_what_it_charged(
+    yearly_study: Path, run: Run
+) -> None:
+    before = spent(yearly_study)
+    wide = (*WITHIN[:-1], "100")
+    assert run(*wide, "--at-most", "0").exit_code == 4
+    assert spent(yearly_study) == before
+    told = re.findall(r"([0-9.]+)% of the budget charged for it", run.told(*wide))
+    assert float(told[0]) / 100 == pytest.approx(spent(yearly_study) - before, abs=1e-4)
+    assert "charged" not in run.told(*wide)
 
 
 def test_what_cannot_be_has_one_clear_error_and_costs_nothing(yearly_study: Path, run: Run) -> None:
     before = spent(yearly_study)
     for arguments, told in (
         (("measure", "study.pmw", "age,sex,region,member"), "noise would hide"),
-        (("ask", "study.pmw", PAIR, "--within", "1", "--yes"), "so much is not left"),
+        (("ask", "study.pmw", PAIR, "--within", "1", *ALL), "is left for it; nothing was spent"),
     ):
-        assert told in run.refused(*arguments, code=4)
+        assert told in run.refused(*arguments, code=4 if arguments[0] == "measure" else 1)
         assert spent(yearly_study) == before
     while run.form(*MEASURE, "--dry-run")["affordable"]:
-        run.told(*MEASURE, "--yes")
+        run.told(*MEASURE, *ALL)
     before = spent(yearly_study)
     assert "so much is not left" in run.told(*MEASURE, "--dry-run")
     assert "nothing was spent" in run.refused(*MEASURE)
@@ -121,10 +141,11 @@ def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: R
     what = "the sums of age by sex (2 cells) with the numbers of values"
     assert told.startswith(f"Measuring {what} would cost 2.00% of the budget: each")
     assert (form["sum"], form["scope"], form["cells"], form["affordable"]) == ("age", ["sex"], 2, True)
-    assert run.refused(*SUMS, code=4) == f"Error: {told} {UNPAID}"
+    assert run.refused(*SUMS, code=4).startswith(f"Error: {told} This can cost 2.00% of the budget")
     assert spent(summed_study) == before
     wide = run.form(*MEAN)["rows"]
-    measured = run.told(*SUMS, "--share", "5%", "--yes")
+    assert run(*SUMS, "--share", "5%", "--at-most", "4.9%").exit_code == 4
+    measured = run.told(*SUMS, "--share", "5%")  # which is a price of its own
     assert measured.startswith(f"Measured {what} for 5.00%")
     assert spent(summed_study) == pytest.approx(before + 0.05, abs=1e-6)
     narrow = run.form(*MEAN)["rows"]
@@ -132,17 +153,45 @@ def test_sums_are_paid_for_at_the_price_that_was_told(summed_study: Path, run: R
         assert one["mean"]["high"] - one["mean"]["low"] > 2 * (other["mean"]["high"] - other["mean"]["low"])
     within = run.form(*SUMS, "--within", "1%", "--dry-run")
     assert within["mean_half_width"] < form["mean_half_width"]
-    assert "nothing was spent" in run.refused(*SUMS, "--share", "90%", "--yes", code=1)
+    assert "nothing was spent" in run.refused(*SUMS, "--share", "90%", code=1)
     run.told("verify", "study.pmw")
+
+
+def test_what_an_answer_advises_can_be_pasted_and_ends_with_the_purchase(
+    frame: pd.DataFrame, tmp_path: Path, run: Run
+) -> None:
+    """Nobody has no sex, so that no number of records says that somebody has."""
+    age, sex, *others = YEARS
+    assert isinstance(age, IntegerAttribute)
+    attributes = (replace(age, width=10, resolution=1), replace(sex, missing=True), *others)
+    save_schema(Domain(attributes, name="people"), tmp_path / "people.toml")
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    run.told("open", "my study.pmw", *OPEN[2:-1], "4", "--delta", "1e-9", "--opening", "none")
+    statement = "SELECT sex, AVG(age) AS mean FROM people GROUP BY sex"
+    mean = ("ask", "my study.pmw", "--sql", statement, "--at-most", "100%")
+
+    def advised() -> list[list[str]]:
+        """Return the commands of the notes, for which the session needs no other name."""
+        told = re.findall(r"pmw (measure .*?) (?:costs|tells)", run.told(*mean))
+        return [shlex.split(one) for one in told]
+
+    assert [one[:2] for one in advised()] == [["measure", "my study.pmw"]] * 2
+    counts, sums = advised()
+    assert "would cost" in run.told(*counts, "--dry-run")
+    assert "would cost" in run.told(*sums)
+    run.told(*sums[:-1], "--at-most", "100%")
+    assert advised() == []
+    run.told("close", "my study.pmw", "--yes")
+    assert advised() == []
 
 
 def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
     run.told(*MEAN)
     before = spent(summed_study)
-    refused = run.refused(*MEAN, "--within", "4%", code=4)
-    assert refused.startswith("Error: A bar of ± 4%: Measuring the sums of age by sex (2 cells) would cost ")
+    refused = run.refused(*MEAN, "--within", "4%", "--at-most", "0.1%", code=4)
+    assert refused.startswith("Error: This can cost ")
     assert spent(summed_study) == before
-    rows = run.form(*MEAN, "--within", "4%", "--yes")["rows"]
+    rows = run.form(*MEAN, "--within", "4%", *ALL)["rows"]
     for row in rows:
         assert (row["mean"]["high"] - row["mean"]["low"]) / 2 <= 0.04 * row["mean"]["high"]
     paid = spent(summed_study)
@@ -151,3 +200,21 @@ def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
     assert spent(summed_study) == paid
     median = ("ask", "study.pmw", "--sql", "SELECT MEDIAN(age) FROM people", "--within", "3")
     assert "one AVG or SUM" in run.refused(*median, code=4)
+
+
+def test_a_width_that_is_a_part_of_the_answer_says_that_a_little_more_may_miss(run: Run) -> None:
+    """What is kept where noise came out high misses by the whole upper tail, the rest as often as stated."""
+    help_ = " ".join(run.told("ask", "--help").split())
+    assert "Whether P% is met depends on a drawn number, so that a little more may miss" in help_
+    normal, tried = NormalDist(), [number / 100 for number in range(-300, 400)]
+    end, most = normal.inv_cdf(0.975), 0.025 + 0.975 * 0.05
+    missed = [
+        1 - normal.cdf(max(least, end))  # kept
+        + max(0.0, normal.cdf(-end) - normal.cdf(least))  # kept, and too low
+        + normal.cdf(least) * 0.05  # drawn anew
+        for least in tried
+    ]  # fmt: skip
+    assert max(missed) == pytest.approx(most, abs=1e-3)
+    assert max(missed) <= most
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("analyst.md", "intervals.md")]
+    assert all(f"{100 * most:.1f} %" in page for page in pages)

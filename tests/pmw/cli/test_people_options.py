@@ -38,7 +38,7 @@ def test_a_session_is_opened_on_people_by_options(folder: Path, run: Run) -> Non
     assert words in run.told("status", "s.pmw")
     told = run.told("ask", "s.pmw", "--sql", "SELECT COUNT(DISTINCT patient) FROM visits")
     assert "A person is counted where one of the kept records is." in told
-    refused = run.refused("measure", "s.pmw", "--heads", "--by", "ward", "--share", "90%", "--yes", code=1)
+    refused = run.refused("measure", "s.pmw", "--heads", "--by", "ward", "--share", "90%", code=1)
     assert "is left for it; nothing was spent" in refused
     assert "number of persons by ward (10 cells)" in run.told(
         "measure", "s.pmw", "--heads", "--by", "ward", "--dry-run"

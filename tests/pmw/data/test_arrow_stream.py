@@ -220,6 +220,9 @@ def test_polars_own_types_are_read() -> None:
     assert counts(words, ATTRIBUTES[2]) == [1, 0, 0, 1, 0, 1]
     assert counts(pl.DataFrame({"x": [timedelta(1)]}), ATTRIBUTES[0])[-1] == 1
     assert sum(counts(pl.DataFrame({"x": [date(2020, 1, 1)]}), ATTRIBUTES[0])) == 1
+    nothing = pl.DataFrame({"x": [None, None, None], "y": ["a", "b", "c"]})
+    for attribute in ATTRIBUTES:
+        assert counts(nothing, attribute)[-2:] == counts(nothing.lazy(), attribute)[-2:] == [3, 0]
     with pytest.raises(DataError, match="got another kind"):
         counts(pl.DataFrame({"x": pl.Series([1], dtype=pl.Int128)}), ATTRIBUTES[0])
 

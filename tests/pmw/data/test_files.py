@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import io
+import sqlite3
+import zipfile
+from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import feather
 
-from pmw.data import CountSource, CsvDialect, as_source
+from pmw.data import CountSource, CsvDialect, TableFile, as_source
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.values import values_of
@@ -157,7 +166,7 @@ def test_long_fields_and_bad_lines_in_every_block_lose_no_good_line(tmp_path: Pa
     ("content", "message"),
     [
         (b"", "expected column names in the first line, got none"),
-        (b"\xff\xfe\x00", "expected UTF-8 text in the first line"),
+        (b"\xff\x80\x00", "expected UTF-8 text in the first line"),
         ("âge,sex,income\n".encode("latin-1"), "expected UTF-8 text in the first line.*--encoding cp1252"),
         (b"Alice,30,rich\n", "expected one column 'age' in the first line, got no such column"),
         (b"age,age,sex,income\n", "expected one column 'age' in the first line, got it twice"),
@@ -172,11 +181,99 @@ def test_a_file_that_is_no_such_table_is_refused_without_quoting_it(
     assert "Alice" not in str(caught.value)
 
 
+EXCEL = "Excel workbook; save the sheet as CSV UTF-8"
+SEP = "Excel's line of the delimiter; delete it, and give --delimiter"
+RETURNS = "none; its lines end with carriage returns alone: write it with line feeds"
+
+
+def zipped(*names: str) -> bytes:
+    """Return an archive of small files."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in names:
+            archive.writestr(name, "<Types/>")
+    return made.getvalue()
+
+
+def arrow() -> bytes:
+    made = io.BytesIO()
+    feather.write_feather(pa.table({"age": [1]}), made)
+    return made.getvalue()
+
+
+def parquet() -> bytes:
+    made = io.BytesIO()
+    pq.write_table(pa.table({"age": [1]}), made)
+    return made.getvalue()
+
+
+def of_sqlite() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (age INTEGER)")
+        return connection.serialize()
+
+
+def of_stata(version: Literal[114, 118]) -> bytes:
+    made = io.BytesIO()
+    pd.DataFrame({"age": [1]}).to_stata(made, write_index=False, version=version)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (zipped("[Content_Types].xml", "xl/workbook.xml"), f"an {EXCEL}"),
+        (zipped("xl/workbook.xml"), f"an {EXCEL}"),
+        (zipped("people.csv"), "a zip archive; name a file that was in it"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(40), f"an old {EXCEL}"),
+        (gzip.compress(HEADER), "a file compressed by gzip; give it a name that ends in .gz"),
+        (arrow(), "an Arrow file; read it with pyarrow, and write Parquet"),
+        (parquet(), "a Parquet file; give it a name that ends in .parquet"),
+        (of_sqlite(), "an SQLite database; write its table as CSV"),
+        (bytes(8) + b"DUCK" + bytes(40), "a DuckDB database; name it as duckdb:FILE, with --table"),
+        (of_stata(118), "a Stata file; write it as CSV or Parquet"),
+        (of_stata(114), "a Stata file; write it as CSV or Parquet"),
+        (b"$FL2@(#) SPSS DATA FILE MS Windows", "an SPSS file; write it as CSV or Parquet"),
+        (b'{"age": 1}\n{"age": 2}\n', "JSON; write its records as CSV or Parquet"),
+        (b'{\n"age": 1}\n', "JSON; write its records as CSV or Parquet"),
+        (b' [{"age": 1}]', "JSON; write its records as CSV or Parquet"),
+        (b"[\n  1]", "JSON; write its records as CSV or Parquet"),
+        ("age,sex,income\n".encode("utf-16"), "UTF-16 text; save it as UTF-8"),
+        ("age,sex,income\n".encode("utf-16-le"), "UTF-16 text; save it as UTF-8"),
+        ("age,sex,income\n".encode("utf-16-be"), "UTF-16 text; save it as UTF-8"),
+        (b"sep=;\r\nage;sex;income\n", f"{SEP} ';'"),
+        (b"\xef\xbb\xbfSEP=|\nage|sex|income\n", f"{SEP} '|'"),
+        (b"age,sex,income\r30,f,5\r", RETURNS),
+    ],
+    ids=lambda given: given[:20] if isinstance(given, str) else "",
+)  # fmt: skip
+def test_a_file_of_another_kind_is_told_by_its_first_bytes(tmp_path: Path, content: bytes, told: str) -> None:
+    message = f"table.csv: expected column names in the first line, got {told}"
+    for path in (written(tmp_path, content), written(tmp_path, gzip.compress(content), "table.csv.gz")):
+        with pytest.raises(DataError) as caught:
+            TableFile(path).names()
+        assert str(caught.value).replace(".csv.gz:", ".csv:") == str(tmp_path / message)
+
+
+def test_a_long_file_of_carriage_returns_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="got a longer one; its lines end with carriage returns alone"):
+        read(tmp_path, HEADER.replace(b"\n", b"\r") + b"30,f,5\r" * 200_000)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"PK,a", b"PAR1,a", b"ARROW1,a", b"[id],a", b"{id},a", b"sep=,a", b"sep", b"$FL2,a", b"'a\rb',a"],
+)  # fmt: skip
+def test_names_of_columns_that_only_look_like_other_files_are_read(tmp_path: Path, header: bytes) -> None:
+    names = TableFile(written(tmp_path, header + b"\n1,2\n"), CsvDialect(quote="'")).names()
+    assert names == header.decode().replace("'", "").split(",")
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "absent.csv", "no such file"),
         (tmp_path, "none is in it"),
-        (written(tmp_path, HEADER, "a[1].csv"), r"without \*, \? and \["),
+        (tmp_path / "a[1].csv", "no file has that name"),
     ):
         with pytest.raises(DataError, match=message):
             as_source(path, DOMAIN, None)
@@ -327,3 +424,48 @@ def test_a_folder_that_is_no_table_of_files_alone_is_refused(tmp_path: Path) -> 
         with pytest.raises(DataError, match=message) as caught:
             as_source(path, DOMAIN, None)
         assert "Alice" not in str(caught.value)
+
+
+ONE, OTHER = PARTS["year=2023/part-0.parquet"], "SELECT 41, 'm', 15.0 FROM range(9)"
+
+
+def write_file(file: Path, select: str) -> None:
+    file.parent.mkdir(exist_ok=True)
+    made = str(file.parent / "made")  # a name that stands for itself alone
+    duckdb.execute(f"COPY ({select}) TO '{made}' (FORMAT parquet)")
+    (file.parent / "made").rename(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "also"),
+    [
+        ("data[1].parquet", "data1.parquet"),
+        ("a*b.parquet", "axb.parquet"),
+        ("a?b.parquet", "axb.parquet"),
+        ("[!a].parquet", "b.parquet"),
+        ("in [2]/x[[].parquet", "in 2/x[.parquet"),
+        ("it's[1].pq", "it's1.pq"),
+    ],
+)
+def test_what_is_there_is_that_file_and_a_pattern_only_where_nothing_has_the_name(
+    tmp_path: Path, name: str, also: str
+) -> None:
+    write_file(tmp_path / name, ONE)
+    write_file(tmp_path / also, f"{ONE} UNION ALL {OTHER}")
+    assert as_source(tmp_path / name, DOMAIN, None).counts(()).total == 1
+    assert TableFile(tmp_path / name).files == [tmp_path / name]
+    (tmp_path / name).unlink()
+    assert as_source(tmp_path / name, DOMAIN, None).counts(()).total == 10
+
+
+def test_files_of_a_folder_and_of_a_pattern_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("part[0].parquet", "part0.parquet"):
+        write_file(tmp_path / name, ONE)
+    for place in (tmp_path, tmp_path / "part*.parquet"):
+        assert as_source(place, DOMAIN, None).counts(()).total == 2
+
+
+def test_a_csv_file_may_have_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
+    for name in ("data[1].csv", "a*.csv"):
+        file = written(tmp_path, "age,sex,income\n30,f,5\n", name)
+        assert as_source(file, DOMAIN, None).counts(()).total == 1

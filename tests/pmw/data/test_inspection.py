@@ -36,7 +36,10 @@ def test_every_kind_of_fact_is_counted(tmp_path: Path) -> None:
     rows = ["30,f,5", "-4,x,5", "abc,,500", "30.5,f,-1", "200,f,rich", "30,f", '30,"f,5', ",x,", "30,x,?"]
     facts = inspect(tmp_path, b"note," + HEADER + "\n".join("hello," + row for row in rows).encode())
     assert (facts.read, facts.kept, facts.dropped, facts.malformed) == (9, 2, 7, 2)
-    assert facts.malformed_lines == (7, 8)
+    assert facts.malformed_lines == {
+        "3 fields, where the first line has 4": [7],
+        "a quote that is not closed, or stands inside a field; give --quote '' where none is special": [8],
+    }
     assert (facts.ignored, facts.absent) == (("note",), ())
     age, sex, income = facts.attributes
     assert (age.empty, age.undeclared, age.no_number, age.fractions) == (1, 2, 1, 1)
@@ -70,7 +73,7 @@ def test_the_facts_agree_with_the_session_and_with_each_line(
     records, malformed = fields_of(lines, dialect)
     held = len(malformed) if domain is LENIENT else 0  # each in the cell where every value is undeclared
     assert (facts.read, facts.malformed) == (len(records) + len(malformed), len(malformed))
-    assert list(facts.malformed_lines) == malformed[:10]
+    assert sorted(line for lines in facts.malformed_lines.values() for line in lines) == malformed
     codes = [
         [values_of(one).encode(value) for one, value in zip(domain, row, strict=True)] for row in records
     ]
@@ -107,7 +110,8 @@ def test_a_domain_that_drops_nothing_keeps_every_line(tmp_path: Path, lines: lis
 
 def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
     facts = inspect(tmp_path, HEADER + b"1,f\n" * 25)
-    assert (facts.malformed, facts.malformed_lines) == (25, tuple(range(2, 12)))
+    (told,) = facts.to_dict()["malformed_lines"]
+    assert (facts.malformed, told["count"], told["lines"]) == (25, 25, list(range(2, 12)))
     parts = TableFile(tmp_path / "table.csv").parts(DOMAIN)
     assert [number for part in parts for number in part.malformed] == list(range(2, 27))
 
@@ -175,18 +179,17 @@ SUGGESTED: list[tuple[Attribute, list[str], list[str]]] = [
     (
         IntegerAttribute("a", 0, 9),
         ["NA", "1"],
-        ["if 'NA' means empty, give --missing-text 'NA' and declare missing = true"],
+        ["if 'NA' means empty, give --missing-text NA and declare missing = true"],
     ),
     (
         NumericAttribute("a", (0, 9)),
         ["-", "?", "?", "many"],
         [
-            "if '?' and '-' mean empty, give --missing-text '?' --missing-text '-' and declare "
-            "missing = true",
+            "if '?' and '-' mean empty, give --missing-text '?' --missing-text - and declare missing = true",
             "declare other = true to keep values that are no number",
         ],
     ),
-    (replace(SEXES, missing=True), ["n/a"], ["if 'n/a' means empty, give --missing-text 'n/a'"]),
+    (replace(SEXES, missing=True), ["n/a"], ["if 'n/a' means empty, give --missing-text n/a"]),
     (
         SEXES,
         [" f", "m"],

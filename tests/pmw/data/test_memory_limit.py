@@ -146,6 +146,36 @@ def test_a_person_of_many_records_and_many_persons_are_bounded_bucket_by_bucket(
     assert held.fingerprint(b"k") == stored.fingerprint(b"k")
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("empty", ["person", "drop"])
+@pytest.mark.parametrize("most", [1, 50, 3000])
+def test_values_of_a_person_are_clipped_as_in_memory_with_an_id_and_without(most: float, empty: str) -> None:
+    person = Person("id", 3, empty=empty, clips=(("spent", most),))
+    spent = IntegerAttribute("spent", -500, 1000, 250, missing=True, resolution=1)
+    domain = Domain((IntegerAttribute("x", 0, 6), spent), person=person)
+    draw = np.random.default_rng(8)
+    frame = pd.DataFrame(
+        {
+            "x": draw.integers(0, 7, 400),
+            "spent": draw.choice([-500, -3, 0, 20, 49, 50, 51, 1000, np.nan], 400),
+            "id": draw.choice(["", "", *map(str, range(90))], 400),
+        }
+    )
+    parts = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
+    held, stored = taken_in(domain, parts, None), taken_in(domain, parts, MemoryLimit(1))
+    for scope in (("spent",), ("x", "spent")):
+        found = stored.place_sums(scope, "spent").counts
+        assert np.array_equal(held.place_sums(scope, "spent").counts, found)
+        assert np.array_equal(held.counts(scope).counts, stored.counts(scope).counts)
+    alone = frame[(frame["id"] == "") & frame["spent"].notna()]
+    own = taken_in(domain, [alone], MemoryLimit(1))
+    kept = alone["spent"].clip(-most, most).sum() if empty == "person" else 0
+    counts = own.counts(("spent",)).counts
+    places = own.place_sums(("spent",), "spent").counts
+    zero = domain.grids[0].zero  # the place of 0
+    assert places.sum() - zero * counts.sum() == kept
+
+
 def test_a_count_reads_the_bytes_that_it_needs_once(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = as_source(TableFile(table, memory=MemoryLimit(LIMIT)), DOMAIN, None)
     read, bytes_read = ScratchFile.read, []

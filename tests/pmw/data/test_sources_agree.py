@@ -153,3 +153,27 @@ def test_a_table_of_one_record_or_none_opens(tmp_path: Path, attribute: Attribut
     for table in (frame, tmp_path / "t.csv", str(tmp_path / "t.parquet")):
         with pmw.open_session(table, Domain((attribute,)), epsilon=1) as session:
             assert session.ask(WHOLE[type(attribute)]).count is not None
+
+
+def test_a_time_with_a_zone_is_the_day_of_utc_in_every_source(tmp_path: Path) -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    domain = Domain((DateAttribute("a", date(2023, 1, 1), date(2023, 1, 5), other=True),))
+    texts = ["2023-01-02T00:30:00+01:00", "2023-01-03T12:00:00+01:00"] * 5
+    times = [datetime.fromisoformat(text) for text in texts]
+    (tmp_path / "t.csv").write_text("a\n" + "\n".join(texts) + "\n")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (a TIMESTAMP WITH TIME ZONE)")
+        connection.executemany("INSERT INTO t VALUES (?)", [[one] for one in times])
+        connection.execute(f"COPY t TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    zoned = pa.array(times, pa.timestamp("us", "Europe/Berlin"))
+    frame = pd.DataFrame({"a": pd.Series(times, dtype="datetime64[us, Europe/Berlin]")})
+    tables = {
+        "CSV": tmp_path / "t.csv", "Parquet": tmp_path / "t.parquet",
+        "DuckDB": pmw.DatabaseTable(f"duckdb:{tmp_path / 't.duckdb'}", "t"),
+        "Arrow": pa.table({"a": zoned}), "Polars": pl.DataFrame({"a": zoned}), "pandas": frame,
+        "pandas objects": pd.DataFrame({"a": pd.Series(times, dtype=object)}),
+        "pandas texts": pd.DataFrame({"a": texts}),
+    }  # fmt: skip
+    for name, table in tables.items():
+        found = as_source(table, domain, None).counts(("a",)).counts.tolist()
+        assert found == [5, 0, 5, 0, 0, 0], name  # half past eleven of the first, and eleven of the third

@@ -16,6 +16,7 @@ import pytest
 import pmw
 from pmw.display.progress import Progress
 from queries import Domain, all_marginals, prefixes
+from tests.waiting import joined
 from tests.worlds import PEOPLE
 
 
@@ -121,7 +122,7 @@ def test_threads_beside_the_main_one_show_nothing(monkeypatch: pytest.MonkeyPatc
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join()
+    joined(thread)
     assert screen.lines == []
 
 

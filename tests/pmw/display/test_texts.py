@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from pmw.display.texts import counted, number, text_table
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.display.texts import counted, number, terminal_text, text_table
 
 
 def test_one_thing_is_not_many() -> None:
@@ -59,3 +63,29 @@ def test_what_is_too_narrow_for_columns_gets_a_record_for_each_row(width: int) -
 
 def test_a_table_of_numbers_is_never_cut() -> None:
     assert text_table(("a", "b"), [("12345", "67890")], width=11) == "a: 12345\nb: 67890"
+
+
+@given(text=st.text(st.characters(), max_size=30))
+def test_a_terminal_acts_on_nothing_in_a_text_and_json_says_the_same(text: str) -> None:
+    told = terminal_text(text)
+    assert all(one.isprintable() or one == "\n" for one in told)
+    assert json.loads(terminal_text(json.dumps(text, ensure_ascii=False))) == text
+    assert terminal_text(told) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("plain\ntext ± 3 größer 日本", "plain\ntext ± 3 größer 日本"),
+        ("\x1b[2J\x1b]0;x\x07\x9b", "\\u001b[2J\\u001b]0;x\\u0007\\u009b"),
+        ("\u202e\u2066\u200f\x7f\r\t", "\\u202e\\u2066\\u200f\\u007f\\r\\t"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_cannot_be_seen_stands_as_json_writes_it(text: str, told: str) -> None:
+    assert terminal_text(text) == told
+
+
+def test_a_cell_of_a_table_stays_in_its_line() -> None:
+    told = text_table(["a\x1b", "n"], [["x\ny", "1"]], left=1)
+    assert [line.split() for line in told.splitlines()] == [["a\\u001b", "n"], ["x\\ny", "1"]]

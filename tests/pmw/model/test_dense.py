@@ -32,6 +32,7 @@ from pmw.model import (
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from tests.pmw.model.test_distribution import TOTAL, by_definition, counts, of_sizes, terms_of
+from tests.waiting import joined
 
 DOMAIN = Domain(
     (
@@ -158,8 +159,7 @@ def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
     for _ in range(300):
         step(model, query, learning_rate=1.0, increase=True)
     stop.set()
-    for reader in readers:
-        reader.join()
+    joined(*readers)
     assert found == {expected.tobytes()}
 
 

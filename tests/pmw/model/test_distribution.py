@@ -16,6 +16,7 @@ from pmw.errors import BudgetError
 from pmw.model import DenseDistribution, GraphicalDistribution, MarginalTerm, QueryTerm, Term
 from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
+from tests.waiting import joined
 
 Form: TypeAlias = type[DenseDistribution] | type[GraphicalDistribution]
 FORMS: list[Form] = [DenseDistribution, GraphicalDistribution]
@@ -209,8 +210,7 @@ def test_readers_do_not_disturb_each_other(form: Form) -> None:
     readers = [threading.Thread(target=lambda: found.append(model.marginal(("a0", "a3")))) for _ in range(8)]
     for reader in readers:
         reader.start()
-    for reader in readers:
-        reader.join()
+    joined(*readers)
     assert len(found) == 8
     assert all(np.array_equal(table, expected.marginal(("a0", "a3"))) for table in found)
 

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.model import AxisRows, Strategy, axis_rows, rows_of
+from pmw.model import AxisRows, Strategy, axis_rows, rows_of, widest_of_rows
 from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, question_gram, range_information
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -226,8 +226,23 @@ def test_noise_that_needs_no_rounding_is_exactly_as_much_wider_as_the_numbers_mo
 
 
 def test_rows_have_gaussian_noise_alone() -> None:
-    with pytest.raises(NoiseError, match="expected Gaussian noise"):
-        strategy(("values2",)).noise(DiscreteLaplace(Fraction(5 * UNITS)))
+    for noise in (strategy(("values2",)).noise, widest_of_rows):
+        with pytest.raises(NoiseError, match="expected Gaussian noise"):
+            noise(DiscreteLaplace(Fraction(5 * UNITS)))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_no_rows_have_noise_wider_than_the_widest(
+    kinds: tuple[str, ...], relation: NeighboringRelation
+) -> None:
+    chosen = strategy(kinds, replaced=relation is REPLACED)
+    for sigma in (Fraction(6701), Fraction(10**9 + 1, 9), Fraction(2**50, 3)):
+        of_cells = DiscreteGaussian(sigma)
+        assert of_cells.sigma <= chosen.noise(of_cells).sigma <= widest_of_rows(of_cells).sigma <= 3 * sigma
+    assert chosen.squared_sensitivity <= 8 * (2 if chosen.replaced else 1) * UNITS**2
+    with pytest.raises(NoiseError, match=r"up to 2\^50"):
+        widest_of_rows(DiscreteGaussian(Fraction(2**50)))
 
 
 # --- exact numbers -----------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ ADD_REMOVE = NeighboringRelation.ADD_REMOVE
 WHOLE = Domain(
     (
         CategoricalAttribute("group", ("a", "b")),
-        IntegerAttribute("x", 0, 4, 2, missing=True, resolution=1),  # 0..1, 2..3, 4, empty
+        IntegerAttribute("x", 0, 6, 3, missing=True, resolution=1),  # 0..2, 3..5, 6, empty
     )
 )
-RECORDS: list[tuple[str, float | None]] = list(itertools.product("ab", [0, 1, 2, 3, 4, None]))
+RECORDS: list[tuple[str, float | None]] = list(itertools.product("ab", [0, 1, 2, 3, 5, 6, None]))
 SUMS = [
     SummedValues("x", ()),
     SummedValues("x", ("group",)),
@@ -105,14 +105,14 @@ def test_a_record_moves_sums_as_far_beside_others(summed: SummedValues) -> None:
 @pytest.mark.parametrize("summed", SUMS, ids=str)
 def test_sums_are_those_of_the_values(summed: SummedValues) -> None:
     measured = SumMeasurement(summed, units(summed, RECORDS * 3), NOISE)
-    cells = {0.0: 0.5, 1.0: 0.5, 2.0: 2.5, 3.0: 2.5, 4.0: 4.0}
+    cells = {0.0: 1.0, 1.0: 1.0, 2.0: 1.0, 3.0: 4.0, 5.0: 4.0, 6.0: 6.0}
     wanted = dict[tuple[object, ...], float]()
     for group, x in RECORDS * 3:
-        own: dict[str, object] = {"group": group, "x": None if x is None else int(x) // 2}
+        own: dict[str, object] = {"group": group, "x": None if x is None else int(x) // 3}
         key = tuple(own[name] for name in summed.scope)
         wanted.setdefault(key, 0.0)
         if x is not None:
-            wanted[key] += x - (cells[x] if summed.by_cells else 2.0)
+            wanted[key] += x - (cells[x] if summed.by_cells else 3.0)
     places: dict[str, list[object]] = {"group": ["a", "b"], "x": [0, 1, 2, None]}
     for place in np.ndindex(measured.sums.shape):
         key = tuple(places[name][cell] for name, cell in zip(summed.scope, place, strict=True))
@@ -121,8 +121,8 @@ def test_sums_are_those_of_the_values(summed: SummedValues) -> None:
         if summed.count_units:
             assert measured.counts[place] == len(held)
         if summed.squared:
-            squares = sum((x - 2.0) ** 2 for x in held)
-            assert squares - 1e-4 <= measured.squares(WHOLE)[place] <= squares
+            squares = sum((x - 3.0) ** 2 for x in held)
+            assert squares - 3e-4 <= measured.squares(WHOLE)[place] <= squares
 
 
 @pytest.mark.parametrize(
@@ -235,6 +235,31 @@ def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
     if not summed.count_units:
         assert bound - 4 * most <= most_moved
         assert squared == bound**2
+
+
+@pytest.mark.parametrize("summed", CLIPPED, ids=str)
+@pytest.mark.parametrize("most", [2.0, 3.0])
+def test_a_record_without_an_id_is_clipped_alone_and_moves_nothing_of_others(
+    summed: SummedValues, most: float
+) -> None:
+    person = replace(clipped_domain(3, most).person or Person("id"), empty="person")
+    domain = replace(clipped_domain(3, most), person=person)
+
+    def counted(*rows: tuple[str, float | None, str]) -> NDArray[np.int64]:
+        table = pd.DataFrame(rows, columns=["group", "x", "id"]).astype(
+            {"group": object, "x": float, "id": object}
+        )
+        source = MemorySource.from_frame(table, domain, bytes(32))
+        return counted_sum(RequestedSum(summed, NOISE), source)
+
+    others = [("a", 3.0, "0"), ("b", 1.0, "0"), ("a", 3.0, ""), ("b", -2.0, ""), ("a", 1.0, "1")]
+    bound, squared = sum_sensitivity(summed, Options(records_per_person=3))
+    nobody = counted()
+    for record in SPENT:
+        moved = counted(*others, (*record, "")) - counted(*others)
+        assert int(np.abs(moved).sum()) <= bound
+        assert int((moved**2).sum()) <= squared
+        assert np.array_equal(moved, counted((*record, "")) - nobody)
 
 
 def test_numbers_of_values_beside_clipped_sums_move_by_a_persons_records() -> None:

@@ -113,6 +113,39 @@ def test_ends_are_as_far_as_the_noise_of_one_number() -> None:
     assert one.variance(one.count) == pytest.approx(0, abs=1e-6)
 
 
+EXACT = DiscreteGaussian(Fraction(1))  # as good as none
+
+
+@pytest.mark.parametrize("factor", [1.0, -2.0])
+@pytest.mark.parametrize("beside", [-0.5, 0.5])
+def test_a_mean_is_known_but_for_where_values_lie_beside_the_middles_of_their_places(
+    factor: float, beside: float
+) -> None:
+    """All values lie at the same end of their places, which nothing that was measured tells."""
+    middles = np.arange(10_000) % 40
+    one = replace(told(middles.astype(float), EXACT), reach=0.5)
+    weighed = factor * (middles + beside) + 3.0
+    hard = tuple(sorted(factor * end + 3.0 for end in HARD))
+    low, high = one.mean_ends((factor, 3.0), (hard[0], hard[1]), 0.95)
+    assert low - 1e-6 <= weighed.mean() <= high + 1e-6
+    assert high - low == pytest.approx(abs(factor), abs=1e-3)
+    low, high = one.sum_ends((factor, 3.0), 0.95)[1]
+    assert low - 1e-3 <= weighed.sum() <= high + 1e-3
+    assert (high - low) / len(weighed) == pytest.approx(abs(factor), abs=1e-3)
+
+
+def test_a_variance_is_not_above_what_it_is_about_the_nearest_point_of_the_grid() -> None:
+    """The mean lies half a step from the points on either side, and nothing else is unknown."""
+    records, step = 8192, (HIGH - LOW) / 4096
+    mean = LOW + step * (1024 + 0.5)
+    values = np.full(records, math.floor(mean))
+    values[: round(records * (mean - math.floor(mean)))] += 1
+    assert values.mean() == pytest.approx(mean, abs=1e-12)
+    low, high = told(values.astype(float), EXACT).variance_ends(HARD, 0.95)
+    assert low - 1e-6 <= values.var() <= high + 1e-6
+    assert low == pytest.approx(values.var(), abs=step**2 / 10)
+
+
 def test_of_nobody_any_mean_may_be() -> None:
     one = told(np.array([30.0]), NOISES[0])
     assert one.mean_ends((1.0, 0.0), HARD, 0.95) == HARD

@@ -72,7 +72,7 @@ def test_a_question_that_was_never_asked_is_offered_and_never_asked(
             assert "was never asked" in shown.text
     page = client.get("/page/study", params={"q": question}, headers=headers).text
     assert "<h2>Not asked yet</h2>" in page
-    assert re.search(r"<p>The question (costs|is free)[^<]*</p>", page)
+    assert re.search(r"<p [^>]*>The question (costs|is free)[^<]*</p>", page)
     assert "<h2>Answer</h2>" not in page
     client.head("/page/study", params={"q": question}, headers=headers)
     assert standing(service) == before
@@ -83,11 +83,14 @@ def test_an_answer_is_sent_on_by_its_address(
     client: TestClient, service: Service, add: AddUser, question: str
 ) -> None:
     ann, bob = add("ann", 1), add("bob", 1)
-    sent = client.post("/page/study/ask", data={"q": question}, headers=ann, follow_redirects=False)
+    form = {"q": question, "price": "1"}
+    sent = client.post("/page/study/ask", data=form, headers=ann, follow_redirects=False)
     assert sent.status_code == 303
     address = sent.headers["location"]
     assert urlsplit(address).path == "/page/study"
-    assert parse_qs(urlsplit(address).query, keep_blank_values=True) == {"q": [question]}
+    fields = parse_qs(urlsplit(address).query, keep_blank_values=True)
+    assert fields.pop("q") == [question]
+    assert set(fields) <= {"charged"}
     before = standing(service)
     form = {"sql": question} if question.startswith("SELECT") else {"where": question}
     pages = [client.get(address, headers=headers).text for headers in (ann, bob)]
@@ -103,7 +106,7 @@ def test_a_reader_sees_stored_answers_and_is_offered_free_ones(
     client: TestClient, service: Service, add: AddUser
 ) -> None:
     ann, eve = add("ann", 1), add("eve", 0, Role.READER)
-    client.post("/page/study/ask", data={"q": QUESTIONS[1]}, headers=ann)
+    client.post("/page/study/ask", data={"q": QUESTIONS[1], "price": "1"}, headers=ann)
     assert "<h2>Answer</h2>" in client.get("/page/study", params={"q": QUESTIONS[1]}, headers=eve).text
     page = client.get("/page/study", params={"q": "age >= 33"}, headers=eve).text
     assert "The question is free: nothing is to be tested." in page
@@ -180,7 +183,7 @@ def test_a_session_that_closes_in_between_charges_nothing_and_answers(
         session = service.hosted(users.listed()[0], "study").session
         session.finalize()
         spent = session.state.ledger.spent
-        paid = client.post("/page/study/pay", data={**asked, "price": price}, headers=ann)
+        paid = client.post("/page/study/ask", data={**asked, "price": price}, headers=ann)
         assert paid.status_code == 200
         assert "Not answered" in paid.text
         told = client.post("/page/study/ask", data={"q": asked["q"]}, headers=ann).text
@@ -196,7 +199,7 @@ def test_the_same_elsewhere_holds_no_token_and_gets_the_same_answer(
 ) -> None:
     ann = add("ann", 1)
     for question in QUESTIONS:
-        client.post("/page/study/ask", data={"q": question}, headers=ann)
+        client.post("/page/study/ask", data={"q": question, "price": "1"}, headers=ann)
         page = client.get("/page/study", params={"q": question}, headers=ann).text
         assert ann["Authorization"].partition(" ")[2] not in page
         texts = [html.unescape(text) for text in re.findall(r'<pre class="code">([^<]*)</pre>', page)]
@@ -223,7 +226,7 @@ def test_the_same_elsewhere_is_quoted_for_its_language() -> None:
 
 def test_an_answer_is_a_file_with_a_column_for_each_key(client: TestClient, add: AddUser) -> None:
     ann, question = add("ann", 1), "SELECT region, sex, COUNT(*) AS n FROM people GROUP BY region, sex"
-    client.post("/page/study/ask", data={"q": question}, headers=ann)
+    client.post("/page/study/ask", data={"q": question, "price": "1"}, headers=ann)
     page = client.get("/page/study", params={"q": question}, headers=ann)
     assert re.findall(r'<th scope="col" class="text">([^<]+)</th>', page.text)[:2] == ["region", "sex"]
     file = client.get("/page/study/answer.csv", params={"q": question}, headers=ann)
@@ -302,7 +305,9 @@ def test_what_is_left_of_a_share_is_a_bar_with_a_warning_near_its_end(
     user = User("ann", Role.ANALYST, Fraction(1, 2))
 
     def told(spent: Fraction) -> tuple[float, str]:
-        found = share_of(user, Booked("ann", spent, 3, Fraction(1, 2)))
+        found = share_of(
+            user, Booked("ann", spent, 3, Fraction(1, 2), max(Fraction(1, 2) - spent, Fraction(0)))
+        )
         return found["used"], found["warning"]
 
     assert told(Fraction(1, 4)) == (0.5, "")
@@ -310,6 +315,9 @@ def test_what_is_left_of_a_share_is_a_bar_with_a_warning_near_its_end(
     assert told(Fraction(46, 100))[1].startswith("Less than a tenth")
     assert told(Fraction(1, 2)) == (1.0, told(Fraction(3, 5))[1])
     assert "untested" in told(Fraction(1, 2))[1]
+    of_all = share_of(user, Booked("ann", Fraction(1, 100), 3, Fraction(1, 2), Fraction(1, 40)))
+    assert of_all["sentence"].startswith("You may still spend 2.50% of the whole budget. Your share is 50.0%")
+    assert of_all["used"] == pytest.approx(2 / 7)
 
 
 def test_values_are_listed_each_with_its_question(client: TestClient, add: AddUser) -> None:

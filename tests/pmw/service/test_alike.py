@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import ReleaseError, ServiceError, SessionError
+from pmw.errors import PriceError, ReleaseError, ServiceError, SessionError
 from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.exact import TYPES, exact_text, read_exact
@@ -146,7 +146,7 @@ def test_methods_have_one_signature(name: str) -> None:
 def test_nothing_is_missing_from_the_list() -> None:
     """What a session has besides is for its custodian alone."""
     alone = {"analyst", "bookings", "csv_parts", "finalize", "finish", "plot", "read_table", "report"}
-    alone |= {"asked_texts", "require_keys", "stored", "turn", "verify"}
+    alone |= {"asked_texts", "look", "require_keys", "stored", "turn", "verify"}
     public = {name for name in dir(pmw.Session) if not name.startswith("_")}
     found = {name for name in public if inspect.isfunction(getattr(pmw.Session, name))}
     assert found - alone == set(METHODS)
@@ -164,7 +164,7 @@ def test_the_domain_is_the_declared_one(session: Any_, kinds: Kinds) -> None:
     "question", ["age >= 30", {"sex": {"eq": "Male"}}, "", "age BETWEEN 30 AND 39 AND member = TRUE"]
 )
 def test_one_question_has_one_answer(session: Any_, question: Any) -> None:
-    answer = session.ask(question)
+    answer = session.ask(question, at_most=1)
     assert isinstance(answer, pmw.Answer)
     assert answer == session.ask_all([question])[0]
     assert answer == session.ask(session.reader.where(question))
@@ -189,7 +189,7 @@ def test_many_questions_are_answered_in_order(session: Any_, tmp_path: Path) -> 
 
 
 def test_workloads_and_arrays(session: Any_) -> None:
-    found = session.ask_all(parse_workload("marginals:sex,member", session.domain))
+    found = session.ask_all(parse_workload("marginals:sex,member", session.domain), at_most=1)
     assert len(found) == 16
     arrays = session.answer_arrays("age", [0, 3], [5, 9])
     assert arrays.count.shape == (2,)
@@ -198,7 +198,8 @@ def test_workloads_and_arrays(session: Any_) -> None:
 
 
 def test_statements_have_tables(session: Any_) -> None:
-    table = session.sql(GROUPS)
+    session.sql(GROUPS, at_most=1)  # may charge, and says so once
+    table = session.sql(GROUPS, at_most=0)
     assert isinstance(table, AnswerTable)
     assert (table.keys, table.titles, len(table)) == (("sex",), ("n", "mean"), 4)
     again = session.tabulate(parse_sql(GROUPS, session.domain))
@@ -211,19 +212,19 @@ def test_statements_have_tables(session: Any_) -> None:
 
 
 def test_groups_and_aggregates(session: Any_) -> None:
-    counts = session.group_by("sex", "age >= 30")
+    counts = session.group_by("sex", "age >= 30", at_most=1)
     assert [one.value for one in counts.column(counts.titles[0])] == [
         one.value
         for one in session.sql("SELECT sex, COUNT(*) FROM people WHERE age >= 30 GROUP BY sex").column(
             "count"
         )
     ]
-    assert len(session.group_by(["sex", "member"])) == 16
-    (mean,) = session.mean("age", {"sex": {"eq": "Male"}}).column("mean")
+    assert len(session.group_by(["sex", "member"], at_most=1)) == 16
+    (mean,) = session.mean("age", {"sex": {"eq": "Male"}}, at_most=1).column("mean")
     assert 18 < mean.value < 90
-    (total,) = session.sum("age").column("sum")
+    (total,) = session.sum("age", at_most=1).column("sum")
     assert total.value > 1000
-    medians = session.quantile("age", 0.5, by="sex")
+    medians = session.quantile("age", 0.5, by="sex", at_most=1)
     assert (medians.keys, len(medians)) == (("sex",), 4)
     with pytest.raises(QueryError, match="numbers"):
         session.mean("sex")
@@ -326,7 +327,12 @@ def test_no_key_and_no_width_are_refused_before_anything_is_paid(spending: Any_)
 
 def test_measuring_is_paid_once_for_a_key(spending: Any_) -> None:
     before = spending.status().budget_share
-    quote = spending.measure(["member", "sex"], request_id="bought")
+    for most in (0, 1e-9):
+        with pytest.raises(PriceError, match="Pay it with at_most=") as refused:
+            spending.measure(["member", "sex"], request_id="bought", at_most=most)
+        assert spending.status().budget_share == before
+    quote = spending.measure(["member", "sex"], request_id="bought", at_most=refused.value.price)
+    assert quote.share == refused.value.price
     paid = spending.status().budget_share
     assert paid == pytest.approx(before + quote.share, rel=1e-6)
     assert spending.measure(["member", "sex"], request_id="bought") == quote
@@ -336,8 +342,35 @@ def test_measuring_is_paid_once_for_a_key(spending: Any_) -> None:
     sums = spending.measure_sum("age", "member", share=0.01)
     assert sums.needed
     assert spending.status().budget_share == pytest.approx(paid + sums.share, rel=1e-5)
-    narrow = spending.ask_within("sex = 'Male' AND member = TRUE", 60)
+    narrow = spending.ask_within("sex = 'Male' AND member = TRUE", 60, at_most=1)
     assert narrow.interval[1] - narrow.interval[0] <= 120.001
+
+
+ASKED: dict[str, Callable[..., Any]] = {
+    "a question": lambda one, **most: one.ask("sex = 'Female' AND region = 'south'", **most),
+    "several": lambda one, **most: one.ask_all(["age >= 30", "region = 'north' AND sex = 'Female'"], **most),
+    "an array": lambda one, **most: one.answer_arrays(["sex", "region"], [[0, 1]], [[0, 1]], **most),
+    "a statement": lambda one, **most: one.sql(
+        "SELECT region, sex, COUNT(*) FROM people GROUP BY ALL", **most
+    ),
+    "a mean": lambda one, **most: one.mean("age", "region = 'south'", **most),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_what_could_cost_more_than_it_may_is_refused_with_its_price_and_0_is_free(
+    kind: str, spending: Any_
+) -> None:
+    before = spending.status().budget_share
+    with pytest.raises(PriceError, match=r"This can cost [0-9.]+% of the budget, and 0.00% may") as refused:
+        ASKED[kind](spending, at_most=1e-6)
+    assert refused.value.code == "not_paid"
+    assert refused.value.price > 1e-6
+    free = ASKED[kind](spending, at_most=0)
+    found = free.estimates() if isinstance(free, AnswerTable) else free
+    for one in [found] if isinstance(found, pmw.Answer) else found:
+        assert one.source.value in ("unverified", "synthetic")
+    assert spending.status().budget_share == before
 
 
 def test_an_idempotency_key_has_one_answer(spending: Any_) -> None:
@@ -468,7 +501,11 @@ def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None
         here = [result(session) for result in results]
     with served(path, users) as url, pmw.connect(url, token=token) as remote:
         for number, (result, expected) in enumerate(zip(results, here, strict=True)):
-            assert result(remote) == expected, number
+            told = result(remote)
+            if isinstance(told, str):  # commands name the session where it is
+                assert str(path) not in told  # the service tells nobody where its file lies
+                told = told.replace(f"{url}/sessions/study", str(path))
+            assert told == expected, number
 
 
 def test_exact_forms_come_back_and_a_changed_one_is_refused(kinds: Kinds) -> None:

@@ -23,6 +23,7 @@ from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
+from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
 
@@ -43,12 +44,14 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     }  # fmt: skip
     groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
     assert [one["sex"] for one in groups.json()["rows"]][:2] == ["Female", "Male"]
-    means = client.post(ASK, json={"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex"}, headers=ann)
+    mean = {"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex", "at_most": 1}
+    means = client.post(ASK, json=mean, headers=ann)
     assert means.status_code == 200
     several: list[Any] = [{"id": "a", "where": "age >= 30"}, {"id": 2, "where": "height > 2"}]
     several.append({"where": {"sex": {"eq": "Male"}}})
     answers = client.post(ASK, json={"queries": several}, headers=ann).json()["answers"]
-    assert answers[0] == {"id": "a", **answer.json()}
+    assert answers[0] == {"id": "a", **answer.json(), "spent": answers[0]["spent"]}
+    assert answers[0]["spent"]["share"] >= answer.json()["spent"]["share"]
     assert answers[1]["id"] == 2
     assert answers[1]["error"]["code"] == "unknown_attribute"
     assert answers[2]["interval"] is not None
@@ -68,11 +71,14 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     quote = sent(reader, dry_run=True).json()
     assert quote["needed"]
     assert not quote["affordable"]  # a reader has no share
-    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "forbidden")
+    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "budget_exhausted")
     assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
     before = spent()
     assert before.get("bea", 0) == before.get("rea", 0) == 0
-    answer = sent(ann, within=40.0).json()
+    dear = sent(ann, within=40.0)
+    assert (dear.status_code, dear.json()["error"]["code"]) == (403, "not_paid")
+    answer = sent(ann, within=40.0, at_most=dear.json()["error"]["price"]).json()
+    assert answer["spent"]["charged"] == pytest.approx(quote["share"], rel=1e-5)
     low, high = answer["interval"]
     assert high - low <= 80.001
     paid = spent()
@@ -85,6 +91,85 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     (row,) = client.post(ASK, json=statement, headers=bea).json()["rows"]
     assert [row["count"]["low"], row["count"]["high"]] == [math.floor(low), math.ceil(high)]
     assert sent(ann, dry_run=True).json()["needed"] is False
+
+
+def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
+    client: TestClient, add: Any
+) -> None:
+    ann, question = add("ann", "1/2"), {"where": "sex = 'Male' AND region = 'north'"}
+
+    def spent() -> float:
+        return float(client.get("/sessions/study/you", headers=ann).json()["spent"])
+
+    refused = client.post(ASK, json=question, headers={**ann, "Idempotency-Key": "k"})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["position"]) == (403, "not_paid", None)
+    assert set(error) == {"code", "message", "position", "request_id", "price"}
+    assert error["price"] == client.post(ASK, json={**question, "dry_run": True}, headers=ann).json()["most"]
+    assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in error["message"]
+    free = client.post(ASK, json={**question, "at_most": 0}, headers=ann).json()
+    assert (free["source"], "charged" in free["spent"]) == ("unverified", False)
+    assert spent() == 0
+    paid = client.post(
+        ASK, json={**question, "at_most": error["price"]}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()
+    assert paid["spent"]["charged"] == pytest.approx(spent(), rel=1e-5)
+    assert 0 < spent() <= error["price"]
+    for most in (None, 0, 1e-9):
+        again = client.post(
+            ASK, json={**question, "at_most": most}, headers={**ann, "Idempotency-Key": "k"}
+        ).json()
+        assert again["interval"] == paid["interval"]
+    for bad in (-0.1, 1.1, "1", True):
+        assert client.post(ASK, json={**question, "at_most": bad}, headers=ann).status_code == 400
+
+
+def test_among_several_each_that_could_cost_more_has_its_own_error(client: TestClient, add: Any) -> None:
+    ann = add("ann", "1/2")
+    queries = [
+        {"id": 1, "where": "region = 'north'"},
+        {"id": 2, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 3, "sql": "SELECT sex, member, COUNT(*) FROM people GROUP BY sex, member"},
+        {"id": 4, "where": "height > 2"},
+        {"id": 5, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 6, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"},
+    ]
+    for key in ({}, {"Idempotency-Key": "k"}):
+        answers = client.post(ASK, json={"queries": queries}, headers={**ann, **key}).json()["answers"]
+        assert [one["id"] for one in answers] == [1, 2, 3, 4, 5, 6]
+        codes = [one.get("error", {}).get("code") for one in answers]
+        assert codes == [None, "not_paid", "not_paid", "unknown_attribute", "not_paid", None]
+        assert answers[1]["error"]["price"] > 0.05
+    assert client.get("/sessions/study/you", headers=ann).json()["spent"] == 0
+    answers = client.post(
+        ASK, json={"queries": queries, "at_most": 1}, headers={**ann, "Idempotency-Key": "k"}
+    ).json()["answers"]
+    assert [one.get("error", {}).get("code") for one in answers] == [
+        None, None, None, "unknown_attribute", None, None,
+    ]  # fmt: skip
+    charged = sum(one.get("spent", {}).get("charged", 0) for one in answers)
+    assert charged == pytest.approx(client.get("/sessions/study/you", headers=ann).json()["spent"], rel=1e-5)
+
+
+def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
+    session = service.hosted(service.users.listed()[0], "study").session
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, 0.5)
+    while session.measure(["region"], dry_run=True).affordable:
+        session.measure(["region"])
+    left = float(session.state.ledger.remaining / session.state.ledger.cap)
+    assert left < 0.5
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (0.5, left)
+    assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
+    assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
+    page = client.get("/page/study", headers=ann).text
+    assert f"You may still spend {left:.2%} of the whole budget. Your share is 50.0%" in page
+    known = client.get("/page/study/custodian", headers=cat).text
+    assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
 
 
 NO_BARS: list[dict[str, Any]] = [
@@ -114,10 +199,10 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     reader = add("rea", "1/2", role=Role.READER)  # which counts for nothing: the role decides
     for headers in (reader, ann, bea):
         for age in range(21, 40):
-            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'"}
+            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'", "at_most": 1}
             assert client.post(ASK, json=sent, headers=headers).status_code == 200
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=reader)
-    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "forbidden")
+    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=bea)
     assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
@@ -145,8 +230,8 @@ def test_sums_of_others_are_rounded_and_ones_own_is_exact(
     """Else whose sum grew, or number of questions, tells whose a new line of the ledger is."""
     ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
     for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
-        measured = client.post("/sessions/study/measure", json={"scope": scope}, headers=headers)
-        assert measured.status_code == 200
+        body = {"scope": scope, "at_most": 1}
+        assert client.post("/sessions/study/measure", json=body, headers=headers).status_code == 200
     client.post(ASK, json={"where": "age >= 30"}, headers=bea)
     (hosted,) = service.visible(service.users.listed()[0])
     booked = {one.name: one for one in hosted.session.bookings()}
@@ -195,7 +280,7 @@ def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> N
     priced = client.post(measure, json={**body, "dry_run": True}, headers={**ann, **key})
     with ThreadPoolExecutor(2) as pool:
         sent = [pool.submit(client.post, measure, json=body, headers={**ann, **key}) for _ in range(4)]
-        contents = {one.result().content for one in sent}
+        contents = {one.result(WAIT).content for one in sent}
     assert contents == {priced.content}
     assert len(lines()) == before + 1
     for address, other in (
@@ -236,7 +321,7 @@ def test_a_price_of_what_nothing_is_known_of_asks_nothing(client: TestClient, ad
     assert priced.status_code == 400
     assert "ask the statement first" in priced.json()["error"]["message"]
     assert client.get("/sessions/study/ledger", headers=ann).json()["entries"] == before
-    assert client.post(ASK, json=body, headers=ann).is_success
+    assert client.post(ASK, json={**body, "at_most": 1}, headers=ann).is_success
 
 
 @pytest.mark.parametrize("kind", WITHIN)
@@ -244,7 +329,7 @@ def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None
     ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
 
     def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
-        return client.post(address, json=body, headers={**headers, "Idempotency-Key": "k"})
+        return client.post(address, json={**body, "at_most": 1}, headers={**headers, "Idempotency-Key": "k"})
 
     def spent() -> float:
         return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])
@@ -369,6 +454,131 @@ def test_a_long_body_is_refused_before_it_is_read(client: TestClient, add: Any) 
     assert (got.status_code, got.json()["error"]["code"]) == (413, "too_long")
     parts = (b"x" * 100_000 for _ in range(100))
     assert client.post(ASK, content=parts, headers=ann).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("address", "most", "status"),
+    [("/sign-in", 4096, 303), (ASK, 2**14, 401), ("/page/study/ask", 2**14, 401)],
+)
+def test_the_body_of_a_stranger_is_short(client: TestClient, address: str, most: int, status: int) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for size in (most, most + 1):
+        got = client.post(address, content=b"&" * size, headers=form, follow_redirects=False)
+        assert got.status_code == (status if size == most else 413), size
+    assert f"at most {most:,} bytes" in got.text
+
+
+def test_nobody_reads_what_is_in_the_body_of_a_stranger(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[Any]()
+    for module, name in (("access", "parse_qs"), ("pages", "parse_qsl")):
+        monkeypatch.setattr(f"pmw.service.{module}.{name}", lambda *given, **_: read.append(given))
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for address, headers in ((ASK, {"Content-Type": "application/json"}), ("/page/study/ask", form)):
+        for body in (b"[" * 9000, b"a=1&" * 2000, b"{"):
+            got = client.post(address, content=body, headers=headers)
+            assert got.status_code == 401, (address, got.text)
+    assert read == []
+
+
+def test_many_fields_sign_nobody_in(client: TestClient, add: Any) -> None:
+    token = add("ann")["Authorization"].partition(" ")[2]
+    for fields, address in ((6, "/page/study"), (9, "/?refused=1")):
+        body = "&".join([f"token={token}", "to=/page/study", *["a=1"] * (fields - 2)])
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        got = client.post("/sign-in", content=body, headers=form, follow_redirects=False)
+        assert (got.status_code, got.headers["location"]) == (303, address)
+
+
+def test_a_form_has_a_bound(client: TestClient, add: Any) -> None:
+    form = {**add("ann"), "Content-Type": "application/x-www-form-urlencoded"}
+    for count, status in ((4096, 200), (4097, 400)):
+        got = client.post("/page/study/ask", content="&".join(["q=age%3E3"] * count), headers=form)
+        assert got.status_code == status
+
+
+def test_a_bearer_that_is_no_good_is_refused_before_the_body_is_read(
+    client: TestClient, add: Any, log: StringIO, users: UsersFile
+) -> None:
+    add("ann")
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        raise AssertionError("the body was read")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": ASK, "raw_path": ASK.encode(), "query_string": b"",
+        "headers": [(b"authorization", b"Bearer x"), (b"content-length", b"9")],
+        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
+    }  # fmt: skip
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 401
+    assert (b"www-authenticate", b"Bearer") in sent[0]["headers"]
+    assert "ask the custodian for a new one" in json.loads(sent[1]["body"])["error"]["message"]
+    users.path.chmod(0o644)  # nobody can tell whose it is
+    got = client.post(ASK, json={"where": ""}, headers={"Authorization": "Bearer x"})
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"scope": ["nope"], "heads": True},
+        {"scope": ["age", "age"], "heads": True},
+        {"scope": ["nope"], "sum": "age"},
+        {"scope": ["age", "age"], "sum": "age"},
+        {"scope": ["nope"]},
+        {"scope": ["sex"], "sum": "\ud800"},
+        {"scope": ["\ud800"], "sum": "age"},
+    ],
+    ids=str,
+)
+def test_a_measurement_of_no_attribute_is_refused_and_costs_nothing(
+    client: TestClient, add: Any, service: Service, log: StringIO, body: dict[str, Any]
+) -> None:
+    session = service._hosted["study"].session
+    ann, spent = add("ann"), session.ledger().spent
+    for more in ({}, {"dry_run": True}):
+        got = client.post(
+            "/sessions/study/measure",
+            content=json.dumps({**body, **more}),
+            headers={**ann, "Content-Type": "application/json"},
+        )
+        assert got.status_code == 400, got.text
+        assert "expected" in got.json()["error"]["message"] or "not summed" in got.json()["error"]["message"]
+    assert session.ledger().spent == spent
+    assert '"failure"' not in log.getvalue()
+
+
+HALF = "\ud800"  # of a letter
+ODD_TEXTS: list[dict[str, Any]] = [
+    {"sql": f'SELECT COUNT(*) AS "{HALF}" FROM people'}, {"sql": HALF},
+    {"sql": f"SELECT COUNT(*) FROM people -- {HALF}"}, {"where": HALF}, {"where": f"age > 3 /* {HALF} */"},
+    {"where": {HALF: 1}}, {"where": {"sex": {HALF: 1}}}, {"where": {"sex": {"in": ["Male", HALF]}}},
+    {"where": f"region LIKE '{HALF}%'"}, {"query": HALF}, {HALF: 1},
+    {"aggregate": {"kind": "count", "by": [HALF]}}, {"aggregate": {"kind": "count", "where": {HALF: HALF}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ODD_TEXTS, ids=ascii)
+def test_a_text_that_no_file_can_hold_is_refused_and_costs_nothing(
+    client: TestClient, add: Any, service: Service, form: dict[str, Any]
+) -> None:
+    session = service._hosted["study"].session
+    headers, spent = {**add("ann"), "Content-Type": "application/json"}, session.ledger().spent
+    for body in (form, {**form, "explain": True}, {**form, "within": 100}):
+        got = client.post(ASK, content=json.dumps(body), headers=headers)
+        assert got.status_code == 400, got.text
+    together = {"queries": [form, {"where": "age >= 41"}]}
+    refused, answered = client.post(ASK, content=json.dumps(together), headers=headers).json()["answers"]
+    assert refused["error"]["message"]
+    assert answered["count"] > 0
+    assert session.status().queries_answered == 1
+    assert session.ledger().spent == spent
 
 
 def test_too_many_requests_wait_or_come(client: TestClient, add: Any, service: Service) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pmw.service.app import create_app
 from pmw.service.hosting import Service
 from pmw.service.users import Role, User, UsersFile
+from tests.waiting import joined
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 uvicorn = pytest.importorskip("uvicorn", reason="the extra 'service' is not installed")
@@ -36,7 +37,7 @@ def address(service: Service) -> Iterator[str]:
         time.sleep(0.01)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
-    thread.join()
+    joined(thread)
 
 
 class Journey:

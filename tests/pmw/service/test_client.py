@@ -15,6 +15,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ from click.testing import CliRunner, Result
 
 import pmw
 from pmw.cli import main
-from pmw.errors import BudgetExhaustedError, ServiceError
+from pmw.errors import BudgetExhaustedError, PriceError, ServiceError
 from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
 from tests.pmw.service.studies import opened_study
+from tests.waiting import joined
 
 WRONG = "x"
 
@@ -60,7 +62,7 @@ class Running:
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         code = self.process.wait(60)
-        self._reader.join()
+        joined(self._reader)
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -96,7 +98,8 @@ def test_a_remote_session_answers_like_a_local_one(
         answer = session.ask("age >= 30", request_id="k")
         assert isinstance(answer, pmw.Answer)
         assert answer == session.ask("age >= 30", request_id="k")
-        assert session.ask_all(["age >= 30", {"sex": {"eq": "Male"}}])[0] == answer
+        again = session.ask_all(["age >= 30", {"sex": {"eq": "Male"}}])[0]
+        assert replace(again, spent=answer.spent) == answer
         assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex").rows
         with pytest.raises(QueryError, match="height") as refused:
             session.ask("height > 3")
@@ -108,7 +111,10 @@ def test_a_remote_session_answers_like_a_local_one(
         quote = session.quote(PAIR, 40)
         assert quote.needed
         assert quote.affordable
-        narrow = session.ask_within(PAIR, 40)
+        with pytest.raises(PriceError, match="a tenth of what may be spent") as dear:
+            session.ask_within(PAIR, 40)
+        assert dear.value.price == quote.share
+        narrow = session.ask_within(PAIR, 40, at_most=quote.share)
         assert narrow.interval is not None
         assert narrow.interval[1] - narrow.interval[0] <= 80.001
         assert not session.quote(PAIR, 40).needed
@@ -120,7 +126,7 @@ def test_a_remote_session_answers_like_a_local_one(
         with pytest.raises(QueryError, match="not summed"):
             session.measure_sum("sex")
         mean = {"sql": "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'", "within": "30%"}
-        session.sql(mean["sql"])
+        session.sql(mean["sql"], at_most=1)
         assert session.send({**mean, "dry_run": True})["affordable"]
         (row,) = session.send(mean)["rows"]
         assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
@@ -130,15 +136,15 @@ def test_a_remote_session_answers_like_a_local_one(
         assert pmw.load_model(tmp_path / "made.model").ask("age >= 30").interval is not None
         assert "study" in repr(session)
     named = pmw.connect(f"{running.url}/sessions/study", token=ann)
-    assert named.ask("age >= 30") == answer
+    assert replace(named.ask("age >= 30"), spent=answer.spent) == answer
     named.close()
     with pmw.connect(running.url, token=users.rotate("zoe")) as reader:
-        assert reader.ask("age >= 30") == answer
-        with pytest.raises(ServiceError, match="reader"):
+        assert replace(reader.ask("age >= 30"), spent=answer.spent) == answer
+        with pytest.raises(BudgetExhaustedError, match="is left for it; nothing was spent"):
             reader.measure("sex")
-        with pytest.raises(ServiceError, match="reader"):
+        with pytest.raises(BudgetExhaustedError, match="is left for it; nothing was spent"):
             reader.measure_sum("age")
-        with pytest.raises(ServiceError, match="reader"):
+        with pytest.raises(BudgetExhaustedError, match="is left for it; nothing was spent"):
             reader.ask_within(PAIR, 20)
         assert reader.ask_within(PAIR, 40).interval == narrow.interval
     users.add(User("nil", Role.ANALYST, Fraction(0)))
@@ -202,8 +208,10 @@ def test_a_bar_whose_response_is_lost_is_charged_once(
         low, high = next(session.sql(average).estimates()).interval or (0, 99)
         monkeypatch.setattr(Connection, "_tried", losing)
         asks: list[Callable[..., object]] = [
-            lambda width, **given: session.ask_within(PAIR, 40 * width, **given),
-            lambda width, **given: session.sql_within(average, 0.5 * width * (high - low), **given),
+            lambda width, **given: session.ask_within(PAIR, 40 * width, at_most=1, **given),
+            lambda width, **given: session.sql_within(
+                average, 0.5 * width * (high - low), at_most=1, **given
+            ),
         ]
         for number, asked in enumerate(asks):
             before, mine = len(session.ledger().lines), f"mine {number}"
@@ -259,24 +267,34 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         before = session.budget().spent
         told = run(pair, "--within", "40")
         assert (told.exit_code, told.stdout) == (4, "")
-        assert "A bar of ± 40 records costs" in told.stderr
-        assert "Nothing was spent. Pay it with --yes." in told.stderr
+        assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in told.stderr
         quoted = json.loads(run(pair, "--within", "40", "--json").stdout)
         assert quoted["error"]["code"] == "not_paid"
         assert session.budget().spent == before
-        paid = json.loads(run(pair, "--within", "40", "--yes", "--json").stdout)
+        paid = json.loads(run(pair, "--within", "40", "--at-most", "100%", "--json").stdout)
         assert paid["interval"][1] - paid["interval"][0] <= 80.001
         spent = session.budget().spent
-        assert float(spent) == pytest.approx(float(before) + quoted["quote"]["share"])
-        keyed = json.loads(run(pair, "--within", "40", "--yes", "--json", "--request-id", "bar").stdout)
+        assert float(spent) == pytest.approx(float(before) + quoted["error"]["price"])
+        keyed = json.loads(run(pair, "--within", "40", "--json", "--request-id", "bar").stdout)
         assert keyed["interval"] == paid["interval"]
-        unpaid = run(pair, "--within", "40", "--request-id", "bar")
-        assert (unpaid.exit_code, "give --yes too" in unpaid.stderr) == (2, True)
         again = run(pair, "--within", "40")
         assert (again.exit_code, again.stdout[:5]) == (0, "About")
         assert session.budget().spent == spent
         far = run(pair, "--within", "0.001")
         assert far.exit_code == 4
+
+
+def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(run: Callable[..., Result]) -> None:
+    """The service takes 500 questions together: those before the refused ones are answered by then."""
+    free = [{"id": place, "where": f"age >= {20 + place % 40}"} for place in range(502)]
+    dear = {"id": 502, "where": "sex = 'Female' AND member = FALSE"}
+    lines = [*free, dear, {**free[0], "id": 503}]
+    told = run("--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
+    forms = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [form["id"] for form in forms] == list(range(504))
+    assert [form["id"] for form in forms if "error" in form] == [502]
+    assert forms[502]["error"]["code"] == "not_paid"
+    assert told.exit_code == 0
 
 
 def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
@@ -289,7 +307,10 @@ def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_
 
     with pmw.connect(running.url, token=ann) as session:
         assert json.loads(run("status", "--json").stdout) == session.status().to_dict()
-        assert "budget spent" in run("status").stdout
+        told = run("status").stdout
+        assert "budget spent" in told
+        left = float(session.budget().left or 0)
+        assert told.endswith(f"\nYou may still spend {left:.2%} of the budget.\n")
         plotted = run("status", "--plot", str(tmp_path / "a.svg"))
         assert (plotted.exit_code, "which a service does not tell" in plotted.stderr) == (2, True)
         sums = ("--sum", "age", "--by", "sex", "--share", "0.1%")
@@ -298,11 +319,11 @@ def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_
             session.measure_sum("age", "sex", share=0.001, dry_run=True),
         )
         assert json.loads(run("measure", *sums, "--dry-run", "--json").stdout) == priced.to_dict()
-        unpaid = run("measure", *sums)
-        assert (unpaid.exit_code, "Pay it with --yes" in unpaid.stderr) == (4, True)
+        unpaid = run("measure", *sums, "--at-most", "0")
+        assert (unpaid.exit_code, "Pay it with at_most=0.001" in unpaid.stderr) == (4, True)
         assert len(session.ledger().lines) == before
         for _ in range(2):
-            paid = run("measure", *sums, "--yes", "--json", "--request-id", "command")
+            paid = run("measure", *sums, "--json", "--request-id", "command")
             assert json.loads(paid.stdout) == priced.to_dict()
         assert len(session.ledger().lines) == before + 1
     for command in (["status", "x.pmw"], ["measure", "x.pmw", "sex"]):
@@ -413,12 +434,12 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
         try:
             for place in range(10_000):
                 where = f"age >= {20 + place % 40} AND region = 'north' AND member = FALSE"
-                answer = session.ask(where)
+                answer = session.ask(where, at_most=1)
                 assert given.setdefault(where, answer) == answer
         except ServiceError:
             pass
     service.end(signal.SIGKILL)
-    killer.join()
+    joined(killer)
     service = Running(study, users.path)
     with pmw.connect(service.url, token=ann) as session:
         for where, answer in given.items():
@@ -433,4 +454,4 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
         ledger = local.ledger()
         assert spent == sum(line.price for line in ledger.lines) / ledger.cap
         for where, answer in given.items():
-            assert local.ask(where).to_dict() == answer.to_dict()
+            assert local.ask(where) == answer

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -85,6 +86,39 @@ def test_a_very_long_question_is_not_kept(kept: History) -> None:
     longest = "x" * 2**14
     kept.add("study", "ann", ["age >= 30", longest, f"{longest}x", "\u00e9" * (2**13 + 1)])
     assert told(kept, "study", "ann") == [longest, "age >= 30"]
+
+
+def test_a_question_takes_its_length_once(kept: History, tmp_path: Path) -> None:
+    kept.add("study", "ann", [f"{number:04}" + "x" * 3996 for number in range(1000)])
+    kept.close()
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 1.3 * 4000 * 1000
+
+
+def test_a_file_of_before_is_read_and_grows_smaller(tmp_path: Path) -> None:
+    file = tmp_path / "asked"
+    with closing(sqlite3.connect(file)) as connection:  # its index is over the questions
+        connection.executescript(
+            "CREATE TABLE questions (number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, "
+            "user TEXT NOT NULL, time TEXT NOT NULL, question TEXT NOT NULL, "
+            "UNIQUE (session, user, question)); CREATE INDEX newest ON questions (session, user, number)"
+        )
+        rows = [("study", "ann", "2026-11-01 09:00:00", f"{number:04}" + "x" * 3996) for number in range(200)]
+        with connection:
+            connection.executemany(
+                "INSERT INTO questions (session, user, time, question) VALUES (?, ?, ?, ?)", rows
+            )
+    before = file.stat().st_size
+    for _ in range(2):
+        kept = History(file)
+        assert told(kept, "study", "ann") == [row[3] for row in reversed(rows)]
+        assert kept.questions("study", "ann")[0].time == "2026-11-01 09:00:00"
+        kept.close()
+    assert file.stat().st_size < 0.6 * before
+    kept = History(file)
+    kept.add("study", "ann", [rows[0][3]])  # asked again: the last time counts
+    assert told(kept, "study", "ann")[0] == rows[0][3]
+    assert kept.count("study", "ann") == len(rows)
+    kept.close()
 
 
 def test_the_oldest_questions_of_a_user_go(kept: History, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -16,19 +18,22 @@ from fastapi.testclient import TestClient
 import pmw.service.limits
 from pmw.errors import ServiceError
 from pmw.service import asking
+from pmw.service.app import create_app
 from pmw.service.connection import Connection, Response, drawn_part, pause_before
+from pmw.service.guard import Log
 from pmw.service.hosting import Hosted, Service
-from pmw.service.limits import BusyError, LargeRequests, Queue, cells_of
+from pmw.service.limits import OWN_PLACES, BusyError, GoneError, LargeRequests, Queue, cells_of
 from pmw.session.engine import Engine
 from pmw.session.turns import TURN_WORK
 from queries import QueryError
 from queries.parsing import Question
+from queries.work import MOST_TOGETHER
+from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
 BY_SEX = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
 WIDE = "SELECT age, sex, region, member, COUNT(*) FROM people GROUP BY age, sex, region, member"
 WIDE_CELLS = 42 * 4 * 6 * 4
-WAIT = 30.0
 
 
 @pytest.fixture
@@ -60,6 +65,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (BY_SEX, 4),
         (WIDE, WIDE_CELLS),
         ("SELECT AVG(age) FROM people", 1),
+        ("SELECT MEDIAN(age), MAX(age), COUNT(*) FROM people", 41 + 41 + 1),
+        ("SELECT sex, QUANTILE_CONT(age, 0.1) FROM people GROUP BY sex", 4 * 41),
         ("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex", 8),
         ("SELECT sex, AVG(age), 2 * COUNT(*) - COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 3", 12),
         ("SELECT sex, region FROM people GROUP BY sex, region", 24),
@@ -102,7 +109,7 @@ def test_a_request_of_too_many_cells_is_refused_before_anything_is_asked(
 def test_the_largest_request_is_answered_in_turns(client: TestClient, add: Any, asked: list[int]) -> None:
     ann = add("ann")
     few = 20_000 // WIDE_CELLS
-    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few}, headers=ann)
+    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few, "at_most": 1}, headers=ann)
     answers = got.json()["answers"]
     assert [len(one["rows"]) for one in answers] == [WIDE_CELLS] * few
     assert answers[0] == answers[-1]
@@ -166,7 +173,7 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
 
     async def work(queue: Queue, name: str, hold: asyncio.Event) -> None:
         try:
-            async with queue.place():
+            async with queue.place(name):
                 order.append(name)
                 await hold.wait()
         except BusyError as error:
@@ -184,7 +191,7 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
         hold.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert queue.retry_after == 1
-        async with queue.place(), queue.place():  # both places are free again
+        async with queue.place("a"), queue.place("a"):  # both places are free again
             pass
 
     asyncio.run(main())
@@ -194,16 +201,86 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
 def test_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
     async def main() -> None:
         queue = Queue(places=1, most=9, seconds=0)
-        async with queue.place():
+        async with queue.place("ann"):
             with pytest.raises(BusyError, match="no place within 0 seconds") as told:
-                async with queue.place():
+                async with queue.place("ann"):
                     pass
             assert told.value.retry_after == 1
-            assert not queue._waiting
-        async with queue.place():
+            assert queue._count == 0
+        async with queue.place("ann"):
             pass
 
     asyncio.run(main())
+
+
+def test_a_user_has_few_places_and_users_are_served_in_turns() -> None:
+    order = list[str]()
+
+    async def work(queue: Queue, name: str, hold: asyncio.Event) -> None:
+        try:
+            async with queue.place(name):
+                order.append(name)
+                await hold.wait()
+        except BusyError as error:
+            order.append(f"{name}: {error}")
+
+    async def main() -> None:
+        queue, hold = Queue(places=6), asyncio.Event()
+        begun = [asyncio.create_task(work(queue, "ann", hold)) for _ in range(4 + 32 + 2)]
+        await asyncio.sleep(0)
+        refused = "ann: too many requests of yours wait for this session; ask again later"
+        assert order == [*["ann"] * 4, refused, refused]
+        order.clear()
+        begun += [
+            asyncio.create_task(work(queue, name, hold)) for name in ("bob", "cyd", "bob", "cyd", "bob")
+        ]
+        await asyncio.sleep(0)
+        assert order == ["bob", "cyd"]  # there is room, though many of ann's wait
+        order.clear()
+        hold.set()
+        await asyncio.gather(*begun)
+        assert order[:6] == ["ann", "bob", "cyd", "ann", "bob", "ann"]
+        assert order[6:] == ["ann"] * 29
+        async with queue.place("ann"), queue.place("ann"), queue.place("bob"), queue.place("cyd"):
+            assert (queue._free, queue._count) == (2, 0)
+
+    asyncio.run(main())
+
+
+def test_a_place_that_is_free_when_a_wait_ends_is_nobodys_and_not_lost() -> None:
+    async def main() -> None:
+        queue = Queue(places=1, most=9, seconds=WAIT)
+        async with queue.place("ann"):
+            waits = asyncio.create_task(queue._enter("ann"))
+            await asyncio.sleep(0)
+            queue._waiting["ann"][0].cancel()  # as asyncio does it once the time is over
+        assert queue._free == 1
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        async with queue.place("bob"):
+            assert queue._count == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "address", ["/activity", "/activity?session=study", "/sessions/study", "/page/study"]
+)
+def test_requests_at_a_busy_session_leave_threads_to_others(
+    service: Service, log: StringIO, add: Any, hosted: Hosted, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    ann, bea = add("ann"), add("bea")
+    monkeypatch.setattr("pmw.service.app._THREADS", 2)
+    monkeypatch.setattr("pmw.service.app.PLACES", 4)
+    with TestClient(create_app(service, Log(log))) as client, ThreadPoolExecutor(20) as pool:
+        turn = hosted.session._turn
+        with turn:
+            asked = [pool.submit(client.get, address, headers=ann) for _ in range(20)]
+            while len(turn._waiting) < OWN_PLACES:
+                time.sleep(0.001)
+            assert client.get("/sessions", headers=bea).status_code == 200
+            assert not any(one.done() for one in asked)
+        assert {one.result().status_code for one in asked} == {200}
 
 
 def test_one_large_request_is_carried_out_at_a_time_and_few_wait() -> None:
@@ -316,7 +393,7 @@ def test_work_stops_when_the_client_has_left(
     client: TestClient, add: Any, hosted: Hosted, cut: list[Callable[[], None]], log: StringIO
 ) -> None:
     ann = add("ann")
-    body = json.dumps({"sql": WIDE}).encode()
+    body = json.dumps({"sql": WIDE, "at_most": 1}).encode()
     scope = posted(ASK, {**ann, "content-type": "application/json"})
     left = threading.Event()
 
@@ -359,7 +436,7 @@ def test_a_request_that_the_end_cuts_is_told_so_and_has_its_line(
 ) -> None:
     ann, threads = add("ann"), list[int]()
     cut += [service.end, lambda: threads.append(hosted.working._count)]
-    got = client.post(ASK, json={"sql": WIDE}, headers=ann)
+    got = client.post(ASK, json={"sql": WIDE, "at_most": 1}, headers=ann)
     assert threads == [1]  # so that a session is not closed below it
     assert (got.status_code, got.headers["retry-after"]) == (503, "5")
     assert "the service ends" in got.json()["error"]["message"]
@@ -379,8 +456,8 @@ def test_a_session_is_held_until_its_last_thread_has_ended() -> None:
             end.wait(WAIT)
 
     def wait() -> None:
-        working.wait()
-        waited.set()
+        for step in (working.wait, waited.set):
+            step()
 
     threads = [threading.Thread(target=work)]
     threads[0].start()
@@ -392,6 +469,68 @@ def test_a_session_is_held_until_its_last_thread_has_ended() -> None:
     for thread in threads:
         thread.join(WAIT)
     assert waited.is_set()
+
+
+def test_reading_takes_no_turn(client: TestClient, add: Any, hosted: Hosted) -> None:
+    analyst, found = hosted.session.analyst("ann"), list[asking.Reading]()
+    with hosted.session._turn:  # this thread's
+        forms = [{"sql": "SELECT COUNT(*) FROM people WHERE age * 2 > 70"}]
+        thread = threading.Thread(target=lambda: found.append(asking.read(analyst, forms, None)))
+        thread.start()
+        thread.join(WAIT)
+        assert found
+
+
+def test_reading_ends_where_nobody_waits_for_it(hosted: Hosted) -> None:
+    looks, gone = list[int](), threading.Event()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 5:
+            gone.set()
+        hosted.working.look(gone)
+
+    analyst = hosted.session.analyst("ann", stop=look)
+    long = " OR ".join(f"age * {number} > 70" for number in range(1, 100))
+    for forms in ([{"where": long}], [{"where": f"age >= {age}"} for age in range(30)]):
+        looks.clear()
+        gone.clear()
+        with pytest.raises(GoneError):
+            asking.read(analyst, forms, None)
+        assert len(looks) == 5
+
+
+def test_a_request_that_takes_too_much_to_read_is_refused_before_anything_is_asked(
+    client: TestClient, add: Any, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = add("ann")
+    queries = [{"where": f"age * {number} > 70"} for number in range(2, 12)]
+    monkeypatch.setattr("pmw.service.asking.MOST_TOGETHER", 5000)
+    got = client.post(ASK, json={"queries": queries}, headers=ann)
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "too_large")
+    assert "evaluating at most 5,000 cells, got 5," in got.json()["error"]["message"]
+    assert got.json()["error"]["message"].endswith("questions; ask in several requests")
+    assert asked == []
+    monkeypatch.undo()
+    assert MOST_TOGETHER == 2**22
+    assert client.post(ASK, json={"queries": queries}, headers=ann).status_code == 200
+
+
+@pytest.mark.parametrize("more", [{}, {"dry_run": True}, {"explain": True}, {"within": 10, "dry_run": True}])
+def test_a_question_that_takes_too_much_to_read_says_so_and_costs_nothing(
+    client: TestClient, add: Any, hosted: Hosted, more: dict[str, Any]
+) -> None:
+    ann, spent = add("ann"), hosted.session.ledger().spent
+    text = "CAST(age AS VARCHAR) || region || sex || CASE WHEN member = true THEN 'a' ELSE 'b' END"
+    where = " OR ".join(f"LEFT({text}, {number}) = 'a'" for number in range(1, 38))
+    got = client.post(ASK, json={"where": f"region = 'north' AND ({where})", **more}, headers=ann)
+    error = got.json()["error"]
+    assert (got.status_code, error["code"]) == (400, "too_large")
+    assert "would evaluate more than 1,048,576 cells" in error["message"]
+    assert where[error["position"] - len("region = 'north' AND (") :].startswith("LEFT(")
+    shown = client.get("/page/study", params={"q": where}, headers=ann)
+    assert "would evaluate more than 1,048,576 cells" in shown.text
+    assert hosted.session.ledger().spent == spent
 
 
 # --- the client's patience ----------------------------------------------------------------------------------

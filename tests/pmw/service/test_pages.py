@@ -24,12 +24,9 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from fastapi.testclient import TestClient
 
-from pmw.service import session_page
 from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting
 from pmw.service.question_form import asked_by, described
-from pmw.service.shown_answers import new_answer
-from pmw.session.turns import Turns
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -60,7 +57,9 @@ def test_a_token_signs_in_and_out_and_a_wrong_one_is_told(client: TestClient, ad
 
 def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: AddUser) -> None:
     headers = add("ann")
-    page = client.post("/page/study/ask", data={"q": "age >= 40 AND sex = 'Male'"}, headers=headers)
+    page = client.post(
+        "/page/study/ask", data={"q": "age >= 40 AND sex = 'Male'", "price": "1"}, headers=headers
+    )
     assert page.status_code == 200
     assert "holds the true count with at least 95% confidence" in page.text
     assert '<svg role="img"' in page.text
@@ -75,12 +74,12 @@ def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: Ad
     assert "<figcaption>All 4 bars. Lines across bars are intervals." in grouped
     mean = client.post("/page/study/ask", data={"q": "SELECT AVG(age) FROM people"}, headers=headers)
     assert "avg(age)" in mean.text
-    both = {"q": "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"}
+    both = {"q": "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex", "price": "1"}
     several = client.post("/page/study/ask", data=both, headers=headers).text
     assert several.count('<svg role="img"') == 2  # a chart of each
     assert "<title>mean with its intervals</title>" in several
     assert several.count('class="range"') >= 4
-    assert "Each interval holds the true value" in several
+    assert "Each interval of a tested or measured number holds the true value" in several
 
 
 def test_an_error_is_marked_in_its_line(client: TestClient, add: AddUser) -> None:
@@ -93,7 +92,7 @@ def test_an_error_is_marked_in_its_line(client: TestClient, add: AddUser) -> Non
 
 def test_what_a_browser_is_refused_is_a_page(client: TestClient, add: AddUser) -> None:
     sign_in(client, add("ann"))
-    refused = [client.get("/page/other"), client.get("/page/study/custodian"), client.get("/page/study/pay")]
+    refused = [client.get("/page/other"), client.get("/page/study/custodian"), client.get("/page/study/ask")]
     client.cookies.clear()
     refused += [client.get("/page/study"), client.post("/page/study/ask", data={"q": ""})]
     assert [one.status_code for one in refused] == [403, 403, 405, 401, 401]
@@ -132,56 +131,103 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
 
     before = ledger()["spent"]
     page = client.get("/page/study", params=asked, headers=headers).text
-    assert re.search(r"A bar of ± 30 records costs [0-9.]+% of the budget, to measure sex, region", page)
+    assert re.search(r"A bar of ± 30 costs [0-9.]+% of the budget[.]", page)
     assert ledger()["spent"] == before
     told = re.findall(r'name="price" value="([^"]+)"', page)[0]
-    for price in ("", "nan", "0", "1e-9"):  # below what it costs: the price is told again
-        answer = client.post("/page/study/pay", data={**asked, "price": price}, headers=headers).text
-        assert "Not answered" in answer if price == "" else "Pay, and answer" in answer
+    for price in ("", "0", "1e-9"):  # below what it costs: the price is told again
+        answer = client.post("/page/study/ask", data={**asked, "price": price}, headers=headers).text
+        assert f'name="price" value="{told}">Pay, and answer' in answer
+        assert 'name="within" inputmode="decimal" value="30"' in answer
+    assert (
+        "Not answered" in client.post("/page/study/ask", data={**asked, "price": "nan"}, headers=headers).text
+    )
     assert ledger()["spent"] == before
-    paid = client.post("/page/study/pay", data={**asked, "price": told}, headers=headers).text
+    paid = client.post("/page/study/ask", data={**asked, "price": told}, headers=headers).text
     assert "holds the true count" in paid
+    assert f"It charged {float(told):.2%} of the budget when it was asked." in paid
     paid_for = ledger()
     assert paid_for["spent"] > before
     assert paid_for["entries"][-1]["booked"] == [{"analyst": "ann", "part": "1"}]
-    assert "30 records is free" in client.get("/page/study", params=asked, headers=headers).text
-    again = client.post("/page/study/pay", data={**asked, "price": "0.0"}, headers=headers).text
+    assert "A bar of ± 30 is free" in client.get("/page/study", params=asked, headers=headers).text
+    again = client.post("/page/study/ask", data={**asked, "price": "0.0"}, headers=headers).text
     assert "holds the true count" in again
+    assert "It charged" not in again
     assert ledger()["spent"] == paid_for["spent"]
     for wrong in ("x", "-1", "nan"):
         told = client.get("/page/study", params={**asked, "within": wrong}, headers=headers).text
         assert "Not answered" in told
     grouped = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": "30"}
-    assert "is for one count" in client.get("/page/study", params=grouped, headers=headers).text
+    assert "is for one AVG or SUM" in client.get("/page/study", params=grouped, headers=headers).text
 
 
-def test_a_price_is_paid_in_the_turn_that_compares_it(
-    client: TestClient, add: AddUser, monkeypatch: pytest.MonkeyPatch
+def test_a_width_is_heeded_by_the_button_that_asks(
+    client: TestClient, add: AddUser, service: Service
 ) -> None:
-    headers, asked = add("ann", Fraction(1)), {"q": "sex = 'Male' AND region = 'north'", "within": "30"}
+    session = service.hosted(service.users.listed()[0], "study").session
+    headers, question = add("ann", Fraction(1)), "sex = 'Male' AND region = 'north'"
+    before = len(session.ledger().lines)
+    wide = {"q": question, "within": "120"}  # which costs less than a tenth
+    assert "holds the true count" in client.post("/page/study/ask", data=wide, headers=headers).text
+    (line,) = session.ledger().lines[before:]
+    assert (line.event, line.label) == ("requested", "sex, region")
+    low, high = session.ask(question, at_most=0).interval or (0, 1e9)
+    assert high - low <= 240
+
+
+def test_an_average_is_bought_on_the_page(client: TestClient, add: AddUser, service: Service) -> None:
+    session = service.hosted(service.users.listed()[0], "study").session
+    headers, statement = add("ann", Fraction(1)), "SELECT AVG(age) AS mean FROM people"
+    asked = {"q": statement, "within": "0.4"}
+    client.post("/page/study/ask", data={"q": statement}, headers=headers)
+    (wide,) = session.sql(statement).column("mean")
     page = client.get("/page/study", params=asked, headers=headers).text
-    told = re.findall(r'name="price" value="([^"]+)"', page)[0]
-    dearer, answer, passed_on = session_page._is_dearer, new_answer, Turns._pass_on
-    events = list[str]()
+    price = re.findall(r'name="price" value="([^"]+)">Pay, and answer', page)[0]
+    before = len(session.ledger().lines)
+    paid = client.post("/page/study/ask", data={**asked, "price": price}, headers=headers).text
+    assert "<h2>Answer</h2>" in paid
+    (line,) = session.ledger().lines[before:]
+    assert (line.event, line.share) == ("sum of values", float(price))
+    (mean,) = session.sql(statement).column("mean")
+    assert mean.interval[1] - mean.interval[0] < 0.8 * (wide.interval[1] - wide.interval[0])
 
-    def passed(turns: Turns) -> None:
-        events.append("passed on")
-        passed_on(turns)
 
-    def compared(*given: Any) -> bool:
-        events.append("compared")
-        return dearer(*given)
+def test_what_costs_more_than_a_tenth_is_asked_first(client: TestClient, add: AddUser) -> None:
+    headers, asked = add("ann", "1/2"), {"q": "age >= 40 AND region = 'north'"}
 
-    def paid(*given: Any) -> Any:
-        events.append("paid")
-        return answer(*given)
+    def spent() -> float:
+        return float(client.get("/sessions/study/you", headers=headers).json()["spent"])
 
-    monkeypatch.setattr(Turns, "_pass_on", passed)
-    monkeypatch.setattr(session_page, "_is_dearer", compared)
-    monkeypatch.setattr(session_page, "new_answer", paid)
-    client.post("/page/study/pay", data={**asked, "price": told}, headers=headers, follow_redirects=False)
-    at = events.index("compared")
-    assert events[at : at + 3] == ["compared", "paid", "passed on"]
+    page = client.post("/page/study/ask", data=asked, headers=headers).text
+    price = re.findall(r'name="price" value="([^"]+)">Pay, and answer', page)[0]
+    assert f"This can cost {float(price):.2%} of the budget; nothing was asked or spent yet." in page
+    assert "<h2>Answer</h2>" not in page
+    assert spent() == 0
+    answer = client.post("/page/study/ask", data={**asked, "price": price}, headers=headers).text
+    assert "<h2>Answer</h2>" in answer
+    assert 0 < spent() <= float(price)
+    assert f"It charged {spent():.2%} of the budget when it was asked." in answer
+
+
+def test_intervals_are_promised_above_rows_that_have_one_that_holds(client: TestClient, add: AddUser) -> None:
+    reader, ann = add("rea", 0, Role.READER), add("ann", 1)
+    statement = "SELECT sex, AVG(age) AS mean FROM people WHERE region = 'north' GROUP BY sex"
+    page = client.post("/page/study/ask", data={"q": statement}, headers=reader).text
+    assert "unverified" in page
+    assert "Each interval" not in page
+    assert "Of what was never tested, an interval is what its parts and the declared ends leave." in page
+    counts = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}
+    page = client.post("/page/study/ask", data=counts, headers=ann).text
+    assert "Each interval holds the true value with at least 95% confidence." in page
+    assert "never tested" not in page
+
+
+@pytest.mark.parametrize("told", ["<b>9%", "100000000%", "8.2%", "8.181818%", "all"])
+def test_an_address_tells_a_charge_in_one_form_alone(client: TestClient, add: AddUser, told: str) -> None:
+    headers = add("ann", 1)
+    client.post("/page/study/ask", data={"q": "age >= 40"}, headers=headers)
+    page = client.get("/page/study", params={"q": "age >= 40", "charged": told}, headers=headers).text
+    assert "<h2>Answer</h2>" in page
+    assert "It charged" not in page
 
 
 def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
@@ -192,7 +238,7 @@ def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
     page = client.get("/page/study", params=asked, headers=headers).text
     assert "so much is not left" in page
     assert "Pay, and answer" not in page
-    refused = client.post("/page/study/pay", data={**asked, "price": "1"}, headers=headers).text
+    refused = client.post("/page/study/ask", data={**asked, "price": "1"}, headers=headers).text
     assert "Not answered" in refused
     assert client.get("/sessions/study", headers=headers).json()["you"]["spent"] == 0
     page = client.get("/page/study", headers=add("eve", 0, Role.READER)).text
@@ -245,17 +291,16 @@ def test_the_form_shows_what_it_wrote_and_keeps_what_was_chosen(client: TestClie
 def test_a_line_break_of_a_condition_stays(client: TestClient, add: AddUser) -> None:
     headers, question = add("ann", Fraction(1)), "age >= 30 AND\r\nsex = 'Male'"
     page = client.get("/page/study", params={"q": question, "within": "200"}, headers=headers).text
-    kept = re.findall(r'name="q" value="([^"]+)"', page)
-    assert kept
-    assert set(map(html.unescape, kept)) == {"age >= 30 AND\nsex = 'Male'"}
+    kept = re.findall(r"<textarea[^>]*>\n([^<]*)</textarea>", page)
+    assert list(map(html.unescape, kept)) == ["age >= 30 AND\nsex = 'Male'"]
     told = re.findall(r'name="price" value="([^"]+)"', page)[0]
     data = {"q": html.unescape(kept[0]), "within": "200", "price": told}
-    assert "age 30 to 59 and sex Male" in client.post("/page/study/pay", data=data, headers=headers).text
+    assert "age 30 to 59 and sex Male" in client.post("/page/study/ask", data=data, headers=headers).text
 
 
 def test_the_custodian_sees_who_spent_what_and_nobody_else_does(client: TestClient, add: AddUser) -> None:
     ann, custodian = add("ann"), add("carol", 1, Role.CUSTODIAN)
-    client.post("/page/study/ask", data={"q": "age >= 40 AND region = 'north'"}, headers=ann)
+    client.post("/page/study/ask", data={"q": "age >= 40 AND region = 'north'", "price": "1"}, headers=ann)
     page = client.get("/page/study/custodian", headers=custodian).text
     assert re.findall(r"<title>[^<]*: the budget by (\w+)", page) == ["analyst", "event"]
     page = texts(page)
@@ -333,6 +378,6 @@ def test_what_is_paid_on_the_page_is_the_bar_whose_price_was_told(
     ann, session = add("ann", 1), service.hosted(service.users.listed()[0], "study").session
     before = len(session.ledger().lines)
     form = {"q": words.format("sex = 'Male' AND region = 'north'"), "within": "30", "price": "1"}
-    client.post("/page/study/pay", data=form, headers={**ann, "Origin": "http://testserver"})
+    client.post("/page/study/ask", data=form, headers={**ann, "Origin": "http://testserver"})
     (line,) = session.ledger().lines[before:]
     assert (line.event, line.label) == ("requested", "sex, region")  # and no test

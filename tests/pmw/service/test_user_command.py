@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from pmw.service.users import UsersFile
+from pmw.session.maintenance import read_session
 from tests.pmw.cli.commands import Run
 
 USERS = ("--users", "users.json")
@@ -33,6 +35,16 @@ def test_a_token_stands_alone_on_standard_output(run: Run) -> None:
     listed = run.told("user", "list", *USERS, "--json")
     assert json.loads(listed)["users"][0]["revoked"]
     assert rotated not in listed
+
+
+def test_no_share_is_told_above_what_is_left_of_a_session(run: Run, study: Path) -> None:
+    run.told(*ADD, "--share", "9/10")
+    run.told("user", "add", "bob", "--share", "1/100", *USERS)
+    left = 1 - Fraction(read_session(study)[0].ledger.spent, read_session(study)[0].ledger.cap)
+    for session, shares in (((), ["9/10", "1/100"]), (("--session", str(study)), [str(left), "1/100"])):
+        listed = json.loads(run.told("user", "list", *USERS, *session, "--json"))["users"]
+        assert [one["share"] for one in listed] == shares
+    assert f"{float(left):.4g}" in run.told("user", "list", *USERS, "--session", str(study))
 
 
 def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run) -> None:

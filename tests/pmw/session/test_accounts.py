@@ -57,7 +57,7 @@ def test_every_charge_is_booked_to_who_asked_and_the_rest_to_the_session(
 ) -> None:
     with opened(tmp_path / "s.pmw", composition=composition, test=kind, epsilon=4) as session:
         opening = session.state.ledger.share
-        ann, bob = session.analyst("ann"), session.analyst("bob", Fraction(1, 2))
+        ann, bob = session.analyst("ann"), session.analyst("bob", Fraction(1, 2), at_most=1)
         ann.ask_all(QUESTIONS[::2])
         spent = session.state.ledger.spent
         bob.ask_all(QUESTIONS[1::2])
@@ -71,13 +71,13 @@ def test_every_charge_is_booked_to_who_asked_and_the_rest_to_the_session(
         assert session.verify().holds
     with pmw.resume_session(tmp_path / "s.pmw") as again:
         assert booked(again) == found
-        assert again.analyst("bob", 0.5).budget().spent == found.get("bob", 0)
+        assert again.analyst("bob", 0.5, at_most=1).budget().spent == found.get("bob", 0)
 
 
 def test_a_named_analyst_gets_the_answers_that_nobody_in_particular_gets(opened: Opener) -> None:
     with opened(seed=5) as one, opened(seed=5) as other:
         plain = [answer.to_dict() for answer in one.ask_all(QUESTIONS)]
-        assert [answer.to_dict() for answer in other.analyst("ann", 1).ask_all(QUESTIONS)] == plain
+        assert [answer.to_dict() for answer in other.analyst("ann", 1, at_most=1).ask_all(QUESTIONS)] == plain
         assert one.state.ledger == other.state.ledger
 
 
@@ -105,12 +105,12 @@ def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
     monkeypatch.setattr(engine_module, "draw_tests", draw)
     with opened(composition=composition, test=kind, epsilon=4) as session:
         price = smallest_test(session)
-        short = session.analyst("short", price - Fraction(1, 10**30))
+        short = session.analyst("short", price - Fraction(1, 10**30), at_most=1)
         answer = short.ask(QUESTIONS[0])
         assert not drawn  # nothing was drawn whatever the table holds: no refusal follows a positive
         assert "short" not in of_ledger(session)
         assert answer.source in (Source.UNVERIFIED, Source.SYNTHETIC)
-        enough = session.analyst("enough", price)
+        enough = session.analyst("enough", price, at_most=1)
         enough.ask(QUESTIONS[0])
         assert len(drawn) == 1
         assert 0 < of_ledger(session)["enough"] <= price
@@ -129,7 +129,7 @@ def test_a_reader_draws_nothing_and_has_what_others_were_told(
 
         monkeypatch.setattr(engine_module, "draw_tests", draw)
         reader = session.analyst("eve", 0)
-        assert reader.ask(QUESTIONS[3]).to_dict() == tested.to_dict()
+        assert reader.ask(QUESTIONS[3]) == tested
         answers = reader.ask_all(QUESTIONS)
         assert session.state.ledger.spent == spent
         assert {one.source for one in answers} <= {Source.UNVERIFIED, Source.SYNTHETIC, Source.MEASURED}
@@ -142,20 +142,20 @@ def test_a_reader_draws_nothing_and_has_what_others_were_told(
 
 def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Opener) -> None:
     with opened(epsilon=4, seed=2) as session:
-        poor, rich = session.analyst("poor", 0), session.analyst("rich", 1)
+        poor, rich = session.analyst("poor", 0), session.analyst("rich", 1, at_most=1)
         first = poor.ask(QUESTIONS[0])
         assert first.source is Source.UNVERIFIED
         assert poor.ask(QUESTIONS[0]).to_dict() == first.to_dict()
         assert len(session.analyst("poor").history()) == 1  # the stored answer, not another
         second = rich.ask(QUESTIONS[0])
         assert second.interval is not None
-        assert poor.ask(QUESTIONS[0]).to_dict() == second.to_dict()  # the newest, free
-        assert rich.ask(QUESTIONS[0]).to_dict() == second.to_dict()
+        assert poor.ask(QUESTIONS[0]) == second  # the newest, free
+        assert rich.ask(QUESTIONS[0]) == second
 
 
 def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
     with opened(epsilon=4, seed=2) as session:
-        ann, bob = session.analyst("ann", 1), session.analyst("bob", 1)
+        ann, bob = session.analyst("ann", 1, at_most=1), session.analyst("bob", 1, at_most=1)
         while ann.measure(["sex", "region"], dry_run=True).affordable:
             ann.measure(["sex", "region"])
         bob.ask_all(QUESTIONS)
@@ -169,7 +169,7 @@ def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
 def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
     with opened(epsilon=4, seed=2) as session:
         quote = session.measure(["sex", "region"], dry_run=True)
-        ann = session.analyst("ann", quote.share * 1.5)
+        ann = session.analyst("ann", quote.share * 1.5, at_most=1)
         assert ann.measure(["sex", "region"]).share == quote.share
         line = session.ledger().lines[-1]
         assert (line.event, line.booked) == ("requested", Account("ann").whole)
@@ -178,7 +178,7 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
             ann.measure(["sex", "age"])
         assert not ann.measure(["sex", "age"], dry_run=True).affordable
         assert session.measure(["sex", "age"], dry_run=True).affordable  # the session's cap has room
-        bob = session.analyst("bob", 1)
+        bob = session.analyst("bob", 1, at_most=1)
         answer = bob.ask_within("sex = 'Male' AND region = 'north'", 0.5 * quote.half_width)
         assert answer.interval is not None
         assert of_ledger(session)["bob"] == session.ledger().lines[-1].price / session.ledger().cap
@@ -198,7 +198,7 @@ def test_the_same_key_of_two_analysts_is_two_keys(opened: Opener) -> None:
         ann, bob = session.analyst("ann"), session.analyst("bob")
         first = ann.ask(QUESTIONS[0], request_id="1")
         other = bob.ask(QUESTIONS[1], request_id="1")
-        assert ann.ask(QUESTIONS[0], request_id="1").to_dict() == first.to_dict()
+        assert ann.ask(QUESTIONS[0], request_id="1") == first
         assert bob.ask(QUESTIONS[1], request_id="1").to_dict() == other.to_dict()
         session.ask(QUESTIONS[2], request_id="1")
         with pytest.raises(QueryError, match="request_id '1' was used for another question"):
@@ -278,7 +278,7 @@ def test_a_batch_that_does_not_say_whom_it_is_booked_to_is_refused(booked: Any) 
 
 def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:
     with opened() as session:
-        ann = session.analyst("ann", 0.25)
+        ann = session.analyst("ann", 0.25, at_most=1)
         assert (ann.name, ann.share, ann.state) == ("ann", Fraction(1, 4), session.state)
         assert repr(ann).startswith("Analyst('ann', Session(")
     with pytest.raises(SessionError, match="closed"):

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import pmw
+from pmw.cli.main import main
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import SessionStore
+from pmw.session.store.connection import own_error
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
 from tests.worlds import PEOPLE
 
@@ -111,8 +118,8 @@ def test_a_session_that_is_opened_meanwhile_is_not_replaced(
 ) -> None:
     other, copy_public = tmp_path / "other.pmw", SessionStore.copy_public
 
-    def slow(store: SessionStore, path: Path, named: Path) -> None:
-        copy_public(store, path, named)
+    def slow(store: SessionStore, path: Path) -> None:
+        copy_public(store, path)
         PEOPLE.opened(other, epsilon=1, delta=0).close()
 
     monkeypatch.setattr(SessionStore, "copy_public", slow)
@@ -124,6 +131,186 @@ def test_a_session_that_is_opened_meanwhile_is_not_replaced(
 def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Path) -> None:
     with pytest.raises(pmw.StoreError, match=r"absent/copy\.pmw: the copy cannot be written: No such file"):
         pmw.backup_session(study, tmp_path / "absent" / "copy.pmw")
+
+
+@pytest.mark.parametrize("absent", ["absent.pmw", "absent/study.pmw"])
+def test_a_session_that_is_not_there_is_told_and_nothing_is_written(absent: str, tmp_path: Path) -> None:
+    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
+        pmw.backup_session(tmp_path / absent, tmp_path / "copy.pmw")
+    assert list(tmp_path.iterdir()) == []
+
+
+def full(store: SessionStore, *_: object) -> None:
+    raise own_error(database_error(sqlite3.SQLITE_FULL), "the file")
+
+
+def database_error(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("the driver's own words")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize("step", ["_copy", "take_over", "finalize"])
+def test_a_disk_that_is_full_is_named_as_the_reason(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(SessionStore, step, full)
+    before = sorted(tmp_path.iterdir())
+    told = f"{tmp_path / 'copy.pmw'}: the copy cannot be written: No space left on device"
+    with pytest.raises(pmw.StoreError) as caught:
+        pmw.backup_session(study, tmp_path / "copy.pmw")
+    assert str(caught.value) == told
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# Copies where files may be a little larger each time, until there is room enough.
+ON_SMALL_DISKS = """
+import resource, sys
+import pmw
+
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+for size in range(8192, 2**20, 8192):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        pmw.backup_session(*sys.argv[1:])
+        break
+    except pmw.PMWError as error:
+        print(error)
+"""
+
+
+def test_wherever_the_room_ends_the_reason_is_that_of_the_copy(study: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copies" / "copy.pmw"
+    copy.parent.mkdir()
+    with closing(sqlite3.connect(study, isolation_level=None)) as connection:  # so that it takes many writes
+        connection.execute("INSERT INTO snapshots VALUES (99, zeroblob(100000), x'00')")
+    # -B: what Python compiles would be cut off too, and stay for others.
+    command = [sys.executable, "-B", "-W", "ignore", "-c", ON_SMALL_DISKS, str(study), str(copy)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    told = done.stdout.splitlines()
+    assert len(told) > 8
+    reasons = {line.removeprefix(f"{copy}: the copy cannot be written: ") for line in told}
+    assert reasons == {"Input/output error", "its disk is full, or fails"}
+    assert list(copy.parent.iterdir()) == [copy]
+    assert is_closed(copy)
+
+
+def test_a_copy_that_cannot_be_written_for_lack_of_room_to_clean_it_says_so(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.session.store.store.empty_log", lambda *_: False)
+    with pytest.raises(pmw.StoreError, match=r"the copy cannot be written: its disk is full, or fails$"):
+        pmw.backup_session(study, tmp_path / "copy.pmw")
+
+
+def test_no_reason_is_none_where_the_driver_complains() -> None:
+    codes = [getattr(sqlite3, name) for name in dir(sqlite3) if name.startswith("SQLITE_IOERR")]
+    for code in (*codes, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        error = own_error(database_error(code), "s.pmw")
+        assert isinstance(error, pmw.SessionCorruptError) or getattr(error, "strerror", None)
+
+
+# --- a copy that was cut off --------------------------------------------------------------------------------
+
+# Copies, and is killed at one of the statements of the database.
+KILLED_AT = """
+import os, signal, sqlite3, sys
+import pmw
+
+left, connect = [int(sys.argv[3])], sqlite3.connect
+
+def count(_):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(*given, **named):
+    made = connect(*given, **named)
+    made.set_trace_callback(count)
+    return made
+
+sqlite3.connect = watched
+pmw.backup_session(*sys.argv[1:3])
+"""
+STARTS = {
+    "ask": ("ask", "{}", "sex = 'Male'"),
+    "status": ("status", "{}"),
+    "ledger": ("ledger", "{}"),
+    "verify": ("verify", "{}"),
+    "export": ("export", "{}", "--output", "rows.csv"),
+    "report": ("report", "{}", "-o", "report.html"),
+    "backup": ("backup", "{}", "--output", "another.pmw"),
+    "close": ("close", "{}", "--yes"),
+}
+
+
+def kill_copying(study: Path, target: Path, at: int) -> list[str]:
+    """Kill a copying at some step, and return the files of the copy that it left."""
+    command = [sys.executable, "-W", "ignore", "-c", KILLED_AT, str(study), str(target), str(at)]
+    assert (
+        subprocess.run(command, check=False, capture_output=True, timeout=120).returncode == -signal.SIGKILL
+    )
+    return sorted(file.name for file in target.parent.iterdir())
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_whatever_is_done_next_with_a_session_removes_what_a_killed_copying_left(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / "elsewhere" / "copy.pmw"
+    target.parent.mkdir()
+    other = target.with_name("thesis")
+    other.write_text("mine")
+    for at in (60, 120):
+        left = kill_copying(study, target, at)
+        assert {".copy.pmw.part", "thesis"} < set(left)
+    assert (tmp_path / "study.pmw-copies").stat().st_mode & 0o777 == 0o600
+    result = CliRunner().invoke(main, [one.format("study.pmw") for one in STARTS[start]])
+    assert result.exit_code == 0, result.output
+    assert list(target.parent.iterdir()) == [other]
+    assert not (tmp_path / "study.pmw-copies").exists()
+
+
+def test_a_copy_that_is_being_made_is_left_alone_and_made_by_one_process(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, again, copy_public = tmp_path / "copy.pmw", tmp_path / "again.pmw", SessionStore.copy_public
+    made: list[Path] = []
+
+    def slow(store: SessionStore, path: Path) -> None:
+        copy_public(store, path)
+        if not made:
+            made.append(path)
+            with pytest.raises(pmw.SessionLockedError):
+                pmw.backup_session(study, copy)
+            pmw.backup_session(study, again)
+            read_session(study)
+            assert path.exists()
+
+    monkeypatch.setattr(SessionStore, "copy_public", slow)
+    pmw.backup_session(study, copy)
+    assert made
+    for file in (copy, again):
+        assert pmw.verify_session(file).holds
+    assert not list(tmp_path.glob(".*"))
+    assert not (tmp_path / "study.pmw-copies").exists()
+
+
+def test_a_note_that_names_no_copy_removes_nothing(study: Path, tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in ("thesis", "thesis.part", ".part", ".thesis.parts")]
+    for file in kept:
+        file.write_text("mine")
+    note = tmp_path / "study.pmw-copies"
+    names = [*map(str, kept), ".thesis.part", "", "/", str(tmp_path / "absent" / ".copy.pmw.part"), 5, None]
+    note.write_text("\n".join([*map(json.dumps, names), '"/torn', "{}"]))
+    read_session(study)
+    assert not note.exists()
+    assert all(file.read_text() == "mine" for file in kept)
+    note.symlink_to(kept[0])  # a link to another's file is removed, and not written through
+    pmw.backup_session(study, tmp_path / "copy.pmw")
+    assert not note.is_symlink()
+    assert kept[0].read_text() == "mine"
 
 
 # --- what lies on the disk while a copy is made -----------------------------------------------------------

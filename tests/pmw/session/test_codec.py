@@ -239,10 +239,14 @@ VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
-    QueryRequest, Proposal, RequestedMarginal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
+    QueryRequest, Proposal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
     Quote, SumQuote, HeadsQuote, Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
+VALUES[RequestedMarginal] = st.one_of(
+    _built(RequestedMarginal, strategy=st.none()),
+    _built(RequestedMarginal, strategy=VALUES[Strategy], noise=VALUES[DiscreteGaussian]),
+)
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
 VALUES[Released] = _built(Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)))
 APART: dict[type, dict[str, Any]] = {  # fields that are written beside the object

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,20 +21,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
+from pmw.cli.texts import table_text
 from pmw.data import as_source
 from pmw.errors import BudgetError, DataError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.contract import guarantee
+from pmw.public.pictures import headline
+from pmw.public.report.page import best_guess
 from pmw.session import drafts
 from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
-from pmw.session.store import read_charges
+from pmw.session.store import read_charges, record_charge
 from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
 from queries.person import Person
+from tests.waiting import joined
 
 ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 DOMAIN = Domain((CategoricalAttribute("region", ("n", "s"), missing=True, other=True),), name="costs")
@@ -91,6 +101,7 @@ def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) ->
     for number in range(30):
         terms = DraftTerms(Fraction(1, 10), ADDED)
         ends = draft_bounds(FRAME, "amount", terms, tmp_path / f"{number}.draft")
+        assert ends.low is not None
         clipped = int(((amount < ends.low) | (amount > ends.high)).sum())
         parts.append(clipped / len(FRAME))
         held.append(clipped <= ends.most_clipped)
@@ -110,10 +121,37 @@ def test_ends_of_both_signs_and_of_nobody(tmp_path: Path) -> None:
     ends = draft_bounds(positive, "amount", terms, tmp_path / "a.draft")
     assert (ends.low, ends.high) == (32, 64)
     nobody = draft_bounds(positive.iloc[:0], "amount", terms, tmp_path / "a.draft")
-    assert nobody.low < nobody.high
+    assert (nobody.low, nobody.high) == (None, None)
     for bad in ("nan", "inf", "", "text"):
         frame = pd.DataFrame({"amount": [bad] * 3000 + ["50"] * 3000})
         assert draft_bounds(frame, "amount", terms, tmp_path / "a.draft").low == 32
+
+
+@pytest.mark.usefixtures("repeated")
+def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_same(tmp_path: Path) -> None:
+    path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED)
+    found = {
+        records: [
+            draft_bounds(pd.DataFrame({"x": np.resize(np.arange(1, 101), records)}), "x", terms, path)
+            for _ in range(20)
+        ]
+        for records in (0, 500, 5000)
+    }
+    assert len(read_charges(path)) == 60
+    for records in (0, 500):
+        assert sum(one.low is None for one in found[records]) >= 17  # 1 of 100 is told by noise alone
+        assert all(one.most_clipped >= records for one in found[records] if one.low is None)
+    assert all(0 <= (one.low or 0.0) <= 4 and 128 <= (one.high or 0.0) <= 512 for one in found[5000])
+    needed = math.ceil(found[0][0].needed)
+    assert 550 < needed < 600  # of scale 50: 168 bins, each of which noise alone brings so far once in 16,800
+    enough = [
+        draft_bounds(pd.DataFrame({"x": [100.0] * needed}), "x", terms, path).high is not None
+        for _ in range(40)
+    ]
+    assert sum(enough) >= 36
+    assert draft_bounds(FRAME, "amount", replace(terms, neighboring_relation=REPLACED), path).needed == (
+        pytest.approx(2 * found[0][0].needed)
+    )
 
 
 def test_what_is_told_is_a_function_of_the_noisy_counts() -> None:
@@ -199,6 +237,58 @@ def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
     assert len(read_charges(path) if charges else list(tmp_path.iterdir())) == charges
 
 
+def test_a_charge_is_synchronised_before_the_draft_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync, lasting = tmp_path / "a.draft", os.fsync, list[str]()
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            lasting.append(path.read_text())
+        elif os.path.samestat(os.fstat(descriptor), tmp_path.stat()):
+            lasting.append("the name")
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for charges in (1, 2):
+        lasting.clear()
+        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+        assert lasting == [path.read_text(), "the name"]
+        assert len(lasting[0].splitlines()) == charges
+
+
+def test_two_drafts_at_once_are_both_charged(tmp_path: Path) -> None:
+    path, charge = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED).charge("ends of amount")
+    record_charge(path, charge)
+    adding = threading.Thread(target=record_charge, args=(path, replace(charge, what="keys of city")))
+    with path.open("r+b") as file:  # another draft, in the middle of its own charge
+        fcntl.flock(file, fcntl.LOCK_EX)
+        known = file.read()
+        adding.start()
+        adding.join(0.3)
+        assert path.read_bytes() == known
+        file.write(known)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_UN)
+    joined(adding)
+    assert [one.what for one in read_charges(path)] == ["ends of amount"] * 2 + ["keys of city"]
+
+
+@given(
+    st.fractions(Fraction(1, 10**6), 1000),
+    st.sampled_from([ADDED, REPLACED]),
+    st.integers(1, 300),
+)
+def test_the_noise_of_a_draft_costs_no_more_than_its_charge_and_hardly_less(
+    epsilon: Fraction, relation: NeighboringRelation, records: int
+) -> None:
+    terms = DraftTerms(epsilon, relation, records, "id")
+    moved = (1 if relation is ADDED else 2) * records * UNITS
+    cost = moved / terms.noise.scale  # of discrete Laplace noise, exactly
+    assert cost <= terms.charge("ends").epsilon
+    assert moved / (terms.noise.scale - 1) > epsilon
+
+
 def test_a_line_that_was_never_finished_is_written_over(tmp_path: Path) -> None:
     path = tmp_path / "a.draft"
     terms = DraftTerms(Fraction(1, 50), ADDED)
@@ -253,7 +343,8 @@ def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
         assert session.state.contract.options.drafts == charges
         assert told in guarantee(session.state.contract)
         assert session.verify().holds
-        assert session.ledger().sentence().endswith("on top: epsilon 0.04, delta 1e-09.")
+        drafts = "of which drafts of the schema took epsilon 0.04, delta 1e-09."
+        assert session.ledger().sentence().endswith(f"the cap is epsilon 1.04, delta 2e-09, {drafts}")
         assert [one["what"] for one in session.ledger().to_dict()["drafts"]] == ["ends of amount"] * 2
         form = session.status().to_dict()
         assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
@@ -261,6 +352,38 @@ def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
     assert told in json.dumps(manifest)
     assert told in pmw.load_model(tmp_path / "out.model").guarantee
+
+
+def test_every_output_tells_the_epsilon_and_delta_of_session_and_drafts_together(tmp_path: Path) -> None:
+    charge = replace(DraftTerms(Fraction(3, 4), ADDED).charge("keys"), delta=Fraction(1, 10**5))
+    options, out = pmw.Options(drafts=(charge,)), tmp_path / "out.csv"
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta="1e-9", options=options) as session:
+        answer, table = session.ask("region = 'n'"), session.sql("SELECT COUNT(*) FROM costs")
+        every = session.ask_all(["region = 'n'", "region = 's'"])
+        told = (1.75, 1.0001e-05)
+        for spent in (answer.spent, table.spent, *(one.spent for one in every.each())):
+            assert (spent.epsilon_cap, spent.delta) == told
+        session.export(out, format="csv")
+        session.export(tmp_path / "out.model", format="model")
+        manifest = json.loads(out.with_name("out.csv.manifest.json").read_text())
+        for form in (session.status().to_dict(), session.ledger().to_dict(), manifest):
+            assert (form["epsilon_cap"], form["delta"]) == told
+        shown = (
+            answer.origin(),
+            session.ledger().sentence(),
+            session._repr_html_(),
+            session.status()._repr_html_(),
+            table_text(table),
+            repr(session),
+            repr(pmw.load_model(tmp_path / "out.model")),
+            headline(session.state),
+            next(one.detail for one in session.verify().checks if one.name == "the plans fit the contract"),
+        )
+        for text in shown:
+            assert re.search(r"epsilon( |=| = )1[.]75, delta( |=| = )1[.]0001e-05", text), text
+        assert best_guess(session.contract) == pytest.approx(0.85195, abs=1e-4)  # that of epsilon 1 is 0.731
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta="1e-9") as session:
+        assert session.ask("region = 'n'").spent.to_dict()["epsilon_cap"] == 1
 
 
 @pytest.mark.parametrize(

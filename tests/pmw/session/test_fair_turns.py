@@ -15,8 +15,7 @@ from pmw.session.engine import Engine
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.parsing import Question, parse_sql
-
-WAIT = 30.0
+from tests.waiting import WAIT
 
 
 def begun(turns: Turns, work: Callable[[], None]) -> threading.Thread:

@@ -51,7 +51,10 @@ def repeatable_files(repeatable: None) -> None:
 
 def ask_for_two(session: pmw.Session, questions: Sequence[LinearQuery]) -> tuple[pmw.Analyst, pmw.Analyst]:
     """Ask in turns for two analysts, every fourth question for the second, and return them."""
-    ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
+    ann, bob = (
+        session.analyst("ann", Fraction(3, 4), at_most=1),
+        session.analyst("bob", Fraction(3, 4), at_most=1),
+    )
     for place, question in enumerate(questions):
         (bob if place % 4 == 0 else ann).ask(question)
     return ann, bob
@@ -77,7 +80,7 @@ def requested(session: pmw.Session) -> list[Parts]:
 def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> None:
     wide = "age BETWEEN 30 AND 40 AND visits <= 3 AND region = 'north' AND member = true"
     with opened() as session:
-        for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2)), session):
+        for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2), at_most=1), session):
             who.ask(wide, fresh=True)
             ledger, stored = session.state.ledger, session.state.asked
             for _ in range(DUE):
@@ -90,20 +93,20 @@ def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> No
 
 def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        poor = session.analyst("poor", Fraction(1, 10**6))
+        poor = session.analyst("poor", Fraction(1, 10**6), at_most=1)
         answers = poor.ask_all(stream[: DUE + 5])
         assert {answer.source for answer in answers} >= {pmw.Source.UNVERIFIED}
         assert session.state.settled == 0
         assert not unasked(session)
         assert session.ledger().lines[-1].booked == WHOLE
-        rich = session.analyst("rich", 1)
+        rich = session.analyst("rich", 1, at_most=1)
         rich.ask_all(stream[: DUE + 5])
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
 
 
 def test_what_a_reader_was_told_first_counts_for_nobody(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        ann, reader = session.analyst("ann", 1, at_most=1), session.analyst("reader", 0)
         known = [
             one
             for one in stream[:100]
@@ -126,7 +129,9 @@ def test_a_question_that_no_tier_could_test_does_not_count_though_others_could_b
         prices = [
             ledger.price(reservation(one, options, ledger.composition, round_open=False)) for one in plan
         ]
-        analyst = session.analyst("ann", sum(prices) / 2 / ledger.cap)  # enough for one of the tiers
+        analyst = session.analyst(
+            "ann", sum(prices) / 2 / ledger.cap, at_most=1
+        )  # enough for one of the tiers
         monkeypatch.setattr(QuestionTier, "wanted", lambda _, __, queries: [() for _ in queries])
         answers = [analyst.ask(one) for one in stream[:100]]
         assert may_test(session._engine.limited(analyst._account))
@@ -141,7 +146,7 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
     path = tmp_path / "s.pmw"
     ends = [np.array([[low, 0] for low in range(20)]), np.array([[low + 3, 1] for low in range(20)])]
     with opened(path) as session:
-        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        ann, reader = session.analyst("ann", 1, at_most=1), session.analyst("reader", 0)
         ann.ask_all(stream[:100])
         assert session.state.settled == 100
         reader.ask_all(stream[:100], fresh=True)
@@ -182,7 +187,7 @@ def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, strea
 
 def test_readers_bring_nothing_that_others_made_due(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        ann, reader = session.analyst("ann", Fraction(9, 10)), session.analyst("reader", 0)
+        ann, reader = session.analyst("ann", Fraction(9, 10), at_most=1), session.analyst("reader", 0)
         ann.ask_all(stream[:DUE])
         assert session.state.settled == DUE
         before = session.state.ledger
@@ -212,7 +217,7 @@ def test_what_is_measured_unasked_stays_within_a_share(
     opened: Opened, stream: list[LinearQuery], share: Fraction
 ) -> None:
     with opened() as session:
-        ann = session.analyst("ann", share)
+        ann = session.analyst("ann", share, at_most=1)
         ann.ask_all(stream[:DUE])
         assert session.state.settled == DUE
         assert ann.budget().spent > share / 2
@@ -290,7 +295,7 @@ def test_every_charge_is_explained_and_nobody_is_booked_beyond_a_share(
     opened: Opened, stream: list[LinearQuery], shares: list[Fraction], turns: list[tuple[int, str, int, int]]
 ) -> None:
     with opened() as session:
-        people = [session.analyst(f"a{place}", share) for place, share in enumerate(shares)]
+        people = [session.analyst(f"a{place}", share, at_most=1) for place, share in enumerate(shares)]
         opening = session.state.ledger.spent
         for who, form, start, count in turns:
             analyst, before = people[who % len(people)], session.state.ledger
@@ -414,7 +419,11 @@ def test_what_is_measured_unasked_waits_for_nobody_where_counts_fail(
         raise DataError("the disk failed")
 
     with opened() as session:
-        ann, reader, store = session.analyst("ann", 1), session.analyst("reader", 0), session._engine._store
+        ann, reader, store = (
+            session.analyst("ann", 1, at_most=1),
+            session.analyst("reader", 0),
+            session._engine._store,
+        )
         ann.ask_all(stream[:DUE])
         before = session.state.ledger
         assert due_spare(session)

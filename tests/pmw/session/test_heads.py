@@ -21,12 +21,15 @@ from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
 from pmw.loop import RequestedHeads, draw_heads
 from pmw.planning.heads import KEPT_FOR_HEADS, SHARE, opening_heads
-from pmw.planning.opening import choose_filter
+from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.charges import Event, heads_charge, heads_sensitivity
+from pmw.public.contract import Contract
 from pmw.public.options import Options, TestKind
+from pmw.public.quotes import affordable_price
+from pmw.session import releases
 from pmw.session.maintenance import finalize_session
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
@@ -237,8 +240,9 @@ def test_persons_by_group_are_measured_on_request() -> None:
             "SELECT COUNT(DISTINCT id) FILTER (WHERE region = 'n') FROM trips"
         ).estimates()
         assert alike.interval == filtered.interval == found.column("n")[0].interval
-        (part,) = session.sql(f"{EVERYBODY} WHERE region = 'n' AND visit < 5").estimates()
+        (part,) = session.sql(f"{EVERYBODY} WHERE region = 'n' AND visit < 1").estimates()
         assert part.interval is not None
+        assert part.interval[0] <= true_heads(session, ("region", "visit"))[0, 0] <= part.interval[1]
         assert part.interval[1] <= found.column("n")[0].interval[1]
 
 
@@ -255,11 +259,42 @@ def test_bars_of_persons_hold() -> None:
     assert np.mean(held) >= 0.95
 
 
-def test_each_number_has_noise_of_its_own() -> None:
-    requested = RequestedHeads(("region",), 3, DiscreteGaussian(Fraction(50 * UNITS)))
-    drawn = draw_heads(requested, np.array([5, 5, 5]), BitSource(repeatable_seed(1, 0)))
-    assert len(set(drawn.units.tolist())) == 3
-    assert np.abs(drawn.units - 5 * UNITS).max() < 300 * UNITS
+def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
+    requested = RequestedHeads(("region",), 3, DiscreteGaussian(Fraction(2**24)))
+    zeros = np.zeros(3, dtype=np.int64)
+    drawn = np.array(
+        [draw_heads(requested, zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
+    )
+    require_independent(drawn)
+    assert drawn.std() == pytest.approx(2**24, rel=0.06)
+    counts = np.array([5, 0, 2**30])
+    moved = draw_heads(requested, counts, BitSource(repeatable_seed(9, 0))).units
+    assert np.array_equal(moved, counts * UNITS + drawn[0])
+
+
+@pytest.mark.parametrize("opening", [pmw.Opening.ONE_WAY, pmw.Opening.PAIRS])
+def test_no_bits_of_an_opening_are_drawn_from_twice(
+    opening: pmw.Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of records, attributes, sums and persons are drawn one after the other, from one seed."""
+    attributes = (*ATTRIBUTES, IntegerAttribute("cost", 0, 99, 5, resolution=1))
+    domain = Domain(attributes, name="trips", person=Person("id", 3))
+    options = Options(records_per_person=3, person_column="id", opening=opening)
+    contract = Contract(domain, Budget.of(2, "1e-9"), options)
+    plan = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
+    source = as_source(FRAME.assign(cost=FRAME["visit"]), domain, KEY)
+    refill, blocks = BitSource._refill, list[tuple[bytes, int]]()
+
+    def noting(bits: BitSource) -> None:
+        blocks.append((bits._seed, bits._counter))
+        refill(bits)
+
+    monkeypatch.setattr(BitSource, "_refill", noting)
+    seed = repeatable_seed(5, 1)
+    outcome = releases.opened(contract, plan, source, BitSource(seed))
+    assert {row.kind for row in outcome.measurements} >= {"total", "numbers of persons"}
+    assert blocks == [(seed, number) for number in range(len(blocks))]
+    assert blocks
 
 
 @pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.PAIRS}])
@@ -286,6 +321,26 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(
         with pytest.raises(error, match=message):
             asked(session)
         assert session.state.ledger.spent == before
+
+
+def test_what_an_open_round_has_reserved_is_not_left_for_persons() -> None:
+    more = (IntegerAttribute("age", 0, 19), IntegerAttribute("cost", 0, 19))
+    domain = Domain((*ATTRIBUTES, *more), name="trips", person=Person("id", 3))
+    frame = FRAME.assign(age=FRAME.index % 20, cost=FRAME.index * 7 % 20)
+    with opened(frame, domain, epsilon=2, seed=4) as session:
+        for visit in range(10):
+            session.ask(f"visit = {visit} AND region = 'n' AND age < 9 AND cost > 3")
+            if session.state.round_open:
+                break
+        state = session.state
+        left, whole = affordable_price(state), state.ledger.remaining
+        assert left < whole * Fraction(99, 100)
+        share = (left + whole) / 2 / state.ledger.cap
+        assert not session.measure_heads("region", share=share, dry_run=True).affordable
+        assert session.measure_heads("region", share=left / state.ledger.cap, dry_run=True).affordable
+        with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
+            session.measure_heads("region", share=share)
+        assert session.state.ledger == state.ledger
 
 
 def test_sessions_of_other_plans_and_closed_ones_measure_none() -> None:

@@ -427,6 +427,8 @@ def _hostile(form: dict[str, Any]) -> Iterator[bytes]:
         _set("contract", "options", "update_limit", to=10**4000),
         _schema("", 5_000),
         _schema('kind = "integer"\nmin = 0\nmax = 999999', 5_000),
+        _set("contract", "domain", to="a." * 30_000 + "b = 1"),
+        _set("contract", "domain", to="".join(f"[a{number}.b.b.b.b]\n" for number in range(10**5))),
         _set("measured", to=[_wide_question(1)]),
         _set("measured", to=[_wide_question(900) for _ in range(1000)]),
     ):

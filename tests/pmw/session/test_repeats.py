@@ -175,6 +175,18 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert session.verify().holds
 
 
+def test_a_stored_answer_tells_what_is_spent_by_now_but_to_a_retry_of_a_key_what_it_told(
+    session: pmw.Session,
+) -> None:
+    old, keyed, new = (ranges(3).query(place) for place in range(3))
+    first = reader(session).ask(old)
+    with_key = reader(session).ask(keyed, request_id="k")
+    fresh, again = session.ask_all([new, old])  # the first of which is tested
+    assert fresh.spent.share == again.spent.share == session.state.ledger.share > first.spent.share
+    assert reader(session).ask(keyed, request_id="k") == with_key
+    assert reader(session).ask(keyed).spent == again.spent
+
+
 @pytest.mark.parametrize("way", ["ask", "ask_all", "answer_arrays", "sql"])
 def test_the_rule_is_the_same_however_a_question_is_asked(
     session: pmw.Session, way: str, monkeypatch: pytest.MonkeyPatch
@@ -192,7 +204,9 @@ def test_the_rule_is_the_same_however_a_question_is_asked(
     monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)
     measured(session)
     expected = whole(old) if way == "sql" else old
-    found = replace(ways[way](), kind=None, fraction=expected.fraction)
+    found = ways[way]()
+    assert found.spent.share == session.state.ledger.share > old.spent.share
+    found = replace(found, kind=None, fraction=expected.fraction, spent=expected.spent)
     assert found == replace(expected, kind=None)  # not narrow enough
     monkeypatch.undo()
     session._engine._repeats._looks.note(np.arange(10), 0)  # as another process would find it

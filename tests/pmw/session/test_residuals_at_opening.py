@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,19 @@ from numpy.typing import NDArray
 import pmw
 from pmw.loop import RequestedMarginal, draw_requested
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
-from pmw.privacy.budget import Composition, NeighboringRelation, gaussian_mu_squared
+from pmw.planning.opening import Opened, check_scales, choose_filter, plan_opened, plan_opening
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event
+from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
+from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MarginalRelease
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+from tests.draws import RELATIONS
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -324,3 +329,85 @@ def test_what_is_charged_as_opening_and_was_asked_for_is_found(
     with opened(FRAME, DOMAIN, tmp_path / "other.pmw", epsilon=6, opening=pmw.Opening.ONE_WAY) as session:
         ask_again(session)  # no pair is of the opening of this session
         assert not session.verify().holds
+
+
+# --- noise beyond every scale -------------------------------------------------------------------------------
+
+CROWDED = Domain(
+    (
+        CategoricalAttribute("ward", tuple("abcdefg"), missing=True, other=True),
+        CategoricalAttribute("kind", tuple("pq"), missing=True, other=True),
+        IntegerAttribute("age", 0, 16, missing=True, other=True),
+    )
+)
+
+
+def choices_of(relation: NeighboringRelation, opening: pmw.Opening) -> pmw.Options:
+    crowds = 10**6  # records of one person: so the least budget for them is large enough to be looked for
+    return pmw.Options(neighboring_relation=relation, opening=opening, records_per_person=crowds)
+
+
+def is_planned(epsilon: float, options: pmw.Options) -> bool:
+    """Tell whether a budget is enough for what opening measures, by its plan alone."""
+    contract = Contract(CROWDED, Budget.of(repr(epsilon), "1e-9"), options)
+    try:
+        plan = plan_opening(CROWDED, choose_filter(CROWDED, contract.budget, options), options)
+        check_scales(contract, plan)
+    except pmw.BudgetError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@OPENINGS
+def test_a_budget_is_refused_before_anything_is_recorded_or_all_is_measured(
+    relation: NeighboringRelation, opening: pmw.Opening, tmp_path: Path
+) -> None:
+    options = choices_of(relation, opening)
+    low, high = 1e-9, 10.0  # refused, and planned
+    assert (is_planned(low, options), is_planned(high, options)) == (False, True)
+    while high > 1.0001 * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if is_planned(middle, options) else (middle, high)
+    frame = pd.DataFrame({"ward": ["a"] * 30, "kind": ["p"] * 30, "age": [1] * 30})
+    path = tmp_path / "s.pmw"
+    for refused in (low, 0.9 * low, 0.8 * low, 0.6 * low):
+        with pytest.raises(pmw.BudgetError, match="the budget is too small"):
+            opened(frame, CROWDED, path, epsilon=refused, options=options)
+        assert list(tmp_path.iterdir()) == []
+    with opened(frame, CROWDED, path, epsilon=high, options=options) as session:
+        assert not due_scopes(session.state)
+    with pmw.resume_session(path, frame) as session:
+        assert session.ask("ward = 'a'").interval is not None
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("crowd", [0.0, 2.0**40])
+def test_noise_of_pairs_is_looked_at_for_few_records_and_for_many(
+    crowd: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = choices_of(NeighboringRelation.ADD_REMOVE, pmw.Opening.TRIPLES)
+    contract = Contract(CROWDED, Budget.of(1, "1e-9"), options)
+    plan = plan_opening(CROWDED, choose_filter(CROWDED, contract.budget, options), options)
+    check_scales(contract, plan)
+
+    def planned(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
+        found = plan_opened(contract, plan, total)
+        tier = marginal_tier(found.test)
+        assert tier is not None
+        wide = replace(tier, noise=DiscreteGaussian(Fraction(2**49)))
+        return replace(found, test=(wide,)) if total == crowd else found
+
+    monkeypatch.setattr("pmw.planning.opening.plan_opened", planned)
+    with pytest.raises(pmw.BudgetError, match="the budget is too small"):
+        check_scales(contract, plan)
+
+
+def test_what_has_no_scale_on_rows_is_no_request() -> None:
+    with open_people() as session:
+        rows = strategy_of(session.state, PAIRS[0])
+        assert rows is not None
+        RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**48)), rows)
+        RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**50)))
+        with pytest.raises(pmw.NoiseError, match=r"up to 2\^50"):
+            RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**50)), rows)

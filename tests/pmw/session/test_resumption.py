@@ -237,7 +237,7 @@ def rows_of(path: Path) -> tuple[Sequence[LedgerRow], Sequence[MeasurementRow]]:
 def cut(batch: Batch, path: Path) -> None:
     """Leave a batch that was recorded and has no outcome."""
     with batch.opened(path) as session, cut_off():
-        batch.begin(session.analyst("ann", 0.5))
+        batch.begin(session.analyst("ann", 0.5, at_most=1))
     assert failed(path) == {}  # while it waits
     assert waiting_of(path).kind == batch.kind
 
@@ -261,7 +261,7 @@ def test_a_batch_is_recorded_before_a_bit_of_its_noise_is_drawn(
     with batch.opened(path) as session:
         assert {kind for _, kind in events} == {"opening"} | ({TESTS} if batch.asked else set())
         events.clear()
-        batch.begin(session.analyst("ann", 0.5))
+        batch.begin(session.analyst("ann", 0.5, at_most=1))
         assert set(events) == {(name, batch.kind) for name in ("__init__", "take")}
         events.clear()
         session.ask(batch.free)
@@ -273,7 +273,7 @@ def test_a_batch_that_was_interrupted_has_the_outcome_that_it_would_have_had(
 ) -> None:
     with batch.opened(tmp_path / "whole.pmw") as session:
         before = rows_of(tmp_path / "whole.pmw")
-        batch.begin(session.analyst("ann", 0.5))
+        batch.begin(session.analyst("ann", 0.5, at_most=1))
     expected, path = rows_of(tmp_path / "whole.pmw"), tmp_path / "s.pmw"
     repeat_noise(monkeypatch, 20)
     cut(batch, path)
@@ -286,7 +286,7 @@ def test_a_batch_that_was_interrupted_has_the_outcome_that_it_would_have_had(
             assert len(now) >= len(then)
         paid = read_ledger(path).lines[len(before[0]) :]
         assert {line.booked for line in paid} == {batch.booked}
-        batch.begin(session.analyst("ann", 0.5))
+        batch.begin(session.analyst("ann", 0.5, at_most=1))
         assert session.verify().holds
 
 
@@ -318,7 +318,7 @@ def test_of_an_outcome_that_failed_nothing_is_seen_and_the_next_question_goes_on
         with monkeypatch.context() as patch:
             patch.setattr(SessionStore, "finish", failing)
             with pytest.raises(pmw.StoreError, match="no room"):
-                batch.begin(session.analyst("ann", 0.5))
+                batch.begin(session.analyst("ann", 0.5, at_most=1))
             assert session.state is before
             for fresh in [] if kept else [False, True] * 5:
                 waiting = waiting_of(path)

@@ -23,6 +23,7 @@ from queries import (
     QueryError,
 )
 from queries.parsing import Question, parse_where
+from tests.waiting import WAIT, joined
 from tests.worlds import PEOPLE, WHOLE_YEARS
 
 REPLACE = pmw.NeighboringRelation.REPLACE_ONE
@@ -86,7 +87,8 @@ def test_a_durable_session_is_read_while_it_is_in_use_and_goes_on_where_it_was(t
     with pmw.resume_session(path, PEOPLE.frame) as again:
         assert again.status() == status
         assert again.state.model.marginal(names) == pytest.approx(model, rel=1e-9)
-        assert again.ask_all(QUESTIONS) == answers
+        told_again = zip(again.ask_all(QUESTIONS), answers, strict=True)
+        assert all(replace(one, spent=answer.spent) == answer for one, answer in told_again)
         assert again.state.round_open == session.state.round_open
         more = again.ask("region = 'south' AND age < 40 AND sex = 'Male'")
         assert more.spent.share >= status.budget_share
@@ -189,6 +191,7 @@ def test_a_session_cannot_be_copied_or_pickled() -> None:
                 attempt(session)
 
 
+TAKEN = "taken.html"  # a file that is in the working folder already, and not to be overwritten
 USES: dict[str, Callable[[pmw.Session], object]] = {
     "ask": lambda session: session.ask("sex = 'Male'"),
     "ask_all": lambda session: session.ask_all(["sex = 'Male'"]),
@@ -199,12 +202,25 @@ USES: dict[str, Callable[[pmw.Session], object]] = {
     "ledger": lambda session: session.ledger(),
     "verify": lambda session: session.verify(),
     "report": lambda session: session.report("report.html"),
+    "report to a file that is taken": lambda session: session.report(TAKEN),
     "plot": lambda session: session.plot(),
+    "plot to a file that is taken": lambda session: session.plot(TAKEN),
+    "model to a file that is taken": lambda session: session.export(TAKEN, format="model"),
+    "questions of a file that is absent": lambda session: session.ask_all(Path("absent")),
     "seal": lambda session: session.finalize(),
 }
 
 
-def test_a_closed_session_is_told_so() -> None:
+@pytest.fixture
+def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder where the files that are to be written are there already."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("report.html", TAKEN):
+        Path(name).write_text("of before")
+
+
+@pytest.mark.usefixtures("taken")
+def test_a_closed_session_is_told_so_before_a_path_is_looked_at() -> None:
     session = opened(seed=7)
     session.close()
     session.close()
@@ -213,7 +229,7 @@ def test_a_closed_session_is_told_so() -> None:
             use(session)
 
 
-def _use_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[tuple[str, str]]) -> None:
+def _use_in_child(session: pmw.Session, results: multiprocessing.Queue[tuple[str, str]]) -> None:
     for name, use in USES.items():
         try:
             use(session)
@@ -224,14 +240,15 @@ def _use_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[tup
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("taken")
 def test_a_forked_process_can_do_nothing_with_the_session(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     with opened(tmp_path / "s.pmw") as session:
-        results = context.SimpleQueue()
-        child = context.Process(target=_use_in_child, args=(session, results))
+        results: multiprocessing.Queue[tuple[str, str]] = context.Queue()
+        child = context.Process(target=_use_in_child, args=(session, results), daemon=True)
         child.start()
-        child.join()
-        told = dict(results.get() for _ in USES)
+        joined(child)
+        told = dict(results.get(timeout=WAIT) for _ in USES)
         refusal = "a session cannot be used in a forked process; resume it there instead"
         assert told == dict.fromkeys(USES, refusal)
         assert session.ask("sex = 'Male'").count > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -22,6 +22,7 @@ from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
 from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import answer_to_request, marked_answers
+from tests.waiting import WAIT, joined
 from tests.worlds import PEOPLE
 
 QUESTION = "age >= 40 AND sex = 'Male'"
@@ -179,7 +180,7 @@ def test_who_waits_has_the_lock_of_a_killed_process_at_once_and_its_answers_are_
     killer.start()
     with pmw.resume_session(study, wait=30) as session:
         assert session.ask(QUESTION).to_dict()["count"] == first["count"]
-    killer.join()
+    joined(killer)
 
 
 def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the_lock(study: Path) -> None:
@@ -188,7 +189,7 @@ def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the
     waiting = threading.Thread(target=lambda: taken.append(SessionLock(study, wait=10)))
     waiting.start()
     study.with_name("s.pmw-lock").unlink()
-    waiting.join()  # the deleted lock keeps nobody out; the fence does
+    joined(waiting)  # the deleted lock keeps nobody out; the fence does
     with pytest.raises(pmw.SessionLockedError):
         SessionLock(study)
     first.release()
@@ -200,23 +201,21 @@ def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_does_not_keep_the_lock_of_its_parent(study: Path) -> None:
-    end, other = os.pipe()
-    begun, told = os.pipe()
     session = pmw.resume_session(study)
-    child = os.fork()
-    if child == 0:
-        os.close(other)
-        os.write(told, b".")
-        os.read(end, 1)
-        os._exit(0)
-    try:
-        os.read(begun, 1)  # until the child runs, it holds what it was copied from
-        session.close()
-        pmw.resume_session(study).close()
-    finally:
-        for descriptor in (other, end, begun, told):
-            os.close(descriptor)
-        os.waitpid(child, 0)
+    context = multiprocessing.get_context("fork")
+    begun, end = context.Event(), context.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert end.wait(WAIT)
+
+    child = context.Process(target=hold, daemon=True)
+    child.start()
+    assert begun.wait(WAIT)  # until the child runs, it holds what it was copied from
+    session.close()
+    pmw.resume_session(study).close()
+    end.set()
+    joined(child)
 
 
 def test_threads_take_turns_over_one_session(study: Path) -> None:
@@ -259,5 +258,5 @@ def test_closing_in_one_thread_tells_the_others(study: Path) -> None:
         told = [pool.submit(work, seed) for seed in range(4)]
         begun.wait(30)
         session.close()
-        assert {one.result() for one in told} == {"the session was closed; resume it to go on"}
+        assert {one.result(WAIT) for one in told} == {"the session was closed; resume it to go on"}
     assert verify_session(study).holds

@@ -25,6 +25,7 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.aggregates import Aggregates
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
+from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
 from pmw.session.store import Outcome, SessionStore
 from queries import (
@@ -338,6 +339,23 @@ def test_a_price_that_is_not_left_is_refused() -> None:
             session.measure_sum("delay")
 
 
+def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:
+    with open_trips() as session:
+        for rooms in range(1, 7):
+            session.ask(f"rooms = {rooms} AND region = 'north' AND years < 9")
+            if session.state.round_open:
+                break
+        state = session.state
+        left, whole = affordable_price(state), state.ledger.remaining
+        assert left < whole * Fraction(99, 100)
+        share = (left + whole) / 2 / state.ledger.cap
+        assert not session.measure_sum("delay", "region", share=share, dry_run=True).affordable
+        assert session.measure_sum("delay", "region", share=left / state.ledger.cap, dry_run=True).affordable
+        with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
+            session.measure_sum("delay", "region", share=share)
+        assert session.state.ledger == state.ledger
+
+
 def test_an_interrupted_sum_is_drawn_as_it_would_have_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,7 +468,31 @@ def test_a_mean_without_a_promise_says_how_sums_give_it_one() -> None:
     with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=1) as session:
         statement = "SELECT AVG(delay) AS a FROM trips WHERE years < 9 AND cost > 100 AND rooms = 3"
         told = " ".join(session.sql(statement).notes)
-        assert "--sum delay --by rooms,years,cost --dry-run" in told
+        assert "session.measure_sum('delay', ['rooms', 'years', 'cost'], dry_run=True) tells" in told
+        session.finalize()
+        notes = session.sql(statement).notes
+        assert notes
+        assert "session.measure" not in " ".join(notes)  # nothing is measured any more
+
+
+def test_how_a_group_gets_a_bar_is_told_until_it_is_bought() -> None:
+    """Nobody has no region, so that no number of records says that somebody has."""
+    statement = "SELECT region, AVG(delay) AS a FROM trips GROUP BY region"
+    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=5) as session:
+        notes = " ".join(session.sql(statement).notes)
+        assert "session.measure(['region', 'delay']) costs" in notes
+        assert "session.measure_sum('delay', ['region'], dry_run=True) tells" in notes
+        session.measure_sum("delay", "region")
+        table = session.sql(statement)
+        assert not table.is_promised  # of the group without a region
+        assert "if there are records" in " ".join(table.notes)
+        assert "session.measure" not in " ".join(table.notes)
+        of_itself = session.sql("SELECT region, AVG(delay) AS a FROM trips WHERE delay > 100 GROUP BY region")
+        assert "session.measure(['region', 'delay']) costs" in " ".join(of_itself.notes)
+        session.measure(["region", "delay"])
+        notes = " ".join(session.sql("SELECT region, MEDIAN(delay) FROM trips GROUP BY region").notes)
+        assert "what was measured of region, delay leaves room for no records" in notes
+        assert "session.measure" not in notes
 
 
 def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:
@@ -467,7 +509,8 @@ def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:
         for leaf in statement.leaves:
             for group in statement.groups():
                 if isinstance(leaf, Ratio):
-                    one = sums.measured(*sums.pair(leaf, group)[:1], 1, sums.pair(leaf, group)[1])
+                    above, below = sums.pair((leaf.numerator, group), (leaf.denominator, group))
+                    one = sums.measured(above, 1, below)
                 else:
                     assert isinstance(leaf, Linear)
                     one = sums.measured(sums.weights(leaf, group), 1)

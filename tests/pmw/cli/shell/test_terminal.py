@@ -100,7 +100,7 @@ def shell(study: Path, *options: str, plain: bool = False, **environment: str) -
     finally:
         with contextlib.suppress(ProcessLookupError):
             terminal.process.kill()
-        terminal.process.wait()
+        terminal.process.wait(LONGEST)
         os.close(terminal.master)
         os.close(terminal.slave)
 

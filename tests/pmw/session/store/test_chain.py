@@ -239,7 +239,7 @@ def test_damage_is_refused_by_who_takes_over_and_by_every_reader(path: Path, dam
             execute(path, script)
         copy = path.with_name("copy")
         uses: list[Callable[[], object]] = [store.chained, store.is_whole, store.take_over]
-        uses.append(lambda: store.copy_public(copy, copy))
+        uses.append(lambda: store.copy_public(copy))
         for use in uses:
             with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
                 use()
@@ -322,7 +322,7 @@ def test_damage_of_any_answer_is_found(path: Path, column: str, number: int) -> 
     with closing(SessionStore.open(path)) as store:
         uses: list[Callable[[], object]] = [
             store.is_whole,
-            lambda: store.copy_public(path.with_name("copy"), path.with_name("copy")),
+            lambda: store.copy_public(path.with_name("copy")),
             *([] if number == 7 else [store.take_over]),
         ]
         for use in uses:
@@ -356,7 +356,7 @@ def test_a_row_with_a_checksum_is_compared_with_it(path: Path, table: str, colum
     with closing(SessionStore.open(path)) as store:
         uses: list[Callable[[], object]] = [
             store.is_whole,
-            lambda: store.copy_public(path.with_name("copy"), path.with_name("copy")),
+            lambda: store.copy_public(path.with_name("copy")),
         ]
         if table != "requests":  # of those whose answers drew no noise their number is looked at
             uses.append(store.take_over)

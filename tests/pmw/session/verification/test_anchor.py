@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -52,6 +54,19 @@ def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None
     with closing(SessionStore.open(study)) as store:
         secrets = [store.secret(name) or b"" for name in store.secret_names()]
     assert not any(secret.hex() in anchor.read_text() for secret in secrets)
+
+
+def test_an_anchor_is_its_owners_alone_whatever_the_process_allows(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    before = os.umask(0)
+    try:
+        for mode in (None, 0o666):
+            if mode is not None:
+                anchor.chmod(mode)
+            pmw.verify_session(study, anchor)
+            assert stat.S_IMODE(anchor.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize(("question", "what"), [(WRONG, "link"), ("age < 30", "answer")])

@@ -1,0 +1,204 @@
+"""Work: reading a question evaluates a bounded number of cells, whatever it says, and counts all of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.reading import LONGEST, adult_like, hard_statements, random_statement
+from queries.cell_values import CellCondition, CellValues
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.expressions import Linear
+from queries.numbers import IntegerAttribute
+from queries.parsing import parse_sql, parse_where
+from queries.work import MOST_CELLS, MOST_TOGETHER, Work, count_cells, counted_reading
+from tests.queries.meaning import full_weights, refusal
+
+ADULT = adult_like()
+HARD = dict(hard_statements())
+_BYTES = 64  # of the arrays that a cell of a join is held in: numbers, labels and marks
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of arrays over several attributes that were made, one number for each value."""
+    sizes = list[int]()
+
+    def watched(cls: type, names: tuple[str, ...]) -> None:
+        real = cls.__init__  # type: ignore[misc]
+
+        @functools.wraps(real)
+        def init(self: Any, *given: Any, **named: Any) -> None:
+            real(self, *given, **named)
+            arrays = (getattr(self, name) for name in names if getattr(self, name) is not None)
+            sizes.append(sum(one.nbytes for one in arrays if one.ndim > 1 and one.flags.owndata))
+
+        monkeypatch.setattr(cls, "__init__", init)
+
+    watched(CellValues, ("low", "middle", "high", "present", "labels"))
+    watched(CellCondition, ("least", "share", "most"))
+    watched(Linear, ("low", "middle", "high"))
+    return sizes
+
+
+def _read(text: str) -> tuple[Work, QueryError | None]:
+    with counted_reading() as work:
+        try:
+            parse_sql(text, ADULT)
+        except QueryError as error:
+            return work, error
+    return work, None
+
+
+def _require_bounded(text: str, held: list[int]) -> None:
+    assert len(text.encode()) <= LONGEST
+    held.clear()
+    work, error = _read(text)
+    if error is None:
+        assert work.done <= MOST_CELLS
+    elif "would evaluate" in error.message:
+        assert error.code == "too_large"
+        assert isinstance(error.position, int)
+        assert 0 <= error.position < len(text)
+    made = sum(held) if error is None or error.code != "too_large" else sum(held[:-1])
+    assert made <= _BYTES * work.done
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_no_statement_takes_much_to_read(name: str, held: list[int]) -> None:
+    _require_bounded(HARD[name], held)
+
+
+def test_no_statement_that_is_drawn_takes_much_to_read(held: list[int]) -> None:
+    for seed in range(150):
+        _require_bounded(random_statement(seed), held)
+
+
+def test_the_bounds_are_those_of_the_manual() -> None:
+    assert (MOST_CELLS, MOST_TOGETHER) == (2**20, 2**22)
+
+
+def test_a_question_of_too_many_cells_names_them_and_its_place() -> None:
+    text = "SELECT COUNT(*) FROM adult WHERE sex = 'Male' AND age + hours + gain + LENGTH(country) > 3"
+    error = refusal(parse_sql, text, ADULT)
+    assert error.code == "too_large"
+    assert "at most 4,194,304 fit" in error.message
+    assert text[int(error.position or 0) :].startswith("age")
+    text = " OR ".join(f"age * {number} + hours > 3" for number in range(99))
+    error = refusal(parse_where, text, ADULT)
+    assert "would evaluate more than 1,048,576 cells, the last 7,326 of age, hours" in error.message
+    assert text[int(error.position or 0) :].startswith("age * ")
+
+
+# --- what is counted ----------------------------------------------------------------------------------------
+
+
+def _counted(text: str) -> int:
+    with counted_reading() as work:
+        parse_where(text, ADULT)
+    return work.done
+
+
+def test_equal_parts_are_evaluated_once() -> None:
+    case = "CASE WHEN workclass = 'Private' THEN age ELSE hours END"
+    cells = 9 * 74 * 99
+    once, twice, thrice = (_counted(" OR ".join(f"{case} > {n}" for n in range(3, 3 + k))) for k in (1, 2, 3))
+    assert thrice - twice == twice - once == 2 * cells  # it is compared, and joined
+    assert once - 2 * cells < cells
+    deep = "age"
+    for number in range(20, 32):  # each stands in the next one twice
+        deep = f"NULLIF({deep}, {number})"
+    assert _counted(f"{deep} > 3") < 50 * 256
+
+
+def test_small_evaluations_count_as_well_and_those_of_one_attribute_for_less() -> None:
+    assert _counted("age + 0 > 3") == 3 * 256  # the attribute, the sum and the comparison
+    wide = Domain((IntegerAttribute("n", 0, 999_999),), name="t")
+    for columns in ("AVG(n), SUM(n * 2)", "COUNT(*)"):
+        with counted_reading() as work:
+            parse_sql(f"SELECT {columns} FROM t WHERE n > 3 AND n * 2 < 7000", wide)
+        assert 10**6 / 16 < work.done < MOST_CELLS
+
+
+def test_readings_inside_another_count_as_that_one() -> None:
+    with counted_reading() as whole:
+        for _ in range(2):
+            parse_where("age + 0 > 3", ADULT)
+        with counted_reading() as inner:
+            count_cells(5000, ("age", "hours"))
+        assert inner is whole
+    assert whole.done == 2 * 3 * 256 - 3 * 256 + 5000  # equal questions are read once, too
+    count_cells(2**22, ("age", "hours"))  # where nothing is read nothing is counted
+    assert whole.done == 3 * 256 + 5000
+    with pytest.raises(QueryError, match="at most 4,194,304 fit"):
+        count_cells(2**22 + 1, ("age", "hours"))
+
+
+def test_whoever_reads_may_end_it_at_each_evaluation() -> None:
+    looks = list[int]()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), counted_reading(look):
+        parse_where("age + hours > 3 AND age - hours < 90", ADULT)
+    assert len(looks) == 5
+
+
+# --- what is read as before ---------------------------------------------------------------------------------
+
+SMALL = Domain((IntegerAttribute("a", 0, 9), IntegerAttribute("b", 0, 6)), name="t")
+A, B = np.indices((10, 7))
+
+
+@given(
+    numbers=st.lists(st.integers(0, 15), min_size=1, max_size=40),
+    plain=st.lists(st.integers(0, 9), max_size=4),
+    sign=st.sampled_from(["AND", "OR"]),
+)
+def test_a_chain_is_read_whole_wherever_it_is_computed(
+    numbers: list[int], plain: list[int], sign: str
+) -> None:
+    terms = [*(f"a <> {number}" for number in plain), *(f"a + b <> {number}" for number in numbers)]
+    terms += [f"b <> {number % 7}" for number in plain]
+    masks = [*(number != A for number in plain), *(number != A + B for number in numbers)]
+    masks += [number % 7 != B for number in plain]
+    join = np.logical_and if sign == "AND" else np.logical_or
+    expected = functools.reduce(join, masks)
+    found = full_weights(parse_where(f" {sign} ".join(terms), SMALL)) > 0
+    assert np.array_equal(found, expected)
+
+
+def test_a_long_chain_is_not_nested_too_deeply() -> None:
+    found = parse_where(" OR ".join(f"a + b = {number % 15}" for number in range(300)), SMALL)
+    assert np.array_equal(full_weights(found) > 0, A + B < 15)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT age * 1e308 * 10 AS k, COUNT(*) FROM adult GROUP BY k",
+        "SELECT COUNT(*) FROM adult WHERE CAST(CAST(age * 1e308 * 10 AS INTEGER) AS VARCHAR) = 'a'",
+        "SELECT COUNT(*) FROM adult WHERE LEFT(race, 1e400) = 'a'",
+        "SELECT COUNT(*) FROM adult WHERE ROUND(age, 1e400) = 3",
+        "SELECT COUNT(*) FROM adult WHERE age / 1e-99 / 1e-99 > 3",
+    ],
+)
+def test_numbers_that_are_too_large_are_refused(sql: str) -> None:
+    assert "at most 1e+100" in refusal(parse_sql, sql, ADULT).message
+
+
+def test_too_many_groups_of_a_computed_key_are_refused_before_they_are_made() -> None:
+    wide = Domain((IntegerAttribute("n", 0, 19_999),), name="t")
+    error = refusal(parse_sql, "SELECT n + 1 AS k, COUNT(*) FROM t GROUP BY k", wide)
+    assert "expected at most 10,000 groups, got 20,000" in error.message
+    few = parse_sql("SELECT FLOOR(n / 2) AS k, COUNT(*) FROM t WHERE n < 9 GROUP BY k", wide)
+    assert [group.labels[0] for group in few.groups()] == [0, 1, 2, 3, 4]
