@@ -435,7 +435,8 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
             for place in range(10_000):
                 where = f"age >= {20 + place % 40} AND region = 'north' AND member = FALSE"
                 answer = session.ask(where, at_most=1)
-                assert given.setdefault(where, answer) == answer
+                first = given.setdefault(where, answer)
+                assert replace(answer, spent=first.spent) == first
         except ServiceError:
             pass
     service.end(signal.SIGKILL)
@@ -443,7 +444,7 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
     service = Running(study, users.path)
     with pmw.connect(service.url, token=ann) as session:
         for where, answer in given.items():
-            assert session.ask(where) == answer
+            assert replace(session.ask(where), spent=answer.spent) == answer
         assert session.ask("member = TRUE").count > 0
     assert service.end() == 0
     events = [json.loads(line)["event"] for line in service.log]
@@ -454,4 +455,4 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
         ledger = local.ledger()
         assert spent == sum(line.price for line in ledger.lines) / ledger.cap
         for where, answer in given.items():
-            assert local.ask(where) == answer
+            assert replace(local.ask(where), spent=answer.spent) == answer

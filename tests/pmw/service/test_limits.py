@@ -280,7 +280,7 @@ def test_requests_at_a_busy_session_leave_threads_to_others(
                 time.sleep(0.001)
             assert client.get("/sessions", headers=bea).status_code == 200
             assert not any(one.done() for one in asked)
-        assert {one.result().status_code for one in asked} == {200}
+        assert {one.result(WAIT).status_code for one in asked} == {200}
 
 
 def test_one_large_request_is_carried_out_at_a_time_and_few_wait() -> None:
