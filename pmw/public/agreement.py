@@ -302,9 +302,11 @@ def _moved_to(answer: Answer, count: float, total: float) -> Answer:
     return replace(answer, count=count, fraction=count / total, typical=typical)
 
 
-def _moved_words(before: Counts, after: Counts) -> str:
-    """Return which numbers were moved, and by how much."""
+def _moved_words(before: Counts, after: Counts) -> str | None:
+    """Return which numbers were moved, and by how much; None where none was by a quarter of its interval."""
     by = np.abs(after.value - before.value)
+    if np.all(by <= (before.high - before.low) / 4):
+        return None
     number = int(np.count_nonzero(by > _NEAR))
     verb = "was" if number == 1 else "were"
     return (

@@ -242,7 +242,7 @@ class LocalModels:
 def local_models(state: PublicState) -> LocalModels:
     """Return the local models of a state: found once for each model, and kept with the newest."""
     found = state.found.local
-    if found is None or not found.is_of(state):
+    if not isinstance(found, LocalModels) or not found.is_of(state):
         found = state.found.local = LocalModels(state)
     return found
 

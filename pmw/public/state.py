@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +40,6 @@ from pmw.public.plans import (
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
-
-if TYPE_CHECKING:
-    from pmw.public.local_models import LocalModels
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
@@ -142,7 +139,7 @@ class Found:
     __slots__ = ("local",)
 
     def __init__(self) -> None:
-        self.local: LocalModels | None = None
+        self.local: object = None  # pmw.public.local_models
 
 
 @dataclass(frozen=True, slots=True)
