@@ -1052,7 +1052,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("local-models-of-another-scope", "pmw/public/local_models", "found = self._tables.get(scope)",
      "found = self._tables.get(scope[:4])", "pmw/public/test_local_models"),
     ("local-models-of-an-older-model", "pmw/public/local_models",
-     "if found is None or not found.is_of(state):",
+     "if not isinstance(found, LocalModels) or not found.is_of(state):",
      "if found is None:", "pmw/public/test_local_models"),
     ("chain-of-counts-for-shares", "pmw/public/local_models", "            if number:\n",
      "            if not number:\n",

@@ -22,11 +22,12 @@ import pytest
 
 import pmw
 from pmw.errors import PriceError, ReleaseError, ServiceError, SessionError
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.exact import TYPES, exact_text, read_exact
-from queries import QueryError
-from queries.parsing import parse_sql
+from queries import Domain, IntegerAttribute, QueryError
+from queries.parsing import parse_sql, parse_where
 from queries.workload_text import parse_workload
 from tests.pmw.service.studies import opened_study
 
@@ -561,3 +562,28 @@ def test_a_service_of_another_version_is_told_apart(kinds: Kinds, monkeypatch: p
 
 
 KIND = "application/vnd.online-pmw.exact+json"
+
+
+def test_what_lies_beside_the_model_is_answered_alike(tmp_path: Path) -> None:
+    """A service's answers are those of the file's session to the bit, whichever is asked first."""
+    generator = np.random.default_rng(7)
+    columns = {"a": generator.integers(0, 12, 20_000)}
+    for name, before in zip("bcdef", "abcde", strict=True):
+        columns[name] = (columns[before] + generator.binomial(2, 0.4, 20_000)) % 12
+    pd.DataFrame(columns).to_csv(tmp_path / "wide.csv", index=False)
+    domain = Domain(tuple(IntegerAttribute(name, 0, 11) for name in columns), name="wide")
+    options, path = pmw.Options(max_cells=2_000), tmp_path / "wide.pmw"
+    users = UsersFile(tmp_path / "users.json")
+    token = users.add(User("ann", Role.CUSTODIAN, Fraction(1)))
+    asked = [f"{x} < {k} AND {y} >= {k} AND {z} <> 3" for k in (4, 7) for x, y, z in ("ace", "bdf", "abf")]
+    with pmw.open_session(
+        tmp_path / "wide.csv", domain, epsilon=1, delta=1e-9, path=path, options=options
+    ) as session:
+        assert session.state.beside
+    with served(path, users) as address, pmw.connect(f"{address}/sessions/wide", token=token) as remote:
+        told = [remote.ask(where, at_most=0) for where in asked]
+    with pmw.resume_session(path) as session:
+        answers = ModelAnswers(session.state)
+        found = [answers.answer(parse_where(where, domain)) for where in reversed(asked)]
+    assert [one.count for one in reversed(found)] == [one.count for one in told]
+    assert [one.interval for one in reversed(found)] == [one.interval for one in told]
