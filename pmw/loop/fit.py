@@ -29,6 +29,7 @@ from pmw.model import (
     MarginalMeasurement,
     MarginalTerm,
     QueryMeasurement,
+    RowsMeasurement,
     SyntheticDistribution,
     Target,
     Term,
@@ -46,7 +47,7 @@ from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense
 from pmw.public.plans import marginal_tier
 from pmw.public.prior import Prior
-from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins
+from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins, singly
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
 # them (docs/algorithm.md).
@@ -132,7 +133,7 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
     taken = [one for place, one in enumerate(state.measured) if place in places]
     terms: list[Term] = []
     for one in (*state.opening, *taken):
-        if not isinstance(one, QueryMeasurement):
+        if not isinstance(one, QueryMeasurement | RowsMeasurement):
             nothing = np.zeros(state.coarsening.coarse.scope_shape(one.scope))
             terms.append(known.get(one.scope) or MarginalTerm(one.scope, nothing))
     model = model_of_terms(state.contract, state.coarsening, state.total.value, terms)
@@ -152,7 +153,9 @@ def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: i
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
     for place, one in enumerate(state.measured):
-        if place not in places and not isinstance(one, QueryMeasurement) and len(one.scope) <= order:
+        if place in places or isinstance(one, QueryMeasurement | RowsMeasurement):
+            continue
+        if len(one.scope) <= order:
             off[place], scopes[place] = _distance(state, one), one.scope
     for place in sorted(off, key=lambda place: -off[place]):
         scope = scopes[place]
@@ -282,13 +285,16 @@ def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> Synt
             learning_rate=tier.learning_rate,
             increase=newest.units > newest.model_units,
         )
-    return refit(state.model, (*state.opening, *measured))
+    return refit(state.model, list(singly((*state.opening, *measured))))
 
 
 def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
     """Tell whether the model takes a measurement in."""
     if isinstance(measurement, MarginalMeasurement):
         return model_holds(state, measurement.scope)
+    if isinstance(measurement, RowsMeasurement):
+        are_aligned = all(map(state.coarsening.is_aligned, measurement.queries))
+        return are_aligned and model_holds(state, measurement.scope)
     return state.coarsening.is_aligned(measurement.query) and model_holds(state, measurement.query.scope)
 
 
@@ -315,7 +321,7 @@ def fitted_to(
         replace(one, query=coarsening.inner(one.query))
         if isinstance(one, QueryMeasurement)
         else coarse_target(coarsening, one, state.total.value)
-        for one in (*state.opening, *state.fitted)
+        for one in singly((*state.opening, *state.fitted))
     ]
     rule = rule or _rule(state)
     descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule, told=told)
@@ -366,7 +372,7 @@ def refined(state: PublicState, told: Callable[[int], None] | None = None) -> Pu
         return fitted_to(replace(state, model=model), _NOISY if noisy else _REFINED, told)
     for _ in range(_REFITS):
         before = dual_numbers(model.terms)
-        model = refit(model, state.measurements)
+        model = refit(model, list(singly(state.measurements)))
         if told is not None:
             told(MOST_STEPS // _REFITS)
         if np.allclose(dual_numbers(model.terms), before, rtol=1e-6, atol=1e-9):
@@ -382,7 +388,7 @@ def residual(state: PublicState) -> float | None:
     """
     model = coarse_model(state)
     squares: list[float] = []
-    for one in state.fitted:
+    for one in singly(state.fitted):
         if isinstance(one, QueryMeasurement):
             squares.append((state.model.answer(one.query) - one.value) ** 2 / one.variance)
         else:

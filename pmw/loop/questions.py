@@ -16,9 +16,10 @@ from pmw.loop.tier import BatchDraws, FirstAnswers, Proposal, QueryRequest, Rele
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, placed
-from pmw.public.evidence import is_held
+from pmw.public.evidence import NOT_HELD, holding_of, is_held
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.local_models import local_models
+from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -63,10 +64,14 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
             ]
         alone = {
             scope
-            for scope, query in {query.scope: query for query in queries}.items()
-            if state.domain.scope_size(scope) <= _LARGEST_COUNTED and not is_held(state, query)
+            for scope in {query.scope for query in queries}
+            if state.domain.scope_size(scope) <= _LARGEST_COUNTED and holding_of(state, scope) in NOT_HELD
         }
-        return [(query,) if query.factors and query.scope in alone else () for query in queries]
+        own = own_numbers(state)
+        return [
+            (query,) if query.factors and query.scope in alone and own.of(query) is None else ()
+            for query in queries
+        ]
 
     def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
         """Return how many positives some questions can come to at most: one each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from pmw.model import (
     MarginalMeasurement,
     OneWayMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     Strategy,
     SumMeasurement,
     SummedValues,
@@ -45,13 +46,17 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.row_sensitivity import rows_entry
 from pmw.public.state import PublicState, Total, planned_bins
+from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
     from pmw.data import CountSource
+
+Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | SumMeasurement | HeadMeasurement  # on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
         units = draw_numbers(counts, plan.table_noise, None, bits)
         marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
     sums = [RequestedSum(summed, noise) for summed, noise in plan.sums]
-    drawn = tuple(draw_sum(one, counted_sum(one, source), bits) for one in sums)
+    drawn = tuple(one.measured(one.counted(Tables(source)), bits) for one in sums)
     return OpeningDraws(total, tuple(marginals), drawn)
 
 
@@ -172,12 +177,64 @@ def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
     return Total.released(plan, draws.total_units, draws.marginals)
 
 
-# --- marginals on request -----------------------------------------------------------------------------------
+# --- what is measured on request ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What true numbers are counted in.
+
+    Args:
+        fine: the table over the declared cells.
+        coarse: the same table over bins; None where nothing is binned.
+        grid: the domain on whose cells a scope is counted: the declared one, or that of bins.
+    """
+
+    fine: CountSource
+    coarse: CountSource | None = None
+    grid: Callable[[Sequence[str]], Domain] | None = None
+
+    def over(self, scope: Sequence[str]) -> CountSource:
+        """Return the table over the cells that a scope is measured on."""
+        if self.coarse is None or self.grid is None or self.grid(scope) is self.fine.domain:
+            return self.fine
+        return self.coarse
+
+
+class Requested(Protocol):
+    """What will be measured, and how it is counted, drawn and taken in. A function of public state alone.
+
+    Its true numbers are counted first, for that can fail. Then it is measured, and the state takes it in.
+    """
+
+    noise: NoiseDistribution
+
+    def entry(self, options: Options) -> LedgerEntry:
+        """Return what it charges, all of which is reserved for it."""
+
+    def counted(self, tables: Tables) -> NDArray[np.int64]:
+        """Return the true numbers.
+
+        Privacy: exact and secret; for ``drawn`` alone.
+
+        Raises:
+            DataError: the table cannot be counted.
+        """
+
+    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> Measured:
+        """Return what is measured, each number with fresh noise.
+
+        Args:
+            counts: int64, from ``counted``.
+            bits: source of the noise.
+
+        Privacy: independent noise on each number. Costs what ``entry`` says.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedMarginal:
-    """What will be measured. A function of public state and the request.
+    """A marginal that will be measured, under one noise on each cell or row (``draw_numbers``).
 
     Args:
         scope: attribute names in declared order.
@@ -194,66 +251,45 @@ class RequestedMarginal:
             self.strategy.noise(self.noise)  # refused before it is recorded, where it has no scale
 
     def entry(self, options: Options) -> LedgerEntry:
-        """Return what it charges, all of which is reserved for it."""
         return requested_entry(self.scope, self.noise, options)
 
+    def counted(self, tables: Tables) -> NDArray[np.int64]:
+        return tables.over(self.scope).counts(self.scope).counts
 
-def counted_requested(
-    requested: RequestedMarginal, state: PublicState, source: CountSource, coarse: CountSource | None
-) -> NDArray[np.int64]:
-    """Return the true counts of a requested marginal: int64, records per declared cell, or per bin.
-
-    Args:
-        requested: what will be measured.
-        state: the public state; it tells which scopes are on bins.
-        source: the table, over the declared cells.
-        coarse: the same table over bins; None where nothing is binned.
-
-    Privacy: exact and secret; for ``draw_requested`` alone.
-
-    Raises:
-        DataError: the table cannot be counted.
-    """
-    fine = coarse is None or state.grid(requested.scope) is state.domain
-    return (source if fine or coarse is None else coarse).counts(requested.scope).counts
+    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> MarginalMeasurement:
+        numbers = draw_numbers(counts, self.noise, self.strategy, bits)
+        return measured_as(self.scope, numbers, self.noise, self.strategy, requested=True)
 
 
-def draw_requested(
-    requested: RequestedMarginal, counts: NDArray[np.int64], bits: BitSource
-) -> MarginalMeasurement:
-    """Return the marginal, each number with fresh noise.
+@dataclass(frozen=True, slots=True)
+class RequestedRows:
+    """The answers to a list of questions that will be measured.
 
     Args:
-        requested: what is measured.
-        counts: int64, records per cell, from ``counted_requested``.
-        bits: source of the noise.
-
-    Privacy: one marginal under fresh noise (``draw_numbers``); costs what ``RequestedMarginal.entry`` says.
+        queries: each once; cells decide every one of them.
+        noise: on each answer, in units.
     """
-    scope, noise, strategy = requested.scope, requested.noise, requested.strategy
-    numbers = draw_numbers(counts, noise, strategy, bits)
-    return measured_as(scope, numbers, noise, strategy, requested=True)
 
+    queries: tuple[LinearQuery, ...]
+    noise: NoiseDistribution
 
-def settle_requested(
-    state: PublicState, measurement: MarginalMeasurement, ledger: PrivacyFilter
-) -> PublicState:
-    """Return the public state after a requested measurement, with the model corrected by it.
+    def entry(self, options: Options) -> LedgerEntry:
+        return rows_entry(self.queries, self.noise, options)
 
-    Args:
-        state: the state that it was requested in.
-        measurement: what was drawn.
-        ledger: the filter after its charge.
-    """
-    return correct(replace(state, ledger=ledger), measurement)
+    def counted(self, tables: Tables) -> NDArray[np.int64]:
+        tables.fine.prepare([query.scope for query in self.queries])
+        answers = [query.answer(tables.fine.counts(query.scope)) for query in self.queries]
+        return np.array(answers, dtype=np.int64)
 
-
-# --- sums of values ---------------------------------------------------------------------------------------
+    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> RowsMeasurement:
+        return RowsMeasurement(self.queries, counts + self.noise.sample_array(bits, counts.size), self.noise)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedSum:
-    """Sums of values that will be measured. A function of public state and the request.
+    """Sums of values that will be measured, and what goes with them.
+
+    A person moves sums, numbers of values and squares together by ``sum_sensitivity`` at most.
 
     Args:
         summed: which sums.
@@ -264,61 +300,25 @@ class RequestedSum:
     noise: NoiseDistribution
 
     def entry(self, options: Options) -> LedgerEntry:
-        """Return what it charges, all of which is reserved for it."""
         return sum_entry(self.summed, self.noise, options)
 
+    def counted(self, tables: Tables) -> NDArray[np.int64]:
+        summed, source = self.summed, tables.fine
+        over = source.domain.scope(summed.counted)
+        places = source.place_sums(over, summed.attribute).counts
+        squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
+        return summed.units(source.domain, places, source.counts(over).counts, squares)
 
-def counted_sum(requested: RequestedSum, source: CountSource) -> NDArray[np.int64]:
-    """Return the true sums, and what goes with them: int64, in units (``SummedValues.units``).
-
-    Args:
-        requested: what will be measured.
-        source: the table, over the declared cells.
-
-    Privacy: exact and secret; for ``draw_sum`` alone.
-
-    Raises:
-        DataError: the table cannot be counted.
-    """
-    summed, domain = requested.summed, source.domain
-    over = domain.scope(summed.counted)
-    places = source.place_sums(over, summed.attribute).counts
-    squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
-    return summed.units(domain, places, source.counts(over).counts, squares)
-
-
-def draw_sum(requested: RequestedSum, units: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
-    """Return the sums, each with fresh noise.
-
-    Args:
-        requested: what is measured.
-        units: int64, from ``counted_sum``.
-        bits: source of the noise.
-
-    Privacy: independent noise on each number, of sums, values and squares alike; a person moves all of them
-        together by ``sum_sensitivity`` at most. Costs what ``RequestedSum.entry`` says.
-    """
-    drawn = requested.noise.sample_array(bits, units.size).reshape(units.shape)
-    return SumMeasurement(requested.summed, units + drawn, requested.noise)
-
-
-def settle_sum(state: PublicState, measured: SumMeasurement, ledger: PrivacyFilter) -> PublicState:
-    """Return the public state after a sum: answers about its attribute take it in.
-
-    Args:
-        state: the state that it was requested in.
-        measured: what was drawn.
-        ledger: the filter after its charge.
-    """
-    return replace(state, ledger=ledger, sums=(*state.sums, measured))
-
-
-# --- numbers of persons -----------------------------------------------------------------------------------
+    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
+        drawn = self.noise.sample_array(bits, counts.size).reshape(counts.shape)
+        return SumMeasurement(self.summed, counts + drawn, self.noise)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedHeads:
-    """Numbers of persons that will be measured. A function of public state and the request.
+    """Numbers of persons that will be measured.
+
+    A person moves them by ``heads_sensitivity`` together, in L1 and in the square of L2.
 
     Args:
         scope: attribute names in declared order; none for one number of all persons.
@@ -331,49 +331,30 @@ class RequestedHeads:
     noise: NoiseDistribution
 
     def entry(self, options: Options) -> LedgerEntry:
-        """Return what they charge, all of which is reserved for them."""
         return heads_entry(self.scope, self.cells, self.noise, options)
 
+    def counted(self, tables: Tables) -> NDArray[np.int64]:
+        return tables.fine.heads(self.scope).counts
 
-def counted_heads(requested: RequestedHeads, source: CountSource) -> NDArray[np.int64]:
-    """Return the true numbers of persons: int64, one axis per attribute of the scope.
-
-    Args:
-        requested: what will be measured.
-        source: the table, over the declared cells.
-
-    Privacy: exact and secret; for ``draw_heads`` alone.
-
-    Raises:
-        DataError: the table cannot be counted, or does not tell persons apart.
-    """
-    return source.heads(requested.scope).counts
+    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> HeadMeasurement:
+        drawn = self.noise.sample_array(bits, counts.size).reshape(counts.shape)
+        return HeadMeasurement(self.scope, counts * UNITS + drawn, self.noise)
 
 
-def draw_heads(requested: RequestedHeads, counts: NDArray[np.int64], bits: BitSource) -> HeadMeasurement:
-    """Return the numbers of persons, each with fresh noise.
+def settle_requested(state: PublicState, measured: Measured, ledger: PrivacyFilter) -> PublicState:
+    """Return the public state after a requested measurement, with the model corrected by what it can hold.
 
     Args:
-        requested: what is measured.
-        counts: int64, from ``counted_heads``.
-        bits: source of the noise.
-
-    Privacy: independent noise on each number; a person moves them by ``heads_sensitivity`` together, in L1
-        and in the square of L2. Costs what ``RequestedHeads.entry`` says.
-    """
-    drawn = requested.noise.sample_array(bits, counts.size).reshape(counts.shape)
-    return HeadMeasurement(requested.scope, counts * UNITS + drawn, requested.noise)
-
-
-def settle_heads(state: PublicState, measured: HeadMeasurement, ledger: PrivacyFilter) -> PublicState:
-    """Return the public state after numbers of persons: answers about persons take them in.
-
-    Args:
-        state: the state that they were requested in.
+        state: the state that it was requested in.
         measured: what was drawn.
-        ledger: the filter after their charge.
+        ledger: the filter after its charge.
     """
-    return replace(state, ledger=ledger, heads=(*state.heads, measured))
+    state = replace(state, ledger=ledger)
+    if isinstance(measured, SumMeasurement):
+        return replace(state, sums=(*state.sums, measured))
+    if isinstance(measured, HeadMeasurement):
+        return replace(state, heads=(*state.heads, measured))
+    return correct(state, measured)
 
 
 # --- error quantiles ----------------------------------------------------------------------------------------

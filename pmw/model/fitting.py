@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.dense import DenseDistribution, DenseWorkspace
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
-from pmw.model.measurement import Measurement, QueryMeasurement, Target, target_of
+from pmw.model.measurement import QueryMeasurement, SingleMeasurement, Target, target_of
 from queries.linear import LinearQuery
 
 PRIOR_WEIGHT = (
@@ -73,7 +73,7 @@ def _is_due(terms: Sequence[Term], combined: int) -> bool:
     return len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT
 
 
-def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) -> DenseDistribution:
+def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurement]) -> DenseDistribution:
     """Return the distribution fitted to all measurements, starting from the given one.
 
     The result depends on the duals alone, to the last bit.
@@ -105,7 +105,7 @@ def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) 
     return workspace.combine(tuple(terms))
 
 
-def _zero_term(distribution: DenseDistribution, measurement: Measurement) -> Term:
+def _zero_term(distribution: DenseDistribution, measurement: SingleMeasurement) -> Term:
     if isinstance(measurement, QueryMeasurement):
         return QueryTerm(measurement.query, 0.0)
     shape = distribution.domain.scope_shape(measurement.scope)

@@ -488,9 +488,49 @@ class QueryMeasurement:
         return noise_variance(self.noise)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsMeasurement:
+    """The answers to a list of questions that an analyst asked to have measured, each under fresh noise.
+
+    Args:
+        queries: what was asked, each once; cells decide every one of them.
+        units: int64, shape (n,), the noisy answers, in units of 2^-20 records.
+        noise: distribution of each number's noise, in units.
+    """
+
+    queries: tuple[LinearQuery, ...]
+    units: NDArray[np.int64]
+    noise: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        if units.shape != (len(self.queries),) or not self.queries:
+            raise ScopeError(f"expected a number for each of {len(self.queries)} questions, got {units.size}")
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """All attributes that the questions are about, in declared order."""
+        return scope_of_rows(self.queries)
+
+    @property
+    def numbers(self) -> tuple[QueryMeasurement, ...]:
+        """The questions with their numbers, one by one."""
+        pairs = zip(self.queries, self.units.tolist(), strict=True)
+        return tuple(QueryMeasurement(query, units, self.noise) for query, units in pairs)
+
+
+def scope_of_rows(queries: Sequence[LinearQuery]) -> tuple[str, ...]:
+    """Return all attributes that questions are about, in declared order."""
+    names = list({name for query in queries for name in query.scope})
+    return queries[0].domain.scope(names) if queries else ()
+
+
 # What opening measures.
 OneWayMeasurement: TypeAlias = MarginalMeasurement | ResidualMeasurement | HierarchicalMeasurement
-Measurement: TypeAlias = OneWayMeasurement | QueryMeasurement
+SingleMeasurement: TypeAlias = OneWayMeasurement | QueryMeasurement  # that is one aim of a fit
+Measurement: TypeAlias = SingleMeasurement | RowsMeasurement
 
 
 @dataclass(frozen=True, slots=True, eq=False)

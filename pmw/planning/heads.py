@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
+from pmw.errors import BudgetError, NoiseError, SessionError
 from pmw.planning.calibration import noise_of_price
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
@@ -149,20 +149,6 @@ def quote_heads_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDi
     width = sum_half_width(noise, 1.0, Confidences.in_state(state, 2).alone)
     affordable = price <= affordable_price(state)
     return HeadsQuote(scope, noise, cells, float(price / state.ledger.cap), width, affordable)
-
-
-def require_affordable_heads(state: PublicState, quote: HeadsQuote) -> None:
-    """Refuse numbers whose price is not left. It depends on public state alone.
-
-    Raises:
-        BudgetExhaustedError: the price is not left.
-    """
-    if not quote.affordable:
-        left = float(affordable_price(state) / state.ledger.cap)
-        raise BudgetExhaustedError(
-            f"measuring the numbers of persons costs {quote.share:.3%} of the budget, and {left:.3%} is left "
-            "for it; nothing was spent"
-        )
 
 
 def _require_heads(state: PublicState, scope: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pmw.errors import BudgetError, BudgetExhaustedError, NoiseError, SessionError
+from pmw.errors import BudgetError, NoiseError, SessionError
 from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
 from pmw.planning.value_sums import sum_noise
 from pmw.privacy.budget import Number, as_fraction, floor_price
@@ -229,20 +229,6 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
             code="too_large",
         )
     return summed
-
-
-def require_affordable_sum(state: PublicState, quote: SumQuote) -> None:
-    """Refuse sums whose price is not left. It depends on public state alone.
-
-    Raises:
-        BudgetExhaustedError: the price is not left.
-    """
-    if not quote.affordable and quote.summed is not None:
-        left = float(affordable_price(state) / state.ledger.cap)
-        raise BudgetExhaustedError(
-            f"measuring the sums of {quote.summed.attribute} costs {quote.share:.3%} of the budget, and "
-            f"{left:.3%} is left for it; nothing was spent"
-        )
 
 
 def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:

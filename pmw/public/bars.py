@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pmw.model import Coarsening
+from pmw.model import Coarsening, QueryMeasurement, half_width
 from pmw.public.answer import Basis
 from pmw.public.bounded import (
     NOTHING,
@@ -44,6 +44,7 @@ from pmw.public.bounded import (
 )
 from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
+from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass
@@ -197,8 +198,35 @@ class Bars:
         """Return the interval of a question."""
         if query.readings is None:
             one = Question(query)
-            return self._bar(one, one, query.scope)
+            return self._of_way(one, one, self._way_of(query, one))
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
+
+    def own(self, query: LinearQuery) -> QueryMeasurement | None:
+        """Return the number that was measured of a question itself, where it bounds the question best.
+
+        That is where its half-width is smaller than that of all else that bounds the question by all of its
+        attributes. It depends on scales of noise alone.
+        """
+        number = None if query.readings is not None else own_numbers(self.state).of(query)
+        if number is None:
+            return None
+        one = Question(query)
+        return number if self._way_of(query, one)[1].half_width == self._own_width(number) else None
+
+    def _own_width(self, number: QueryMeasurement) -> float:
+        return half_width(number.noise, self.shares(Rests.MEASURED).measured)
+
+    def _way_of(self, query: LinearQuery, one: Question) -> _Way:
+        """Return what bounds a question that cells decide, by all of its attributes: by scales alone."""
+        (way,) = self._main(*self._pieces(one, one))
+        number = own_numbers(self.state).of(query)
+        if number is None or self.confidences.together:
+            return way
+        width = self._own_width(number)
+        if 2 * width > way[1].half_width + way[2].half_width:
+            return way
+        own = Bound(number.value, width, RELEASED)
+        return Rests.MEASURED, own, own
 
     def of_boxes(self, boxes: Counted) -> Bar | None:
         """Return the intervals of ranges or products; None where they have to be looked at one by one.
@@ -219,10 +247,10 @@ class Bars:
 
         Unlike the interval, which parts may narrow, it does not depend on noise.
         """
-        least, most = (query, query) if query.readings is None else query.readings
-        low = high = Question(least)
-        if most is not least:
-            high = Question(most)
+        if query.readings is None:
+            _, below, above = self._way_of(query, Question(query))
+            return float(below.half_width + above.half_width)
+        low, high = map(Question, query.readings)
         return float(self._width(low, high, query.scope))
 
     def widths_of_boxes(self, boxes: Counted) -> Array | None:
@@ -285,23 +313,15 @@ class Bars:
         """
         if query.readings is not None:
             return None
-        one = Question(query)
-        below, above = self._pieces(one, one)
-        if below is not above:
-            return None
-        _, low, _ = self._main(below, above)[0]
-        return float(low.half_width) if math.isfinite(low.half_width) else None
+        _, low, high = self._way_of(query, Question(query))
+        return float(low.half_width) if low is high and math.isfinite(low.half_width) else None
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
         """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""
         if query.readings is not None:
             return False
-        one = Question(query)
-        below, above = self._pieces(one, one)
-        if below is above:
-            return False
-        _, low, high = self._main(below, above)[0]
-        return bool(high.value - low.value > low.half_width + high.half_width)
+        _, low, high = self._way_of(query, Question(query))
+        return low is not high and bool(high.value - low.value > low.half_width + high.half_width)
 
     def of_family(self, scope: tuple[str, ...], example: Array) -> SumBounds | None:
         """Return what bounds all sums over a scope by one event, or None where nothing released holds it.

@@ -19,6 +19,7 @@ from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from queries.factors import UNITS
 from queries.frozen import dataclass
+from queries.linear import LinearQuery
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
@@ -37,6 +38,7 @@ class Event(enum.StrEnum):
     QUANTILE = "error quantile"
     SUM = "sum of values"
     HEADS = "number of persons"
+    ROWS = "questions"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
 
@@ -212,6 +214,14 @@ def heads_entry(scope: Sequence[str], groups: int, noise: NoiseDistribution, opt
 def heads_label(scope: Sequence[str]) -> str:
     """Return what the ledger calls numbers of persons."""
     return f"by {', '.join(scope)}" if scope else "everybody"
+
+
+def rows_label(queries: Sequence[LinearQuery]) -> str:
+    """Return what the ledger calls a list of questions: one in words, several by what they are about."""
+    if len(queries) == 1:
+        return queries[0].describe()
+    names = {name: None for query in queries for name in query.scope}
+    return f"{len(queries):,} by {', '.join(names)}"
 
 
 def number_charge(noise: NoiseDistribution, options: Options) -> Charge:

@@ -37,6 +37,7 @@ from pmw.model import (
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     Strategy,
     SumMeasurement,
     SummedValues,
@@ -100,6 +101,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     DraftCharge: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
+    RowsMeasurement: {"kind": "rows"},
     ErrorQuantile: {},
     Certificate: {},
 }

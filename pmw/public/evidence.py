@@ -37,6 +37,7 @@ from pmw.public.half_widths import (
     measured_noise,
     total_error_bound,
 )
+from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import BoxSums, Counted
@@ -382,7 +383,7 @@ def holding_of(state: PublicState, scope: tuple[str, ...]) -> Holding:
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
     """Tell whether released numbers or a certificate bound the error of a question."""
-    return holding_of(state, query.scope) not in NOT_HELD
+    return holding_of(state, query.scope) not in NOT_HELD or own_numbers(state).of(query) is not None
 
 
 def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:

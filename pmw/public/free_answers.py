@@ -25,6 +25,7 @@ from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, weighed
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.local_models import local_models
+from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.boxes import Boxes, BoxSums, Counted
@@ -130,6 +131,10 @@ class ModelAnswers:
         count, bar = self._count(query), self.bars.of_query(query)
         low, high, basis = float(bar.low), float(bar.high), BASES[int(bar.basis)]
         source = Source.SYNTHETIC
+        own = self.bars.own(query)
+        if own is not None and not self._local.holds(query):
+            deviation = math.sqrt(own.variance)
+            count = min(max(count, own.value - deviation), own.value + deviation)
         if basis is Basis.PARTS:
             source = self._untested_source
         elif measured and not self.bars.cuts_more_than_noise(query):
@@ -312,11 +317,13 @@ class FreeAnswers:
         if isinstance(questions, Boxes):
             parts = [(places, of.of_boxes(boxes)) for places, boxes in questions.parts()]
             found = [(places, bounds) for places, bounds in parts if bounds is not None]
+            found = _without(found, own_numbers(state).places(questions))
             return _joined(of, len(questions), found, lambda place: of.answer(questions.query(place)))
         queries = questions.queries(0, len(questions))
         bounds = self._bounds_of(of, queries)[0]
-        own = [(places, one.take(at)) for places, at, one in _of_groups(bounds, queries)]
-        return _joined(of, len(queries), own, lambda place: of.answer(queries[place]))
+        found = [(places, one.take(at)) for places, at, one in _of_groups(bounds, queries)]
+        found = _without(found, own_numbers(state).places(questions))
+        return _joined(of, len(queries), found, lambda place: of.answer(queries[place]))
 
     def certified(
         self,
@@ -367,6 +374,14 @@ def _of_groups(
         found = bounds.of(number)
         if found is not None:
             yield places, own, found
+
+
+def _without(found: Sequence[tuple[Places, BoxBounds]], own: Places) -> list[tuple[Places, BoxBounds]]:
+    """Return what bounds questions together but for those that are bounded by numbers of their own."""
+    if not own.size:
+        return list(found)
+    kept = ((places, bounds, ~np.isin(places, own)) for places, bounds in found)
+    return [(places[left], bounds.take(np.flatnonzero(left))) for places, bounds, left in kept if left.any()]
 
 
 def _joined(
@@ -429,6 +444,7 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     for places, widths in _widths(bars, questions):
         found[places] = widths
         alone[places] = False
+    alone[own_numbers(bars.state).places(questions)] = True
     for place in np.flatnonzero(alone).tolist():
         found[place] = bars.width_of_query(questions.query(place))
     return found

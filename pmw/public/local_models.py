@@ -25,12 +25,13 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     Target,
     coarse_target,
     local_fit,
 )
 from pmw.public.plans import marginal_tier
-from pmw.public.state import PublicState, coarse_model
+from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -59,7 +60,9 @@ class LocalModels:
         plan = marginal_tier(state.plan)
         self._has_rows = plan is not None and plan.order > 1
         beside = [state.measured[place] for place in state.beside]
-        self._beside = [set(one.scope) for one in beside if isinstance(one, MarginalMeasurement)]
+        self._beside = [
+            set(one.scope) for one in beside if isinstance(one, MarginalMeasurement | RowsMeasurement)
+        ]
 
     def is_of(self, state: PublicState) -> bool:
         """Tell whether a state has the same model and measurements."""
@@ -104,6 +107,10 @@ class LocalModels:
                 return found
         return self._state.model.answer(query)
 
+    def holds(self, query: LinearQuery) -> bool:
+        """Tell whether what was measured of a question itself is a part of its table."""
+        return self._state.coarsening.is_aligned(query) and self._table(query.scope) is not None
+
     # --- tables ---------------------------------------------------------------------------------------------
 
     def _table(self, scope: _Scope) -> _Table | None:
@@ -133,7 +140,7 @@ class LocalModels:
     def _aims(self, scope: _Scope) -> Iterator[Aim]:
         """Yield what was measured inside a scope, each once: of the same cells or rows one mean."""
         same: dict[tuple[object, ...], list[Target]] = {}
-        for one in (*self._state.opening, *self._state.measured):
+        for one in singly((*self._state.opening, *self._state.measured)):
             if isinstance(one, QueryMeasurement):
                 inner, outer = self._state.coarsening.bounds(one.query)
                 if inner is outer and set(inner.scope) <= set(scope):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ import numpy as np
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
+from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
-from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.charges import Event, LedgerEntry, requested_entry, reserved_by_rounds
 from pmw.public.evidence import Holding, holding_of
 from pmw.public.foundations import founded, strategy_of
 from pmw.public.free_answers import ModelAnswers
@@ -40,6 +41,8 @@ _HELD_BY = {
     Holding.PARTS: "counts of {} are not held",
     Holding.NOTHING: "counts of {} are not held",
 }
+
+_MEASURED = {Event.SUM: "the sums of {}", Event.HEADS: "the numbers of persons {}"}  # by what is charged
 
 
 class Within(NamedTuple):
@@ -201,7 +204,7 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         QueryError: no measurement gives the question such a bar.
     """
     within = Within.records(within)
-    scope, present = query.scope, _present(state, query)
+    scope, present = query.scope, present_half_width(state, query)
     if present is not None and present <= within:
         cells = state.grid(scope).scope_size(scope) if scope else 1
         return Quote(scope, cells, None, 0.0, present, affordable=True)
@@ -229,7 +232,7 @@ def affordable_price(state: PublicState) -> Fraction:
 
 
 def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
-    """Refuse a requested marginal whose price is not left. It depends on public state alone.
+    """Refuse a requested measurement whose price is not left. It depends on public state alone.
 
     Raises:
         BudgetExhaustedError: the price is not left.
@@ -237,8 +240,9 @@ def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
     price, most = state.ledger.price(entry.charge), affordable_price(state)
     if price > most:
         cap = state.ledger.cap
+        what = _MEASURED.get(Event(entry.event), "{}").format(entry.label)
         raise BudgetExhaustedError(
-            f"measuring {entry.label} costs {float(price / cap):.3%} of the budget, and "
+            f"measuring {what} costs {float(price / cap):.3%} of the budget, and "
             f"{float(most / cap):.3%} is left for it; nothing was spent"
         )
 
@@ -256,7 +260,20 @@ def measuring_plan(state: PublicState) -> MarginalTestPlan:
     Raises:
         SessionError: it does not.
     """
-    plan, options = marginal_tier(state.plan), state.contract.options
+    require_measuring(state)
+    plan = marginal_tier(state.plan)
+    if plan is None:
+        raise SessionError("opening measured all that the session measures; nothing is left for a marginal")
+    return plan
+
+
+def require_measuring(state: PublicState) -> None:
+    """Refuse a session that measures nothing on request.
+
+    Raises:
+        SessionError: it does not.
+    """
+    options = state.contract.options
     if state.closed:
         raise SessionError("the session is closed: nothing is measured any more")
     if not options.tests_marginals:
@@ -267,11 +284,8 @@ def measuring_plan(state: PublicState) -> MarginalTestPlan:
     if options.simultaneous:
         raise SessionError(
             "the error bars of the session hold for all questions at once, and each planned measurement has "
-            "its part of them: there is none for a marginal on request"
+            "its part of them: there is none for a measurement on request"
         )
-    if plan is None:
-        raise SessionError("opening measured all that the session measures; nothing is left for a marginal")
-    return plan
 
 
 def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
@@ -304,17 +318,23 @@ def _refused(message: str) -> QueryError:
     return QueryError(message, code="bad_request")
 
 
-def _present(state: PublicState, query: LinearQuery) -> float | None:
+def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) -> float | None:
     """Return the half-width of a question's bar as it is; None where nothing holds all of its attributes.
 
     What parts say of it counts for nothing here: whether that is narrow depends on noise.
+
+    Args:
+        state: the state.
+        query: the question.
+        groups: how many intervals answers choose from.
     """
-    answers = ModelAnswers(state)
-    width = answers.bars.half_width(query) if state.contract.options.tests_marginals else None
+    bars, is_tested = Bars(state, groups=groups), not state.contract.options.tests_marginals
+    width = None if is_tested else bars.half_width(query)
     if width is not None:
         return width
-    if not math.isfinite(answers.bars.width_of_query(query)):
+    if groups > 1 or not math.isfinite(bars.width_of_query(query)):
         return None
+    answers = ModelAnswers(state)
     interval = answers.answer(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 
@@ -330,21 +350,34 @@ def _half_width(
 
 
 def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
-    """Return the widest noise, in whole units, under which a question's bar is so narrow; None for none."""
+    """Return the widest noise under which a question's bar is so narrow; None for none."""
 
-    def noise(scale: int) -> NoiseDistribution:
-        pure = state.ledger.composition is Composition.PURE
-        return DiscreteLaplace(Fraction(scale)) if pure else DiscreteGaussian(Fraction(scale))
-
-    def fits(scale: int) -> bool:
-        width = _half_width(state, query.scope, query, noise(scale))
+    def fits(noise: NoiseDistribution) -> bool:
+        width = _half_width(state, query.scope, query, noise)
         return width is not None and width <= within
 
-    least = LEAST_SIGMA - 1 if state.ledger.composition is Composition.GDP else 0  # below, no price
+    return widest_noise(state.ledger, fits)
+
+
+def widest_noise(
+    ledger: PrivacyFilter, fits: Callable[[NoiseDistribution], bool]
+) -> NoiseDistribution | None:
+    """Return the widest noise that fits, a whole number of units in scale; None where none does.
+
+    Args:
+        ledger: the filter, which tells what noise is drawn.
+        fits: tells whether bars are narrow enough under a noise; narrower noise fits too.
+    """
+
+    def noise(scale: int) -> NoiseDistribution:
+        pure = ledger.composition is Composition.PURE
+        return DiscreteLaplace(Fraction(scale)) if pure else DiscreteGaussian(Fraction(scale))
+
+    least = LEAST_SIGMA - 1 if ledger.composition is Composition.GDP else 0  # below, no price
     low, high = least, _WIDEST  # low fits, high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        low, high = (middle, high) if fits(noise(middle)) else (low, middle)
     return noise(low) if low > least else None
 
 

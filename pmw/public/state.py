@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
@@ -21,12 +21,14 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
+    SingleMeasurement,
     SumMeasurement,
     SyntheticDistribution,
     noise_variance,
 )
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import Event
+from pmw.public.charges import Event, rows_label
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import (
@@ -41,21 +43,33 @@ from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
-LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement
+LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement | RowsMeasurement
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
 
 
 def is_requested(measurement: LaterMeasurement) -> bool:
     """Tell whether a measurement was made on request, without a test; else a positive made it."""
-    return isinstance(measurement, MarginalMeasurement) and measurement.requested
+    marginal = isinstance(measurement, MarginalMeasurement) and measurement.requested
+    return marginal or isinstance(measurement, RowsMeasurement)
 
 
 def paid_for(measurement: LaterMeasurement) -> tuple[str, str]:
     """Return event and label of the charge that pays for a measurement after opening."""
     if isinstance(measurement, QueryMeasurement):
         return Event.MEASUREMENT, measurement.query.describe()
+    if isinstance(measurement, RowsMeasurement):
+        return Event.ROWS, rows_label(measurement.queries)
     event = Event.REQUESTED if measurement.requested else Event.MARGINAL
     return event, ", ".join(measurement.scope)
+
+
+def singly(measured: Iterable[Measurement]) -> Iterator[SingleMeasurement]:
+    """Yield measurements in order, those of a list of questions one by one."""
+    for one in measured:
+        if isinstance(one, RowsMeasurement):
+            yield from one.numbers
+        else:
+            yield one
 
 
 def planned_bins(plan: TestPlan) -> int:
@@ -136,10 +150,11 @@ class Total:
 class Found:
     """What was found of the newest of some states, in case that it is asked for again; no part of any."""
 
-    __slots__ = ("local",)
+    __slots__ = ("local", "own")
 
     def __init__(self) -> None:
         self.local: object = None  # pmw.public.local_models
+        self.own: object = None  # pmw.public.own_numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pmw.loop import Forecast
     from pmw.planning.heads import HeadsQuote
+    from pmw.planning.row_quotes import RowsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
@@ -369,13 +370,15 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote:
-        """Return the smallest price at which the bars of a mean or a sum are at most so wide; free.
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+        """Return the smallest price at which the bars of a statement are at most so wide; free.
 
         Args:
-            statement: with one AVG or SUM of an attribute's numbers, and no other aggregate.
-            within: half-width of every group's bar: a number, or such a part of the least that each may be as
-                ``5%``. That is a drawn number, so that a little more may miss.
+            statement: with counts alone; or with one AVG or SUM of an attribute's numbers, and no other
+                aggregate.
+            within: half-width of every group's bar. Of counts a number of records, or a part of all records
+                such as ``1%``; else a number, or such a part of the least that each may be. That is a drawn
+                number, so that a little more may miss.
 
         Raises:
             QueryError: it is no such statement, or no price gives such bars.
@@ -386,10 +389,11 @@ class Asking(ABC):
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
-        """Answer a statement with a mean or a sum within bars of a width, and pay their price, if any.
+        """Answer a statement within bars of a width, and pay their price, if any.
 
-        Its counting questions are asked as those of any statement are; then its bars are looked at. What was
-        paid for may still be wider than was foreseen: then repeating pays again, but not under a key.
+        The counts of all groups are measured together. Of a mean or a sum the counting questions are asked as
+        those of any statement are; then its bars are looked at. What was paid for may still be wider than was
+        foreseen: then repeating pays again, but not under a key.
 
         Args:
             statement: see ``quote_aggregate``.
@@ -408,18 +412,25 @@ class Asking(ABC):
 
     def measure(
         self,
-        names: str | Sequence[str],
+        what: Asked | Statement | Sequence[Asked],
         *,
+        share: Number | None = None,
+        within: float | None = None,
         dry_run: bool = False,
         request_id: Key = None,
         at_most: Part = None,
     ) -> Quote:
-        """Measure the counts of every combination of some attributes' values now, under the session's cap.
+        """Measure counts now, under the session's cap: of attributes, or of questions.
 
-        The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
+        Of attributes it is the counts of every combination of their values; the noise is that of a marginal
+        that a test measures. Of questions, or of a statement with counts alone, it is their own numbers,
+        together: disjoint ones cost what one does. What open rounds have reserved stays reserved.
 
         Args:
-            names: one attribute, or several.
+            what: one attribute, or several; else one question, several, or a statement.
+            share: of questions, the part of the budget that is paid; 2 % where neither this nor ``within`` is
+                given.
+            within: of questions, half-width of each bar, in records.
             dry_run: tell the price alone; free, and of no key.
             request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
                 the same quote again, in a closed session too.
@@ -436,9 +447,36 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import CountsRequest
+        from pmw.session.measurement_requests import CountsRequest, QuestionsRequest
 
-        return self._measured(CountsRequest(_listed(names)), request_id, at_most, dry_run=dry_run)
+        several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
+        names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
+        if len(names) == len(several):
+            return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
+        request = QuestionsRequest(self._rows(several), share, within)
+        return self._measured(request, request_id, at_most, dry_run=dry_run)
+
+    def _is_name(self, text: str) -> bool:
+        """Tell whether a text is the name of an attribute, or could be no condition."""
+        return text in self.domain.names or text.isidentifier()
+
+    def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
+        """Return the counting questions of questions and statements, each once."""
+        from pmw.planning.row_quotes import is_of_counts, rows_of
+        from queries.statements import Statement
+
+        found = dict[str, LinearQuery]()
+        for question in questions:
+            read = self._read(question)
+            if isinstance(read, Statement) and not is_of_counts(read):
+                raise QueryError(
+                    "a statement is measured where all of its aggregates are counts; ask sums and means "
+                    "within a bar",
+                    code="bad_request",
+                )
+            queries = rows_of(read) if isinstance(read, Statement) else (self._request(read).query,)
+            found |= {query.to_json(): query for query in queries}
+        return tuple(found.values())
 
     def measure_sum(  # noqa: PLR0913 - each is a choice of its own
         self,
@@ -698,19 +736,20 @@ class LocalAsking(Asking):
         """Return what counting questions could charge at most."""
 
     def quote(self, question: Asked, within: float) -> Quote:
-        from pmw.public import quotes
+        from pmw.planning.row_quotes import quote_within
 
         with self._asking():
-            query = self._request(question).query
-            return quotes.quote_question(self._limited(), query, within)
+            return quote_within(self._limited(), self._request(question).query, within)
 
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+        from pmw.planning.row_quotes import is_of_counts, quote_statement
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
 
         read = self._statement(statement)
         with self._asking():
-            return quote_aggregate(self._limited(), read, Within.of(within))
+            quote = quote_statement if is_of_counts(read) else quote_aggregate
+            return quote(self._limited(), read, Within.of(within))
 
     def _statement(self, statement: str | Statement) -> Statement:
         return parse_sql(statement, self.domain) if isinstance(statement, str) else statement

@@ -31,9 +31,9 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
-    from pmw.public.quotes import Quote
+    from pmw.public.quotes import Within
     from pmw.public.tables import AnswerTable
-    from pmw.session.journal import Tie
+    from pmw.session.journal import RequestedMeasurement, Tie
     from pmw.session.measurement_requests import MeasurementRequest, PriceT
     from pmw.session.ties import Price
     from queries.statements import Statement
@@ -157,7 +157,7 @@ class Dialogue(LocalAsking):
             if not dry_run:
                 told = getattr(request, "share", None)  # which is a price of its own
                 self._require_price(quote, told if at_most is None else at_most)
-                request.measure(engine, quote, self._account, tie_of(key, asked, quote))
+                self._pay(engine, request.measured(engine.state, quote), tie_of(key, asked, quote))
             return quote
 
     def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
@@ -183,11 +183,15 @@ class Dialogue(LocalAsking):
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
+        from pmw.planning.row_quotes import is_of_counts
+        from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text
+        from pmw.session.measurement_requests import asked_text, requested_sum
         from pmw.session.ties import tie_of
 
         read, key = self._statement(statement), self._key(request_id, dry_run=False)
+        if is_of_counts(read):
+            return self._counts_within(read, Within.of(within), key, at_most)
         asked = asked_text("sums within", (), _text_of(key, read), *Within.of(within))
         with self._engaged() as engine:
             most = self._account.paying(at_most).ceiling(engine.state.ledger)
@@ -195,36 +199,55 @@ class Dialogue(LocalAsking):
             found = self.tabulate(read, at_most=most)  # its counts may be asked first, as of any statement
             charged, quote = found.spent.charged, engine.tied("sums", key, asked)
             if quote is None:  # else it was paid, perhaps meanwhile, by another thread
-                quote = self.quote_aggregate(read, within)
+                quote = quote_aggregate(engine.limited(self._account), read, Within.of(within))
                 if quote.needed:
                     self._require_price(quote, max(float(most) - charged, 0.0))
-                    engine.measure_sum(quote, self._account, tie_of(key, asked, quote))
+                    self._pay(engine, requested_sum(quote), tie_of(key, asked, quote))
                     found = self.tabulate(read, at_most=0)
             return replace(found, spent=replace(found.spent, charged=charged + quote.share))
+
+    def _counts_within(
+        self, statement: Statement, within: Within, key: str | None, at_most: Part
+    ) -> AnswerTable:
+        """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
+        from pmw.planning.row_quotes import quote_statement, rows_of
+        from pmw.session.measurement_requests import asked_text, requested_rows
+        from pmw.session.ties import tie_of
+
+        asked = asked_text("counts within", (), _text_of(key, statement), *within)
+        with self._engaged() as engine:
+            quote = engine.tied(None, key, asked)
+            if quote is None:
+                quote = quote_statement(engine.limited(self._account), statement, within)
+                self._require_price(quote, at_most)
+                requested = requested_rows(engine.state, quote, rows_of(statement))
+                self._pay(engine, requested, tie_of(key, asked, quote))
+            found = self.tabulate(statement, fresh=True, at_most=0)
+            return replace(found, spent=replace(found.spent, charged=quote.share))
 
     def ask_within(
         self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text
+        from pmw.session.measurement_requests import asked_text, requested_rows
         from pmw.session.ties import tie_of
 
         with self._engaged() as engine:
             request = self._request(question, fresh=True, request_id=request_id)
             key = self._key(request.request_id, dry_run=False)
             asked = asked_text("counts within", (), request.text, Within.records(within))
-            quote = engine.tied("counts", key, asked)
+            quote = engine.tied(None, key, asked)
             if quote is None:
                 quote = self.quote(request.query, within)
                 self._require_price(quote, at_most)
-                self._pay(quote, tie_of(key, asked, quote))
+                requested = requested_rows(engine.state, quote, (request.query,))
+                self._pay(engine, requested, tie_of(key, asked, quote))
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
-    def _pay(self, quote: Quote, tie: Tie | None = None) -> None:
-        if quote.noise is not None:
-            with self._engaged() as engine:
-                engine.measure(quote.scope, quote.noise, self._account, tie)
+    def _pay(self, engine: Engine, requested: RequestedMeasurement | None, tie: Tie | None = None) -> None:
+        if requested is not None:
+            engine.measure(requested, self._account, tie)
 
     def stored(self, question: LinearQuery | Statement) -> Answer | AnswerTable | None:
         """Return the answer to a question that was answered before; None for another one. Nothing is asked.

@@ -21,9 +21,7 @@ from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
-    RequestedHeads,
     RequestedMarginal,
-    RequestedSum,
     are_tested,
     batch_entries,
     draw_tests,
@@ -35,7 +33,6 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
-from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
@@ -57,8 +54,6 @@ from queries.questions import Places, Questions
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
-    from pmw.planning.heads import HeadsQuote
-    from pmw.planning.sum_quotes import SumQuote
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
@@ -323,11 +318,11 @@ class Engine:
 
     # --- measurements on request ----------------------------------------------------------------------------
 
-    def tied(self, kind: str, key: str | None, asked: str) -> Any:
+    def tied(self, kind: str | None, key: str | None, asked: str) -> Any:
         """Return what a request to measure was given before; None where its key is new, or it has none.
 
         Args:
-            kind: of what is measured: counts, sums or persons.
+            kind: of what is measured: counts, questions, sums or persons; None for any.
             key: the idempotency key, the analyst's own.
             asked: canonical text of the request.
 
@@ -349,80 +344,28 @@ class Engine:
 
     def measure(
         self,
-        scope: tuple[str, ...],
-        noise: NoiseDistribution,
+        requested: journal.RequestedMeasurement,
         account: Account = SESSION,
         tie: journal.Tie | None = None,
     ) -> None:
-        """Measure a marginal on request, durably.
+        """Measure what was requested, durably.
 
         Args:
-            scope: attribute names in declared order.
-            noise: on each of its cells, in units.
+            requested: what, and under which noise.
             account: who asks.
             tie: what an idempotency key is tied to by it; a key that ``tied`` does not know.
-
-        Raises:
-            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
-            DataError: the table cannot be read or differs; nothing is spent.
-            StoreError: it could not be made durable; nothing was released.
-        """
-        from pmw.public import quotes
-
-        requested = RequestedMarginal(scope, noise, strategy_of(self._state, scope))
-        self.finish_interrupted()
-        self.bookings.know(account)
-        quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
-        self._release(releases.MarginalRelease.of(requested, self._state), account.whole, tie)
-
-    def measure_sum(
-        self, quote: SumQuote, account: Account = SESSION, tie: journal.Tie | None = None
-    ) -> None:
-        """Measure sums of values on request, durably.
-
-        Args:
-            quote: what is measured, under which noise.
-            account: who asks.
-            tie: as ``measure`` takes it.
-
-        Raises:
-            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
-            DataError: the table cannot be read or differs; nothing is spent.
-            StoreError: it could not be made durable; nothing was released.
-        """
-        from pmw.planning import sum_quotes
-
-        if quote.summed is None or quote.noise is None:
-            return
-        self.finish_interrupted()
-        self.bookings.know(account)
-        state = self.limited(account)
-        sum_quotes.require_affordable_sum(state, sum_quotes.quote_sum_noise(state, quote.summed, quote.noise))
-        self._release(releases.SumRelease(RequestedSum(quote.summed, quote.noise)), account.whole, tie)
-
-    def measure_heads(
-        self, quote: HeadsQuote, account: Account = SESSION, tie: journal.Tie | None = None
-    ) -> None:
-        """Measure numbers of persons on request, durably.
-
-        Args:
-            quote: what is measured, under which noise.
-            account: who asks.
-            tie: as ``measure`` takes it.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
             DataError: the table cannot be read, differs, or does not tell persons apart; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.planning import heads
+        from pmw.public import quotes
 
         self.finish_interrupted()
         self.bookings.know(account)
-        state = self.limited(account)
-        heads.require_affordable_heads(state, heads.quote_heads_noise(state, quote.scope, quote.noise))
-        requested = RequestedHeads(quote.scope, quote.cells, quote.noise)
-        self._release(releases.HeadsRelease(requested), account.whole, tie)
+        quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
+        self._release(releases.MeasuredRelease.of(requested, self._state), account.whole, tie)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test.
@@ -608,7 +551,7 @@ class Engine:
             for scope in due:
                 rows = strategy_of(self._state, scope)
                 requested = RequestedMarginal(scope, plan.noise_of(scope), rows)
-                self._release(releases.MarginalRelease.of(requested, self._state), SESSION.whole)
+                self._release(releases.MeasuredRelease.of(requested, self._state), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:
         """Release what is due, once for each number of settled questions, for whoever could have a test.

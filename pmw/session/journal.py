@@ -19,6 +19,7 @@ from pmw.loop import (
     QueryRequest,
     RequestedHeads,
     RequestedMarginal,
+    RequestedRows,
     RequestedSum,
 )
 from pmw.loop.secret import SecretState
@@ -40,6 +41,7 @@ from pmw.session.measurement_rows import (
     quantile_row,
     require_cells,
     require_heads,
+    require_rows,
     require_sum,
     sum_row,
     total_row,
@@ -50,6 +52,7 @@ from pmw.session.store import (
     OPENING_SUM,
     QUANTILES,
     REQUESTED,
+    ROWS,
     SUMS,
     TESTS,
     IntentRow,
@@ -60,16 +63,20 @@ from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
-Batch: TypeAlias = Proposal | RequestedMarginal | RequestedSum | RequestedHeads | tuple[QuantileRequest, ...]
+RequestedMeasurement: TypeAlias = RequestedMarginal | RequestedRows | RequestedSum | RequestedHeads
+Batch: TypeAlias = Proposal | RequestedMeasurement | tuple[QuantileRequest, ...]
 _BATCHES = {
     TESTS: Proposal,
     REQUESTED: RequestedMarginal,
+    ROWS: RequestedRows,
     SUMS: RequestedSum,
     HEADS: RequestedHeads,
     QUANTILES: tuple[QuantileRequest, ...],
 }
+KINDS = {batch: kind for kind, batch in _BATCHES.items()}
 _ABANDONED = {
     REQUESTED: "a requested marginal",
+    ROWS: "requested questions",
     SUMS: "requested sums of values",
     HEADS: "requested numbers of persons",
 }  # what the ledger calls a batch of a kind
@@ -148,6 +155,7 @@ register(
         QueryRequest: {"tests": "question"},
         MarginalRequest: {"tests": "marginal"},
         RequestedMarginal: {},
+        RequestedRows: {},
         RequestedSum: {},
         RequestedHeads: {},
         QuantileRequest: {},
@@ -230,6 +238,8 @@ def _check(coarsening: Coarsening, batch: Batch) -> None:
             require_cells(coarsening, request.scope, request.model_units)
     if isinstance(batch, RequestedMarginal) and coarsening.fine.scope(batch.scope) != batch.scope:
         raise FormError("a marginal's attributes are not in declared order")
+    if isinstance(batch, RequestedRows):
+        require_rows(batch.queries)
     if isinstance(batch, RequestedSum):
         require_sum(coarsening.fine, batch.summed)
     if isinstance(batch, RequestedHeads):

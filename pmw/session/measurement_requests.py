@@ -10,19 +10,22 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pmw.errors import BudgetError
+from pmw.loop import RequestedHeads, RequestedMarginal, RequestedRows, RequestedSum
 from pmw.planning.heads import HeadsQuote, quote_heads
+from pmw.planning.row_quotes import RowsQuote, quote_rows
 from pmw.planning.sum_quotes import SumQuote, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.codec import dumps
+from pmw.public.foundations import strategy_of
 from pmw.public.quotes import Quote, Within, asked_scope, quote_marginal
 from pmw.public.state import PublicState
 from pmw.session.ties import PRICES, Price
 from queries.frozen import dataclass
+from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
-    from pmw.session.accounts import Account
-    from pmw.session.engine import Engine
-    from pmw.session.journal import Tie
+    from pmw.session.journal import RequestedMeasurement
 
 PriceT = TypeVar("PriceT", bound=Price)
 
@@ -65,8 +68,8 @@ class MeasurementRequest(ABC, Generic[PriceT]):
         """
 
     @abstractmethod
-    def measure(self, engine: Engine, quote: PriceT, account: Account, tie: Tie | None) -> None:
-        """Measure it at its price; see ``Engine.measure``."""
+    def measured(self, state: PublicState, quote: PriceT) -> RequestedMeasurement | None:
+        """Return what is measured at its price; None where nothing need be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,46 @@ class CountsRequest(MeasurementRequest[Quote]):
     def quote(self, state: PublicState) -> Quote:
         return quote_marginal(state, self.names)
 
-    def measure(self, engine: Engine, quote: Quote, account: Account, tie: Tie | None) -> None:
-        if quote.noise is not None:
-            engine.measure(quote.scope, quote.noise, account, tie)
+    def measured(self, state: PublicState, quote: Quote) -> RequestedMarginal | None:
+        return requested_marginal(state, quote)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsRequest(MeasurementRequest[RowsQuote]):
+    """A request for the numbers of questions themselves.
+
+    Args:
+        queries: each once.
+        share: the part of the budget that is paid.
+        within: half-width of each bar in records, in place of a share.
+    """
+
+    queries: tuple[LinearQuery, ...]
+    share: Number | None
+    within: float | None
+    price = RowsQuote
+
+    @property
+    def text(self) -> str:
+        asked = sorted(query.to_json() for query in self.queries)
+        return asked_text(self.kind, asked, self._part, self.within)
+
+    def form(self) -> dict[str, Any]:
+        given: dict[str, Any] = {"questions": [query.to_dict() for query in self.queries]}
+        given |= {} if self._part is None else {"share": float(self._part)}
+        return given | ({} if self.within is None else {"within": Within.records(self.within)})
+
+    def quote(self, state: PublicState) -> RowsQuote:
+        if self.share is not None and self.within is not None:
+            raise BudgetError("expected a share of the budget or a width, got both")
+        return quote_rows(state, self.queries, share=self._part, within=self.within)
+
+    def measured(self, state: PublicState, quote: RowsQuote) -> RequestedMeasurement | None:
+        return requested_rows(state, quote, self.queries)
+
+    @property
+    def _part(self) -> Fraction | None:
+        return None if self.share is None else as_fraction(self.share, "share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +169,9 @@ class SumsRequest(MeasurementRequest[SumQuote]):
         share, within, squares = self.share, self.within, self.squares
         return quote_sums(state, self.name, self.by, share=share, within=within, squares=squares)
 
-    def measure(self, engine: Engine, quote: SumQuote, account: Account, tie: Tie | None) -> None:
-        engine.measure_sum(quote, account, tie)
+    def measured(self, state: PublicState, quote: SumQuote) -> RequestedSum | None:
+        del state
+        return requested_sum(quote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +198,34 @@ class PersonsRequest(MeasurementRequest[HeadsQuote]):
     def quote(self, state: PublicState) -> HeadsQuote:
         return quote_heads(state, asked_scope(state.domain, self.by), share=self._part)
 
-    def measure(self, engine: Engine, quote: HeadsQuote, account: Account, tie: Tie | None) -> None:
-        engine.measure_heads(quote, account, tie)
+    def measured(self, state: PublicState, quote: HeadsQuote) -> RequestedHeads:
+        del state
+        return RequestedHeads(quote.scope, quote.cells, quote.noise)
 
     @property
     def _part(self) -> Fraction | None:
         return None if self.share is None else as_fraction(self.share, "share")
+
+
+def requested_marginal(state: PublicState, quote: Quote) -> RequestedMarginal | None:
+    """Return the marginal of a price; None where nothing need be measured."""
+    if quote.noise is None:
+        return None
+    return RequestedMarginal(quote.scope, quote.noise, strategy_of(state, quote.scope))
+
+
+def requested_rows(
+    state: PublicState, quote: Quote, queries: Sequence[LinearQuery]
+) -> RequestedRows | RequestedMarginal | None:
+    """Return what is measured for questions at a price: their own numbers, or a marginal that holds them."""
+    if quote.noise is None or not isinstance(quote, RowsQuote):
+        return requested_marginal(state, quote)
+    return RequestedRows(tuple(queries), quote.noise)
+
+
+def requested_sum(quote: SumQuote) -> RequestedSum | None:
+    """Return the sums of a price; None where nothing need be measured."""
+    return None if quote.summed is None or quote.noise is None else RequestedSum(quote.summed, quote.noise)
 
 
 def asked_text(kind: str, by: Sequence[str], *how: object) -> str:

@@ -21,6 +21,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     SumMeasurement,
     SummedValues,
     sums_of,
@@ -36,11 +37,13 @@ from pmw.session.store import (
     OPENING_SUM,
     QUANTILES,
     REQUESTED,
+    ROWS,
     SUMS,
     CertificateRow,
     MeasurementRow,
 )
 from queries.domain import Domain
+from queries.linear import LinearQuery
 
 # Fields of a measurement that have columns of their own, or follow from others.
 _APART = ("units", "noise", "foundation")
@@ -62,6 +65,8 @@ def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
     """Return the row of what a positive, or a request, measured."""
     if isinstance(measurement, QueryMeasurement):
         return _row("query", measurement)
+    if isinstance(measurement, RowsMeasurement):
+        return _row(ROWS, measurement)
     return _row(REQUESTED if measurement.requested else "measured", measurement)
 
 
@@ -114,11 +119,33 @@ def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasureme
     if row.kind == "query":
         given = {"units": _one(row.units), "noise": read_noise(row)}
         return read(QueryMeasurement, loads(row.what), domain=coarsening.fine, given=given)  # type: ignore[no-any-return]
+    if row.kind == ROWS:
+        return _read_rows(coarsening.fine, row)
     units = _read_cells(coarsening, _scope(row), row.units)
     measurement = _marginal(row, units)
     if measurement.requested != (row.kind == REQUESTED):
         raise FormError("a measurement is of another kind")
     return measurement
+
+
+def _read_rows(domain: Domain, row: MeasurementRow) -> RowsMeasurement:
+    """Return the answers to a list of questions of a row."""
+    given = {"units": _read_units(row.units), "noise": read_noise(row)}
+    found: RowsMeasurement = read(RowsMeasurement, loads(row.what), domain=domain, given=given)
+    require_rows(found.queries)
+    return found
+
+
+def require_rows(queries: Sequence[LinearQuery]) -> None:
+    """Refuse lists that no session measures: a question that is there twice, or that cells do not decide.
+
+    Raises:
+        FormError: it is one.
+    """
+    if not queries or len({query.to_json() for query in queries}) != len(queries):
+        raise FormError("a list of questions is empty, or has one twice")
+    if any(query.readings is not None for query in queries):
+        raise FormError("a list of questions has one that cells do not decide")
 
 
 def read_sum(domain: Domain, row: MeasurementRow) -> SumMeasurement:

@@ -27,6 +27,7 @@ from pmw.model import (
     HierarchicalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
+    RowsMeasurement,
     SumMeasurement,
 )
 from pmw.planning.sizes import check_model_size
@@ -39,7 +40,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.prior import is_prior_of
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.session.journal import UNREADABLE
-from pmw.session.measurement_rows import require_cells, require_heads, require_sum
+from pmw.session.measurement_rows import require_cells, require_heads, require_rows, require_sum
 from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -342,6 +343,10 @@ def _check_later(released: Released, one: LaterMeasurement) -> None:
     """Refuse a measurement that a session of this contract never makes."""
     if isinstance(one, QueryMeasurement):
         _check_range(np.array([one.units, one.model_units]), -_LARGEST_UNITS)
+        return
+    if isinstance(one, RowsMeasurement):
+        require_rows(one.queries)
+        _check_range(one.units, -_LARGEST_UNITS)
         return
     tests_questions = released.contract.options.test is TestKind.QUERY
     _require(not tests_questions, "it measures what it does not test")

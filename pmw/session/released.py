@@ -33,7 +33,7 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import Certificate, LaterMeasurement, PublicState
+from pmw.public.state import Certificate, LaterMeasurement, PublicState, singly
 from queries.frozen import dataclass
 
 
@@ -201,7 +201,7 @@ def _terms(
 ) -> list[Term] | None:
     """Return the terms of dual numbers, or None where there are too few or too many."""
     terms: list[Term] = []
-    for one in fitted:
+    for one in singly(fitted):
         shape = () if isinstance(one, QueryMeasurement) else coarsening.coarse.scope_shape(one.scope)
         size = math.prod(shape)
         if len(duals) < size:

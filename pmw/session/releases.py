@@ -14,23 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pmw.loop import (
     FirstAnswer,
+    Proposal,
     RequestedHeads,
     RequestedMarginal,
-    RequestedSum,
-    counted_heads,
-    counted_requested,
-    counted_sum,
-    draw_heads,
+    Tables,
     draw_opening,
     draw_quantiles,
-    draw_requested,
-    draw_sum,
     ranked_errors,
     released_total,
-    settle_heads,
     settle_quantiles,
     settle_requested,
-    settle_sum,
 )
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.privacy.filter import PrivacyFilter
@@ -41,9 +34,9 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import Batch, Recorded, Tie, opening_outcome
+from pmw.session.journal import KINDS, Batch, Recorded, RequestedMeasurement, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import HEADS, QUANTILES, REQUESTED, SUMS, Outcome, SessionStore
+from pmw.session.store import QUANTILES, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -58,27 +51,32 @@ _Tables: TypeAlias = tuple["CountSource", "CountSource | None"]  # over the decl
 
 
 @dataclass(frozen=True, slots=True)
-class MarginalRelease:
-    """A marginal that no test decides: on request, because it is spare, or as a part of opening.
+class MeasuredRelease:
+    """What no test decides: measured on request, because it is spare, or as a part of opening.
 
     Args:
         batch: what is measured.
-        event: in the words of the ledger.
-        kind: of the batch.
+        event: in the words of the ledger, where that is not the batch's own.
     """
 
-    batch: RequestedMarginal
-    event: Event
-    kind: str = REQUESTED
+    batch: RequestedMeasurement
+    event: Event | None = None
 
     @classmethod
-    def of(cls, batch: RequestedMarginal, state: PublicState) -> MarginalRelease:
-        """Return the release of a marginal in a state, which tells whether it is a part of opening."""
-        return cls(batch, Event.OPENING if batch.scope in due_scopes(state) else Event.REQUESTED)
+    def of(cls, batch: RequestedMeasurement, state: PublicState) -> MeasuredRelease:
+        """Return the release of a batch in a state, which tells whether it is a part of opening."""
+        opens = isinstance(batch, RequestedMarginal) and batch.scope in due_scopes(state)
+        return cls(batch, Event.OPENING if opens else None)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the batch."""
+        return KINDS[type(self.batch)]
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
-        return (replace(self.batch.entry(options), event=self.event),)
+        entry = self.batch.entry(options)
+        return (entry if self.event is None else replace(entry, event=self.event),)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws it; all that can fail for want of the table fails here.
@@ -90,10 +88,10 @@ class MarginalRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-        counts = counted_requested(self.batch, state, *tables)
+        counts = self.batch.counted(Tables(*tables, state.grid))
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_requested(state, draw_requested(self.batch, counts, bits), ledger)
+            return settle_requested(state, self.batch.measured(counts, bits), ledger)
 
         return drawn
 
@@ -121,49 +119,7 @@ class QuantileRelease:
         return drawn
 
 
-@dataclass(frozen=True, slots=True)
-class SumRelease:
-    """Sums of values on request."""
-
-    batch: RequestedSum
-    kind: str = SUMS
-
-    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
-        """Return what they charge."""
-        return (self.batch.entry(options),)
-
-    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
-        """Return what draws them, as a marginal's does."""
-        units = counted_sum(self.batch, tables[0])
-
-        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_sum(state, draw_sum(self.batch, units, bits), ledger)
-
-        return drawn
-
-
-@dataclass(frozen=True, slots=True)
-class HeadsRelease:
-    """Numbers of persons on request."""
-
-    batch: RequestedHeads
-    kind: str = HEADS
-
-    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
-        """Return what they charge."""
-        return (self.batch.entry(options),)
-
-    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
-        """Return what draws them, as a marginal's does."""
-        counts = counted_heads(self.batch, tables[0])
-
-        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_heads(state, draw_heads(self.batch, counts, bits), ledger)
-
-        return drawn
-
-
-Release: TypeAlias = MarginalRelease | SumRelease | HeadsRelease | QuantileRelease
+Release: TypeAlias = MeasuredRelease | QuantileRelease
 
 
 def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: BitSource) -> Outcome:
@@ -181,7 +137,7 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
 
     planned = plan_opened(contract, plan, total, heads=source.counts_heads)
     heads = () if planned.heads is None else (RequestedHeads((), 1, planned.heads),)
-    drawn = [draw_heads(one, counted_heads(one, source), bits) for one in heads]
+    drawn = [one.measured(one.counted(Tables(source)), bits) for one in heads]
     return opening_outcome(planned.entries, plan, draws, planned.test, drawn)
 
 
@@ -200,15 +156,11 @@ def recorded(release: Release, options: Options, booked: Parts, tie: Tie | None 
 
 def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release | None:
     """Return the release of a batch that was recorded in a state, or None where it is one of tests."""
-    if isinstance(batch, RequestedMarginal):
-        return MarginalRelease.of(batch, state)
-    if isinstance(batch, RequestedSum):
-        return SumRelease(batch)
-    if isinstance(batch, RequestedHeads):
-        return HeadsRelease(batch)
+    if isinstance(batch, Proposal):
+        return None
     if isinstance(batch, tuple):
         return QuantileRelease(batch, _first_answers(store, state.domain))
-    return None
+    return MeasuredRelease.of(batch, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +181,7 @@ class StoredAnswers:
 
 def due_marginal(
     store: SessionStore, state: PublicState, payers: Mapping[str, Payer | None]
-) -> tuple[MarginalRelease, Parts] | None:
+) -> tuple[MeasuredRelease, Parts] | None:
     """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
     from pmw.loop.finishing import plan_spare  # where half of what is left was spent, or more
 
@@ -237,7 +189,7 @@ def due_marginal(
     if spare is None:
         return None
     marginal = RequestedMarginal(spare.scope, spare.noise, strategy_of(state, spare.scope))
-    return MarginalRelease.of(marginal, state), spare.booked
+    return MeasuredRelease.of(marginal, state), spare.booked
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:

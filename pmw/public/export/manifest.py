@@ -17,6 +17,8 @@ from pmw.model import (
     Measurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
+    SingleMeasurement,
 )
 from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
@@ -170,6 +172,7 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
         "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
         "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
         "queries": _of_kind(state, QueryMeasurement, _query_form),
+        "rows": _of_kind(state, RowsMeasurement, _rows_form),
     }
 
 
@@ -245,7 +248,17 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
     }
 
 
-def _noise_facts(measurement: Measurement) -> dict[str, Any]:
+def _rows_form(measurement: RowsMeasurement) -> dict[str, Any]:
+    return {
+        "questions": [
+            {"query": one.query.to_dict(), "words": one.query.describe(), "value": one.value}
+            for one in measurement.numbers
+        ],
+        **_noise_facts(measurement.numbers[0]),
+    }
+
+
+def _noise_facts(measurement: SingleMeasurement) -> dict[str, Any]:
     return {
         "standard_deviation": math.sqrt(measurement.variance),
         "noise": form_of(measurement.noise),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import OneWayMeasurement, QueryMeasurement, most_squares, target_of
+from pmw.model import OneWayMeasurement, QueryMeasurement, RowsMeasurement, most_squares, target_of
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
 from queries.places import as_index
@@ -70,7 +70,7 @@ def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
     """
     quietest: dict[tuple[str, ...], OneWayMeasurement] = {}
     for one in state.measurements:
-        if not isinstance(one, QueryMeasurement) and one.scope:
+        if not isinstance(one, QueryMeasurement | RowsMeasurement) and one.scope:
             known = quietest.get(one.scope)
             if known is None or one.cell_variances.sum() < known.cell_variances.sum():
                 quietest[one.scope] = one

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from pmw.errors import ReleaseError
-from pmw.model import QueryMeasurement, coarse_target, fit_rows
+from pmw.model import QueryMeasurement, RowsMeasurement, coarse_target, fit_rows
 from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
@@ -109,7 +109,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
         targets = [
             coarse_target(state.coarsening, one, state.total.value)
             for one in state.measurements
-            if not isinstance(one, QueryMeasurement)
+            if not isinstance(one, QueryMeasurement | RowsMeasurement)
         ]
         targets += ValueSums(state).targets()
         records = fit_rows(records, targets, state.total.value, generator)

@@ -20,7 +20,7 @@ from pmw.public.half_widths import Confidences, total_noise_bound
 from pmw.public.ledger import Ledger
 from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.quotes import cell_question
-from pmw.public.state import PublicState
+from pmw.public.state import PublicState, singly
 from pmw.public.status import History, Status
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -153,7 +153,7 @@ def total_widths(state: PublicState) -> tuple[float, float]:
 
 def single_half_width(state: PublicState) -> tuple[int, float]:
     """Return how many single questions were measured, and how far they may be off, in records."""
-    singles = [one for one in state.measured if isinstance(one, QueryMeasurement)]
+    singles = [one for one in singly(state.measured) if isinstance(one, QueryMeasurement)]
     confidence = Confidences.in_state(state).alone
     return len(singles), max((half_width(one.noise, confidence) for one in singles), default=0.0)
 

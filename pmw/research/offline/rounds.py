@@ -46,7 +46,7 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.options import Options, UpdateRule
-from pmw.public.state import PublicState, coarse_model, paid_for
+from pmw.public.state import PublicState, coarse_model, paid_for, singly
 from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -319,7 +319,7 @@ def finished(state: PublicState, options: OfflineOptions) -> PublicState:
 
 
 def _refitted(state: PublicState) -> PublicState:
-    return replace(state, model=refit(_dense(state), state.measurements))
+    return replace(state, model=refit(_dense(state), list(singly(state.measurements))))
 
 
 def _dense(state: PublicState) -> DenseDistribution:

@@ -10,7 +10,7 @@ from operator import add
 
 from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
-from pmw.model import MarginalMeasurement, measurable
+from pmw.model import QueryMeasurement, measurable
 from pmw.planning.calibration import calibrated_noise, noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
@@ -30,7 +30,7 @@ from pmw.public.charges import (
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan, marginal_tier
-from pmw.public.state import paid_for
+from pmw.public.state import is_requested, paid_for
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved, read_tie
 from pmw.session.requests import analyst_of
@@ -53,7 +53,8 @@ from pmw.session.verification.report import (
 )
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM, Event.HEADS)  # one measurement each, untested
+# One measurement each, untested.
+_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM, Event.HEADS, Event.ROWS)
 _UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 
 
@@ -290,7 +291,7 @@ def _keys_tied(contents: Contents, store: SessionStore) -> None:
     scopes = {
         intent: (one.scope, one.noise)
         for intent, one in contents.measured
-        if isinstance(one, MarginalMeasurement) and one.requested
+        if not isinstance(one, QueryMeasurement) and is_requested(one)
     }
     scopes |= {intent: (one.summed.scope, one.noise) for intent, one in contents.sums}
     opening = contents.opening_intent
@@ -378,6 +379,12 @@ def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
     return False
 
 
+def _is_price_of_rows(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is one of questions; any noise on a list has a price."""
+    del contents
+    return replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, "requested questions")
+
+
 def _is_price_of_heads(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is one of numbers of persons; any noise of theirs has a price."""
     del contents
@@ -393,6 +400,7 @@ def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
 # Of an abandoned batch that no test decides.
 _UNTESTED_PRICES = (
     _is_price_of_a_request,
+    _is_price_of_rows,
     _is_price_of_a_sum,
     _is_price_of_heads,
     _is_price_of_quantiles,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
-from pmw.model import Coarsening, HeadMeasurement, MarginalMeasurement, SumMeasurement
+from pmw.model import Coarsening, HeadMeasurement, MarginalMeasurement, RowsMeasurement, SumMeasurement
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
@@ -26,6 +26,7 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
+from pmw.public.row_sensitivity import rows_entry
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
@@ -172,6 +173,8 @@ class Contents:
                 opens = intent in self._opening_intents and one.scope not in opened
                 found[intent] = [replace(entry, event=Event.OPENING) if opens else entry]
                 opened.add(one.scope)
+            elif isinstance(one, RowsMeasurement):
+                found[intent] = [rows_entry(one.queries, one.noise, options)]
         for intent, summed in self.sums:
             found[intent] = [sum_entry(summed.summed, summed.noise, options)]
         for intent, heads in self.heads:

@@ -16,6 +16,7 @@ from pmw.model import (
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
@@ -30,7 +31,7 @@ from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tie
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.measurement_rows import read_certificate, read_noise
 from pmw.session.released import duals_of
-from pmw.session.store import HEADS, LATER, OPENING_SUM, QUANTILES, REQUESTED, SUMS, SessionStore
+from pmw.session.store import HEADS, LATER, OPENING_SUM, QUANTILES, REQUESTED, ROWS, SUMS, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
@@ -73,7 +74,7 @@ def measurements_fit(contents: Contents) -> str:
     _opening_heads(contents)
     later = [row for row in contents.chained.measurements if row.kind in LATER]
     for number, row in enumerate(later, start=1):
-        if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it
+        if row.kind in (REQUESTED, ROWS):  # whatever its scale, the charge is compared with it
             same(f"noise of measurement {number}", _kind(contents), type(read_noise(row)))
             continue
         tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
@@ -135,7 +136,7 @@ def _scopes(contents: Contents) -> None:
         return
     most = max(plan.most_cells, plan.free_cells, MOST_RESIDUAL_CELLS if plan.order > 1 else 0)
     for number, (_, one) in enumerate(contents.measured, start=1):
-        if not isinstance(one, QueryMeasurement):
+        if not isinstance(one, QueryMeasurement | RowsMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
             by_rows = len(one.scope) == 1 and one.scope[0] in contents.opening.strategies
             grid = domain if by_rows or plan.is_fine(domain.scope_size(one.scope)) else coarse

@@ -1,0 +1,187 @@
+"""Quotes of questions: what measuring the number of a question itself costs, or those of a list together.
+
+A list is one measurement: disjoint questions, such as the groups of a statement, cost what one of them does.
+A quote depends on scales of noise and on the questions, never on what was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from pmw.errors import BudgetError, NoiseError
+from pmw.model import half_width, scope_of_rows
+from pmw.planning.calibration import noise_of_price
+from pmw.privacy.budget import floor_price
+from pmw.privacy.noise import NoiseDistribution
+from pmw.public.half_widths import Confidences
+from pmw.public.quotes import (
+    Quote,
+    Within,
+    affordable_price,
+    present_half_width,
+    quote_question,
+    require_measuring,
+    widest_noise,
+)
+from pmw.public.row_sensitivity import rows_entry, rows_sensitivity
+from pmw.public.state import PublicState
+from queries.cells import cell_count
+from queries.errors import QueryError
+from queries.expressions import Linear
+from queries.frozen import dataclass
+from queries.linear import LinearQuery
+from queries.statements import Statement
+
+MOST_ROWS = 2**16  # that are measured together: each is a draw
+USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
+_MOST_COUNTED = 2**24  # declared cells of the attributes of one question
+_PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
+
+
+@dataclass(frozen=True, slots=True)
+class RowsQuote(Quote):
+    """A list of questions on request, and its price; ``cells`` are its numbers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {**Quote.to_dict(self), "questions": self.cells}
+
+
+def quote_within(state: PublicState, query: LinearQuery, within: float) -> Quote:
+    """Return the cheapest way to a bar of at most so many records.
+
+    It is the question's own number, or the whole marginal of its attributes where that costs at most twice
+    as much and is left.
+
+    Raises:
+        BudgetError: the width is not positive and finite.
+        SessionError: the session measures nothing on request.
+        QueryError: cells do not decide the question, or no noise is so narrow.
+    """
+    within = Within.records(within)
+    present = present_half_width(state, query)
+    if present is not None and present <= within:
+        return RowsQuote(query.scope, 1, None, 0.0, present, affordable=True)
+    own = quote_rows(state, [query], within=within)
+    try:
+        whole = quote_question(state, query, within)
+    except QueryError:
+        return own
+    return whole if whole.affordable and whole.share <= _PREFERRED * own.share else own
+
+
+def quote_rows(
+    state: PublicState,
+    queries: Sequence[LinearQuery],
+    *,
+    share: Fraction | None = None,
+    within: float | None = None,
+    groups: int = 1,
+) -> RowsQuote:
+    """Return the price of a list of questions, under one noise on each.
+
+    Args:
+        state: the public state.
+        queries: each once; cells decide every one of them.
+        share: the part of the budget that is paid; None for the usual one.
+        within: half-width of the bar of each that is wanted, in records, in place of a share.
+        groups: how many intervals answers choose from.
+
+    Raises:
+        BudgetError: the share or the width is out of range.
+        SessionError: the session measures nothing on request.
+        QueryError: cells do not decide a question, there are too many, or no noise is so narrow.
+    """
+    require_measuring(state)
+    _require_rows(queries)
+    confidence = Confidences.in_state(state, groups=groups).alone
+    if within is not None:
+        wanted = Within.records(within)
+        noise = widest_noise(state.ledger, lambda one: half_width(one, confidence) <= wanted)
+        if noise is None:
+            raise _refused(f"no noise has a bar of {wanted:g} records; ask for a wider one")
+    else:
+        noise = _noise_of_share(state, queries, USUAL_SHARE if share is None else share)
+    price = state.ledger.price(rows_entry(queries, noise, state.contract.options).charge)
+    return RowsQuote(
+        scope_of_rows(queries),
+        len(queries),
+        noise,
+        float(price / state.ledger.cap),
+        half_width(noise, confidence),
+        affordable=price <= affordable_price(state),
+    )
+
+
+def quote_statement(state: PublicState, statement: Statement, within: Within) -> RowsQuote:
+    """Return the smallest price at which the bars of all counts of a statement are at most so wide.
+
+    All of its groups are measured together, those too that a condition on answers would leave out, so that
+    what is paid does not depend on what was drawn.
+
+    Args:
+        state: the public state.
+        statement: with counts alone, of whole cells.
+        within: half-width of each bar in records, or as a part of the number of records.
+
+    Raises:
+        QueryError: cells do not decide a count, or there are too many.
+        SessionError: the session measures nothing on request.
+    """
+    wanted = within.amount * (state.total.value if within.relative else 1.0)
+    queries = rows_of(statement)
+    widths = [present_half_width(state, query, statement.choices) for query in queries]
+    known = [width for width in widths if width is not None and width <= wanted]
+    if len(known) == len(queries):
+        return RowsQuote(scope_of_rows(queries), len(queries), None, 0.0, max(known), affordable=True)
+    return quote_rows(state, queries, within=wanted, groups=statement.choices)
+
+
+def is_of_counts(statement: Statement) -> bool:
+    """Tell whether all aggregates of a statement are counts of records."""
+    shown = [column.node for column in statement.columns if not column.is_key]
+    are_plain = all(isinstance(node, Linear) for node in shown)
+    return are_plain and all(isinstance(leaf, Linear) and leaf.is_count for leaf in statement.leaves)
+
+
+def rows_of(statement: Statement) -> tuple[LinearQuery, ...]:
+    """Return the counting questions of a statement, each once, in the order of its groups."""
+    found = {query.to_json(): query for _, _, query in statement.questions()}
+    return tuple(found.values())
+
+
+def _noise_of_share(state: PublicState, queries: Sequence[LinearQuery], share: Fraction) -> NoiseDistribution:
+    if not 0 < share <= 1:
+        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
+    moved = rows_sensitivity(queries, state.contract.options, persons=state.domain.person is not None)
+    price = floor_price(share * state.ledger.cap)
+    try:
+        return noise_of_price(state.ledger.composition, price, moved.l1, Fraction(moved.l2_squared))
+    except NoiseError:
+        raise BudgetError("the share is too small to measure anything; give a larger one") from None
+
+
+def _require_rows(queries: Sequence[LinearQuery]) -> None:
+    if not 0 < len(queries) <= MOST_ROWS:
+        raise _refused(f"expected between 1 and {MOST_ROWS:,} questions, got {len(queries):,}")
+    for query in queries:
+        if query.readings is not None:
+            raise _refused(
+                f"no price gives {query.describe()} a bar: cells of the schema do not decide the condition; "
+                "ask by whole cells"
+            )
+        cells = query.domain.scope_size(query.scope)
+        if cells > _MOST_COUNTED:
+            raise QueryError(
+                f"a question about {', '.join(query.scope)} counts {cell_count(cells)} cells, at most "
+                f"{_MOST_COUNTED:,} fit; ask about fewer attributes",
+                code="too_large",
+            )
+    if all(query.constant == 0 for query in queries):
+        raise _refused("the questions hold for no record of any table; there is nothing to measure")
+
+
+def _refused(message: str) -> QueryError:
+    return QueryError(message, code="bad_request")
