@@ -152,9 +152,9 @@ Workloads:
     "--within",
     metavar="N|P%",
     callback=_width,
-    help="Answer within ± N records, or AVG and SUM within ± N of their own unit or P% of the answer, and "
-    "pay the price where there is one. Whether P% is met depends on a drawn number, so that a little more "
-    "may miss.",
+    help="Answer counts within ± N records or P% of all records, or AVG and SUM within ± N of their own unit "
+    "or P% of the answer, and pay the price where there is one. Of AVG and SUM, whether P% is met depends on "
+    "a drawn number, so that a little more may miss.",
 )
 @_at_most("0 takes the free answer.")
 @click.option(
@@ -186,7 +186,8 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     what they may charge at most.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
-    is free.
+    is free. Else the number of the question itself is measured, or a table of counts that holds it where
+    that costs at most twice as much; of a statement the counts of all groups, together.
 
     What could charge more than --at-most is paid for after a yes on a terminal. In other cases the exit code
     is 4, the price is told and nothing is spent. It is a tenth of what is left, or of the share, unless told,
@@ -272,8 +273,6 @@ def _check_within(where: str | None, given: dict[str, Any]) -> None:
     """
     if where is None and given["sql"] is None:
         raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
-    if given["within"].relative and given["sql"] is None:
-        raise click.UsageError("--within P% is for AVG and SUM; give a number of records")
     if given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
 
@@ -318,7 +317,7 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, given: d
     def ask(most: Part) -> Answer:
         if within is None:
             return session.ask_all([condition_of(where)], fresh=options.fresh, at_most=most)[0]
-        return session.ask_within(query, within.amount, request_id=given["request_id"], at_most=most)
+        return session.ask_within(query, within, request_id=given["request_id"], at_most=most)
 
     answer = paid(session, options.at_most, ask)
     echo(told(session, query, answer, options, as_json=given["as_json"]))
@@ -368,12 +367,13 @@ Examples:
   pmw measure study.pmw sex,race --at-most 3% --json
   pmw measure study.pmw sex,race --at-most 3% --request-id monday
   pmw measure http://127.0.0.1:8000/sessions/study sex,race --dry-run --token-file ann.token
+  pmw measure study.pmw "age >= 65 AND region = 'north'" --within 100 --dry-run
   pmw measure study.pmw --sum amount --by region --within 2% --dry-run
   pmw measure study.pmw --heads --by region --dry-run
 """,
 )
 @click.argument("session", type=click.Path())  # or an address
-@click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]]", required=False)
+@click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]|WHERE|SELECT…]", required=False)
 @click.option(
     "--sum",
     "summed",
@@ -391,13 +391,15 @@ Examples:
     help="With --sum or --heads: by whose values; everybody unless told.",
 )
 @click.option(
-    "--share", metavar="P%", help="With --sum or --heads: the part of the budget that is paid.  [default: 2%]"
+    "--share",
+    metavar="P%",
+    help="With a question, --sum or --heads: the part of the budget that is paid.  [default: 2%]",
 )
 @click.option(
     "--within",
     metavar="N|P%",
-    help="With --sum: pay what keeps the mean of a group of average size within N, or within P% of the least "
-    "that the mean of all may be.",
+    help="With a question: pay what keeps it within N records, or P% of all records. With --sum: what keeps "
+    "the mean of a group of average size within N, or within P% of the least that the mean of all may be.",
 )
 @click.option(
     "--squares",
@@ -415,7 +417,7 @@ Examples:
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
 def measure(session: str, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
-    """Measure how many records have each combination of some attributes' values, or sums of values, now.
+    """Measure how many records have each combination of some attributes' values, now, or questions, or sums.
 
     With --dry-run the price is told. A price above --at-most is paid after a yes on a terminal; in other
     cases the exit code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and
@@ -425,6 +427,9 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
+
+    A condition is measured itself, and so is a SELECT with counts alone: all of its groups together, which
+    cost what one of them does where no record is in two.
 
     With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
     that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows
@@ -470,11 +475,10 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     """
     if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
-    for name in ("by", "share"):
-        if attributes is not None and given[name] is not None:
-            raise click.UsageError(f"--{name} goes with --sum or --heads; leave it out, or give one")
-    if given["summed"] is None and given["within"] is not None:
-        raise click.UsageError("--within goes with --sum; leave it out, or give --sum")
+    if attributes is not None and given["by"] is not None:
+        raise click.UsageError("--by goes with --sum or --heads; leave it out, or give one")
+    if given["heads"] and given["within"] is not None:
+        raise click.UsageError("--within goes with a question or --sum; leave it out")
     if given["summed"] is None and given["squares"]:
         raise click.UsageError("--squares goes with --sum; leave it out, or give --sum")
     if given["share"] is not None and given["within"] is not None:
@@ -486,13 +490,17 @@ def _measured(
 ) -> Quote | SumQuote | HeadsQuote:
     """Measure what was asked for, or tell its price alone."""
     how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
-    if attributes is not None:
-        return session.measure(_names(attributes), **how)
     from pmw.public.quotes import Within
 
     share, within = given["share"], given["within"]
     by = () if given["by"] is None else _names(given["by"])
     part = None if share is None else Within.parse(share).amount
+    if attributes is not None:
+        names, width = _names(attributes), None if within is None else Within.parse(within)
+        if set(names) <= set(session.domain.names) or all(name.isidentifier() for name in names):
+            _require_table(given)
+            return session.measure(names, **how)
+        return session.measure([attributes], share=part, within=width, **how)
     if given["heads"]:
         return session.measure_heads(by, share=part, **how)
     return session.measure_sum(
@@ -503,6 +511,19 @@ def _measured(
         squares=given["squares"],
         **how,
     )
+
+
+def _require_table(given: dict[str, Any]) -> None:
+    """Refuse options that a table of counts has no use for.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for name in ("share", "within"):
+        if given[name] is not None:
+            raise click.UsageError(
+                f"--{name} goes with a question, --sum or --heads; a table of counts has a noise of its own"
+            )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -161,13 +161,17 @@ def answer_text(answer: Answer, population: PopulationInterval | None = None) ->
 
 
 def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
-    """Return the price of a marginal on request and its error bar, in words."""
-    what = f"{', '.join(quote.scope)} ({counted(cell_count(quote.cells), 'cell')})"
+    """Return the price of a marginal on request, or of questions, and its error bar, in words."""
+    rows = quote.of_questions
+    unit = "count" if rows else "cell"
+    about = ", ".join(quote.scope) or "everybody"
+    size = counted(cell_count(quote.cells), unit)
+    what = f"{size} by {about}" if rows else f"{about} ({size})"
     bar = f"± {number(quote.half_width)} records at {confidence:.0%} confidence"
     if measured:
-        return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
+        return f"Measured {what} for {quote.share:.2%} of the budget: each {unit} within {bar}."
     room = "" if quote.affordable else "; so much is not left"
-    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each {unit} within {bar}{room}."
 
 
 def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measured: bool) -> str:

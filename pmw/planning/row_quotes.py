@@ -44,13 +44,18 @@ _PREFERRED = 2  # times the price of the question alone, for a whole marginal, w
 class RowsQuote(Quote):
     """A list of questions on request, and its price; ``cells`` are its numbers."""
 
+    @property
+    def of_questions(self) -> bool:
+        """Whether questions themselves are measured."""
+        return True
+
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
         return {**Quote.to_dict(self), "questions": self.cells}
 
 
-def quote_within(state: PublicState, query: LinearQuery, within: float) -> Quote:
-    """Return the cheapest way to a bar of at most so many records.
+def quote_within(state: PublicState, query: LinearQuery, within: Within | float | str) -> Quote:
+    """Return the cheapest way to a bar of at most so many records, or such a part of all records.
 
     It is the question's own number, or the whole marginal of its attributes where that costs at most twice
     as much and is left.
@@ -60,13 +65,13 @@ def quote_within(state: PublicState, query: LinearQuery, within: float) -> Quote
         SessionError: the session measures nothing on request.
         QueryError: cells do not decide the question, or no noise is so narrow.
     """
-    within = Within.records(within)
+    wanted = Within.of(within).in_records(state.total.value)
     present = present_half_width(state, query)
-    if present is not None and present <= within:
+    if present is not None and present <= wanted:
         return RowsQuote(query.scope, 1, None, 0.0, present, affordable=True)
-    own = quote_rows(state, [query], within=within)
+    own = quote_rows(state, [query], within=wanted)
     try:
-        whole = quote_question(state, query, within)
+        whole = quote_question(state, query, wanted)
     except QueryError:
         return own
     return whole if whole.affordable and whole.share <= _PREFERRED * own.share else own
@@ -130,7 +135,7 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
         QueryError: cells do not decide a count, or there are too many.
         SessionError: the session measures nothing on request.
     """
-    wanted = within.amount * (state.total.value if within.relative else 1.0)
+    wanted = within.in_records(state.total.value)
     queries = rows_of(statement)
     widths = [present_half_width(state, query, statement.choices) for query in queries]
     known = [width for width in widths if width is not None and width <= wanted]

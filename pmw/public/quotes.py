@@ -93,6 +93,10 @@ class Within(NamedTuple):
             raise BudgetError(f"expected a half-width above 0 records, got {given!r}")
         return float(given)
 
+    def in_records(self, total: float) -> float:
+        """Return the half-width of a count in records; a part is one of the number of all records."""
+        return self.amount * total if self.relative else self.amount
+
     @property
     def form(self) -> float | str:
         """The number, or a text that ``parse`` reads, for JSON."""
@@ -122,6 +126,11 @@ class Quote:
     share: float
     half_width: float
     affordable: bool
+
+    @property
+    def of_questions(self) -> bool:
+        """Whether questions themselves are measured, and no table of counts."""
+        return False
 
     @property
     def needed(self) -> bool:

@@ -66,18 +66,19 @@ class _Body(BaseModel):
 
 
 _Part: TypeAlias = Annotated[float, Field(ge=0, le=1)]  # of the budget
+_Questions: TypeAlias = Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)]
 _Width: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=20)]
 
 
 class Asked(_Body):
     """One question, as ``where``, ``sql``, ``query`` or ``aggregate``, or several, as ``queries``.
 
-    A ``query`` is a question's canonical text. One that counts may have a bar of so many records at most,
-    ``within``; a statement with one AVG or SUM of so much in its own unit, or of a part of the answer such as
-    2%. What could charge more than ``at_most`` is refused, a tenth of the user's share unless told; at 0 the
-    free answer is given. With ``dry_run`` the price is told: of the bar, or without one the most that asking
-    could charge. With ``explain`` it is told which counts are asked, what is held of them, and what they may
-    charge.
+    A ``query`` is a question's canonical text. Counts may have bars of so many records at most, ``within``,
+    or of a part of all records such as 1%; a statement with one AVG or SUM of so much in its own unit, or of
+    a part of the answer such as 2%. What could charge more than ``at_most`` is refused, a tenth of the user's
+    share unless told; at 0 the free answer is given. With ``dry_run`` the price is told: of the bar, or
+    without one the most that asking could charge. With ``explain`` it is told which counts are asked, what is
+    held of them, and what they may charge.
     """
 
     where: str | dict[str, Any] | None = None
@@ -117,12 +118,17 @@ class Asked(_Body):
 class Measured(_Body):
     """Attributes of a table of counts; or an attribute whose values are summed by these, ``sum``.
 
-    With ``heads`` it is persons that are counted by these, not records. Of both, ``share`` is the part of the
-    budget that is paid. Of sums it may be ``within`` instead, how far the mean of a group of average size may
-    be off: a number, or a text such as 2%. With ``squares`` sums of squares are measured too.
+    With ``heads`` it is persons that are counted by these, not records. In place of attributes ``questions``
+    are measured themselves, together: conditions, and statements with counts alone. Of all but a table of
+    counts, ``share`` is the part of the budget that is paid. Of sums it may be ``within`` instead, how far
+    the mean of a group of average size may be off, and of questions, how far each may be: a number, or a text
+    such as 2%. With ``squares`` sums of squares are measured too.
     """
 
-    scope: Annotated[list[str], Field(max_length=100)]
+    scope: Annotated[list[str], Field(max_length=100)] = []
+    questions: (
+        Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None
+    ) = None
     sum: str | None = None
     heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -134,11 +140,18 @@ class Measured(_Body):
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        if self.sum is None and (self.within is not None or self.squares):
+        asked = self.questions is not None
+        kinds = (
+            asked,
+            self.sum is not None,
+            self.heads,
+            bool(self.scope) and self.sum is None and not self.heads,
+        )
+        if sum(kinds) != 1 or (self.squares and self.sum is None):
             raise ValueError
-        if self.sum is None and not self.heads and (not self.scope or self.share is not None):
-            raise ValueError
-        if self.sum is not None and self.heads:
+        if (self.within is not None and not asked and self.sum is None) or (
+            self.share is not None and kinds[3]
+        ):
             raise ValueError
         if self.share is not None and self.within is not None:
             raise ValueError
@@ -393,7 +406,7 @@ def measure(
     measured: Measured,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=_KEY)] = None,
 ) -> Response:
-    """Measure a table of counts, or sums of values, charged to the user; with `dry_run`, tell the price.
+    """Measure counts, questions, or sums of values, charged to the user; with `dry_run`, tell the price.
 
     With an Idempotency-Key a request is safe to repeat: it measures and charges once, and gets the same price
     and bar again. Without one, a request that is repeated measures again, at the same price.
@@ -404,6 +417,10 @@ def measure(
         how["request_id"] = idempotency_key
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
+        if measured.questions is not None:
+            rows = asking.rows_of(analyst, measured.questions)
+            width = None if measured.within is None else Within.of(measured.within)
+            return told(request, analyst.measure(rows, share=share, within=width, **how))
         if measured.sum is None:
             return told(request, analyst.measure(scope, **how))
         within = None if measured.within is None else Within.parse(str(measured.within))

@@ -213,11 +213,21 @@ def priced(
         QueryError: no price gives such a bar, or it asks for too many cells.
     """
     width = Within.of(within)
-    count = _counted(asked, width)
+    count = asked.single_count if isinstance(asked, Statement) else asked
     with _placed(large, asked):
         if count is not None:
-            return analyst.quote(count, width.amount)
+            return analyst.quote(count, width)
         return analyst.quote_aggregate(cast("Statement", asked), width)
+
+
+def rows_of(analyst: Dialogue, questions: Sequence[str | dict[str, Any]]) -> tuple[LinearQuery, ...]:
+    """Return the counting questions of conditions and statements that are measured together, each once.
+
+    Raises:
+        QueryError: one is refused.
+    """
+    with counted_reading(analyst.look):
+        return analyst.rows_of(questions)
 
 
 def answered_within(
@@ -229,7 +239,8 @@ def answered_within(
         analyst: who answers, and whose share pays.
         large: where requests of much work wait for each other.
         asked: the question.
-        within: half-width of the bar, in records; of AVG or SUM in its own unit, or a part such as 2%.
+        within: half-width of the bar: of counts records, or a part of all records such as 1%; of AVG or SUM
+            in its own unit, or a part such as 2%.
         how: ``request_id``, under which it pays once, and ``at_most``.
 
     Raises:
@@ -238,11 +249,11 @@ def answered_within(
             is spent.
     """
     width = Within.of(within)
-    count = _counted(asked, width)
+    count = asked.single_count if isinstance(asked, Statement) else asked
     with _placed(large, asked):
         if count is None:
             return analyst.sql_within(cast("Statement", asked), width, **how)
-        answer = analyst.ask_within(count, width.amount, **how)
+        answer = analyst.ask_within(count, width, **how)
         if isinstance(asked, Statement):
             return Tabulation(analyst.state, asked).table(analyst.state, [answer], place=analyst.place)
         return answer
@@ -257,22 +268,6 @@ def _placed(large: LargeRequests, asked: LinearQuery | Statement) -> AbstractCon
     cells = cells_of(asked)
     require_few_cells(cells)
     return large.place(cells)
-
-
-def _counted(asked: LinearQuery | Statement, width: Within) -> LinearQuery | None:
-    """Return the one counting question that is asked; None where sums are meant.
-
-    Raises:
-        QueryError: a part of a count is no width.
-    """
-    query = asked.single_count if isinstance(asked, Statement) else asked
-    if query is not None and width.relative:
-        raise QueryError(
-            "a bar of a count is a number of records; a part of the answer is for AVG and SUM",
-            code="unsupported",
-            position="within",
-        )
-    return query
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:

@@ -42,9 +42,10 @@ from pmw.session.asking import (
 )
 from pmw.session.exact import (
     AskedQuestions,
+    CountPrice,
     Described,
     Foreseen,
-    SumPrice,
+    StatementPrice,
     read_exact,
 )
 from pmw.session.explaining import Explanation
@@ -205,19 +206,21 @@ class RemoteSession(Asking, Publishing):
 
     # --- prices and bars ------------------------------------------------------------------------------------
 
-    def quote(self, question: Asked, within: float) -> Quote:
-        body = {**self._form(self._request(question).text), "within": Within.records(within), "dry_run": True}
-        return self._ask(Quote, body)
+    def quote(self, question: Asked, within: Width) -> Quote:
+        body = {**self._form(self._request(question).text), "within": _width(within), "dry_run": True}
+        return self._ask(CountPrice, body)
 
     def ask_within(
-        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         request = self._request(question, request_id=request_id)
-        body = {**self._form(request.text), "within": Within.records(within), **ceiling_form(at_most)}
+        body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumPrice:
-        return self._ask(SumPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True})
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> StatementPrice:
+        return self._ask(
+            StatementPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
+        )
 
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None

@@ -332,22 +332,25 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote(self, question: Asked, within: float) -> Quote:
+    def quote(self, question: Asked, within: Width) -> Quote:
         """Return the smallest price at which the bar of a question is at most so many records; free.
+
+        It is that of the question's own number, or of the whole marginal of its attributes where that costs
+        at most twice as much.
 
         Args:
             question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted, in records.
+            within: half-width of the bar that is wanted: records, or a part of all records such as ``1%``.
 
         Raises:
             BudgetError: the width is not positive and finite.
-            QueryError: no measurement gives the question such a bar.
+            QueryError: cells do not decide the question, or no noise is so narrow.
             SessionError: the session measures nothing on request.
         """
 
     @abstractmethod
     def ask_within(
-        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         """Answer one question within a bar of so many records, and pay its price where there is one.
 
@@ -355,7 +358,7 @@ class Asking(ABC):
 
         Args:
             question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted, in records.
+            within: half-width of the bar that is wanted: records, or a part of all records such as ``1%``.
             request_id: idempotency key of what is paid; see ``sql_within``. A question's own counts as one.
             at_most: the highest price that is paid; see ``ask``. At 0 a bar that costs anything is refused.
 
@@ -363,8 +366,8 @@ class Asking(ABC):
             BudgetError: the width is not positive and finite.
             BudgetExhaustedError: the price is not left; nothing is spent.
             PriceError: the price is higher; nothing is spent.
-            QueryError: no measurement gives the question such a bar; or the key was used for something else.
-                Nothing is spent.
+            QueryError: cells do not decide the question, or no noise is so narrow; or the key was used for
+                something else. Nothing is spent.
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
@@ -415,7 +418,7 @@ class Asking(ABC):
         what: Asked | Statement | Sequence[Asked],
         *,
         share: Number | None = None,
-        within: float | None = None,
+        within: Width | None = None,
         dry_run: bool = False,
         request_id: Key = None,
         at_most: Part = None,
@@ -430,7 +433,7 @@ class Asking(ABC):
             what: one attribute, or several; else one question, several, or a statement.
             share: of questions, the part of the budget that is paid; 2 % where neither this nor ``within`` is
                 given.
-            within: of questions, half-width of each bar, in records.
+            within: of questions, half-width of each bar; see ``quote``.
             dry_run: tell the price alone; free, and of no key.
             request_id: idempotency key, for safe retries: the same key measures and charges once, and gets
                 the same quote again, in a closed session too.
@@ -453,14 +456,14 @@ class Asking(ABC):
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
-        request = QuestionsRequest(self._rows(several), share, within)
+        request = QuestionsRequest(self.rows_of(several), share, within)
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def _is_name(self, text: str) -> bool:
         """Tell whether a text is the name of an attribute, or could be no condition."""
         return text in self.domain.names or text.isidentifier()
 
-    def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
+    def rows_of(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
         """Return the counting questions of questions and statements, each once."""
         from pmw.planning.row_quotes import is_of_counts, rows_of
         from queries.statements import Statement
@@ -735,7 +738,7 @@ class LocalAsking(Asking):
     def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         """Return what counting questions could charge at most."""
 
-    def quote(self, question: Asked, within: float) -> Quote:
+    def quote(self, question: Asked, within: Width) -> Quote:
         from pmw.planning.row_quotes import quote_within
 
         with self._asking():

@@ -226,7 +226,7 @@ class Dialogue(LocalAsking):
             return replace(found, spent=replace(found.spent, charged=quote.share))
 
     def ask_within(
-        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text, requested_rows
@@ -235,7 +235,9 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             request = self._request(question, fresh=True, request_id=request_id)
             key = self._key(request.request_id, dry_run=False)
-            asked = asked_text("counts within", (), request.text, Within.records(within))
+            width = Within.of(within)
+            how = tuple(width) if width.relative else width.amount  # as keys of before were tied
+            asked = asked_text("counts within", (), request.text, how)
             quote = engine.tied(None, key, asked)
             if quote is None:
                 quote = self.quote(request.query, within)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pmw.loop import Forecast
 from pmw.model import QueryMeasurement
 from pmw.planning.heads import HeadsQuote
+from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers
@@ -38,8 +39,10 @@ from queries.frozen import dataclass
 from queries.schema import format_schema
 
 SumPrice: TypeAlias = SumQuote
+CountPrice: TypeAlias = Quote | RowsQuote
+StatementPrice: TypeAlias = SumQuote | RowsQuote
 Foreseen: TypeAlias = Forecast
-Price: TypeAlias = Quote | SumQuote  # of a bar
+Price: TypeAlias = Quote | RowsQuote | SumQuote  # of a bar
 Cost: TypeAlias = Forecast | Explanation
 
 _Plain: TypeAlias = str | int | float | bool | None
@@ -143,6 +146,7 @@ TYPES: tuple[type, ...] = (
     Answers,
     TableColumns,
     Quote,
+    RowsQuote,
     SumQuote,
     HeadsQuote,
     Forecast,

@@ -104,28 +104,30 @@ class QuestionsRequest(MeasurementRequest[RowsQuote]):
     Args:
         queries: each once.
         share: the part of the budget that is paid.
-        within: half-width of each bar in records, in place of a share.
+        within: half-width of each bar, in place of a share.
     """
 
     queries: tuple[LinearQuery, ...]
     share: Number | None
-    within: float | None
+    within: Within | float | str | None
     price = RowsQuote
 
     @property
     def text(self) -> str:
         asked = sorted(query.to_json() for query in self.queries)
-        return asked_text(self.kind, asked, self._part, self.within)
+        within = None if self.within is None else tuple(Within.of(self.within))
+        return asked_text(self.kind, asked, self._part, within)
 
     def form(self) -> dict[str, Any]:
         given: dict[str, Any] = {"questions": [query.to_dict() for query in self.queries]}
         given |= {} if self._part is None else {"share": float(self._part)}
-        return given | ({} if self.within is None else {"within": Within.records(self.within)})
+        return given | ({} if self.within is None else {"within": Within.of(self.within).form})
 
     def quote(self, state: PublicState) -> RowsQuote:
         if self.share is not None and self.within is not None:
             raise BudgetError("expected a share of the budget or a width, got both")
-        return quote_rows(state, self.queries, share=self._part, within=self.within)
+        wanted = None if self.within is None else Within.of(self.within).in_records(state.total.value)
+        return quote_rows(state, self.queries, share=self._part, within=wanted)
 
     def measured(self, state: PublicState, quote: RowsQuote) -> RequestedMeasurement | None:
         return requested_rows(state, quote, self.queries)

@@ -87,7 +87,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
     def ask_within(
-        self, question: Asked, within: float, *, request_id: Key = None, at_most: Part = None
+        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         if self.quote(question, within).needed:
             raise _refusal()
