@@ -249,7 +249,10 @@ def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
 @pytest.fixture
 def run(running: Running, ann: str, tmp_path: Path) -> Callable[..., Result]:
     """Run ``pmw ask`` over the service."""
-    token = tmp_path / "ann.token"
+    return asking(running, ann, tmp_path / "ann.token")
+
+
+def asking(running: Running, ann: str, token: Path) -> Callable[..., Result]:
     token.write_text(f"{ann}\n")
 
     def invoked(*arguments: str, stdin: str | None = None) -> Result:
@@ -267,7 +270,8 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         before = session.budget().spent
         told = run(pair, "--within", "40")
         assert (told.exit_code, told.stdout) == (4, "")
-        assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in told.stderr
+        most = r"and \d\.\d\d% may be charged for it \(a tenth of what may be spent, unless told\)"
+        assert re.search(most, told.stderr)
         quoted = json.loads(run(pair, "--within", "40", "--json").stdout)
         assert quoted["error"]["code"] == "not_paid"
         assert session.budget().spent == before
@@ -284,8 +288,12 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
         assert far.exit_code == 4
 
 
-def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(run: Callable[..., Result]) -> None:
+def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(
+    study: Path, users: UsersFile, ann: str, tmp_path: Path
+) -> None:
     """The service takes 500 questions together: those before the refused ones are answered by then."""
+    service = Running(study, users.path)  # in which nobody has paid yet
+    run = asking(service, ann, tmp_path / "ann.token")
     free = [{"id": place, "where": f"age >= {20 + place % 40}"} for place in range(502)]
     dear = {"id": 502, "where": "sex = 'Female' AND member = FALSE"}
     lines = [*free, dear, {**free[0], "id": 503}]
@@ -295,6 +303,7 @@ def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(run: Call
     assert [form["id"] for form in forms if "error" in form] == [502]
     assert forms[502]["error"]["code"] == "not_paid"
     assert told.exit_code == 0
+    assert service.end() == 0
 
 
 def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
