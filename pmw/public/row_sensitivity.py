@@ -94,7 +94,7 @@ def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, person
         own = tuple([factor for factor in query.factors if not any(_equal(factor, one) for one in shared)])
         rows.append(_Row(own, query.constant * peak // UNITS))
     runs = _runs(rows)
-    axes = {name: runs[name] for name in counted[0].domain.scope(runs)}
+    axes = {name: runs[name] for name in counted[0].domain.scope(list(runs))}
     parts = _parts(rows, {name: cells.size for name, cells in axes.items()})
     reaches = [_reach(part, axes, pairs=options.replaces) for part in parts]
     column, column_squared, pair, pair_squared = (sum(one) for one in zip(*reaches, strict=True))
