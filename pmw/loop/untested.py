@@ -40,13 +40,12 @@ from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry, heads_entry, requested_entry, sum_entry
+from pmw.public.charges import LedgerEntry, heads_entry, requested_entry, rows_entry, sum_entry
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.row_sensitivity import rows_entry
 from pmw.public.state import PublicState, Total, planned_bins
 from queries.domain import Domain
 from queries.factors import UNITS

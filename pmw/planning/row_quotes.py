@@ -15,6 +15,7 @@ from pmw.model import half_width, scope_of_rows
 from pmw.planning.calibration import noise_of_price
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
+from pmw.public.charges import rows_entry
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import (
     Quote,
@@ -25,7 +26,7 @@ from pmw.public.quotes import (
     require_measuring,
     widest_noise,
 )
-from pmw.public.row_sensitivity import rows_entry, rows_sensitivity
+from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError

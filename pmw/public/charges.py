@@ -17,6 +17,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
+from pmw.public.row_sensitivity import rows_charge
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -214,6 +215,19 @@ def heads_entry(scope: Sequence[str], groups: int, noise: NoiseDistribution, opt
 def heads_label(scope: Sequence[str]) -> str:
     """Return what the ledger calls numbers of persons."""
     return f"by {', '.join(scope)}" if scope else "everybody"
+
+
+def rows_entry(queries: Sequence[LinearQuery], noise: NoiseDistribution, options: Options) -> LedgerEntry:
+    """Return what a list of questions charges: one event, since a person moves all of its numbers together.
+
+    Args:
+        queries: each once; some record changes one of them.
+        noise: on each of their answers, in units.
+        options: the custodian's choices.
+    """
+    persons = queries[0].domain.person is not None
+    charge = rows_charge(queries, noise, options, persons=persons)
+    return LedgerEntry(Event.ROWS, rows_label(queries), charge)
 
 
 def rows_label(queries: Sequence[LinearQuery]) -> str:

@@ -208,7 +208,7 @@ class RemoteSession(Asking, Publishing):
 
     def quote(self, question: Asked, within: Width) -> Quote:
         body = {**self._form(self._request(question).text), "within": _width(within), "dry_run": True}
-        return self._ask(CountPrice, body)
+        return self._ask(cast("type[CountPrice]", CountPrice), body)
 
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None

@@ -19,6 +19,7 @@ from pmw.public.charges import (
     positive_entry,
     quantile_entry,
     requested_entry,
+    rows_entry,
     sum_entry,
     threshold_entry,
 )
@@ -26,7 +27,6 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
-from pmw.public.row_sensitivity import rows_entry
 from pmw.public.state import LaterMeasurement
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries

@@ -205,7 +205,7 @@ def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
 def test_a_width_that_is_a_part_of_the_answer_says_that_a_little_more_may_miss(run: Run) -> None:
     """What is kept where noise came out high misses by the whole upper tail, the rest as often as stated."""
     help_ = " ".join(run.told("ask", "--help").split())
-    assert "Whether P% is met depends on a drawn number, so that a little more may miss" in help_
+    assert "whether P% is met depends on a drawn number, so that a little more may miss" in help_
     normal, tried = NormalDist(), [number / 100 for number in range(-300, 400)]
     end, most = normal.inv_cdf(0.975), 0.025 + 0.975 * 0.05
     missed = [

@@ -17,7 +17,7 @@ import pytest
 
 from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
-from pmw.loop import RequestedMarginal, counted_requested, draw_requested
+from pmw.loop import RequestedMarginal, Tables
 from pmw.privacy.random_bits import BitSource
 from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
@@ -216,8 +216,8 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
     wanted = read_recorded(state.coarsening, first).batch
     assert isinstance(wanted, RequestedMarginal)
     coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    counts = counted_requested(wanted, state, source, coarse)
-    expected = draw_requested(wanted, counts, BitSource(first.seed))
+    counts = wanted.counted(Tables(source, coarse, state.grid))
+    expected = wanted.measured(counts, BitSource(first.seed))
     (measured,) = after.marginals
     assert np.array_equal(measured.units, expected.units)
     assert [line.event for line in read_ledger(study).lines[lines:]] == ["requested"]

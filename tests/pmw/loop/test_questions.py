@@ -198,9 +198,6 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
     }
     assert holders == {
-        "counted_heads",
-        "counted_requested",
-        "counted_sum",
         "draw_opening",
         "draw_tests",
         "prior_of_table",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import RequestedMarginal, counted_requested, draw_requested, settle_requested
+from pmw.loop import RequestedMarginal, Tables, settle_requested
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
@@ -72,7 +72,7 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
         source = small(table)
         for noise in itertools.product(support[::8].tolist(), repeat=2):
             tape = Tape(noise)
-            measured = draw_requested(requested, counted_requested(requested, state, source, None), tape)
+            measured = requested.measured(requested.counted(Tables(source)), tape)
             assert not tape.left  # one draw for each cell, and none besides
             assert taped[-1] == (requested.noise, 2)
             assert measured.units.tolist() == [
@@ -106,10 +106,10 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
     quote = quote_marginal(state, ["b", "a"])
     assert quote.noise is not None
     requested = RequestedMarginal(quote.scope, quote.noise)
-    counted = counted_requested(requested, state, source, None)
+    counted = requested.counted(Tables(source))
     counts = source.counts(("a", "b")).counts * UNITS
     drawn = np.stack([
-        (draw_requested(requested, counted, BitSource.from_integer(seed)).units - counts).ravel()
+        (requested.measured(counted, BitSource.from_integer(seed)).units - counts).ravel()
         for seed in range(60)
     ])  # fmt: skip
     charge = requested.entry(state.contract.options).charge
@@ -158,8 +158,8 @@ def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
     requested = RequestedMarginal(quote.scope, quote.noise)
-    counts = counted_requested(requested, state, source, None)
-    measured = draw_requested(requested, counts, BitSource.from_integer(1))
+    counts = requested.counted(Tables(source))
+    measured = requested.measured(counts, BitSource.from_integer(1))
     entry = requested.entry(state.contract.options)
     after = settle_requested(state, measured, state.ledger.charge(entry.charge))
     assert (entry.event, entry.label) == (Event.REQUESTED, "a, b")

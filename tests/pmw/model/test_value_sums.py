@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
-from pmw.loop import RequestedSum, counted_sum
+from pmw.loop import RequestedSum, Tables
 from pmw.model import COUNT_UNITS, SumMeasurement, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
@@ -65,7 +65,7 @@ def source_of(*records: tuple[str, float | None]) -> MemorySource:
 
 
 def units(summed: SummedValues, records: list[tuple[str, float | None]]) -> NDArray[np.int64]:
-    return counted_sum(RequestedSum(summed, NOISE), source_of(*records))
+    return RequestedSum(summed, NOISE).counted(Tables(source_of(*records)))
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -158,7 +158,7 @@ def test_sums_of_real_values_are_off_by_half_a_step_a_record(values: list[float]
     domain = Domain((NumericAttribute("x", (-1, 0, 0.5, 2), atoms=(0.0,), missing=True, resolution=step),))
     source = MemorySource.from_frame(pd.DataFrame({"x": np.array(values, dtype=float)}), domain)
     measured = SumMeasurement(
-        SummedValues("x", ()), counted_sum(RequestedSum(SummedValues("x", ()), NOISE), source), NOISE
+        SummedValues("x", ()), RequestedSum(SummedValues("x", ()), NOISE).counted(Tables(source)), NOISE
     )
     held = [value for value in values if not math.isnan(value)]
     found = float(measured.values(domain)) + len(held) * float(measured.middles(domain)[0])
@@ -195,7 +195,7 @@ def clipped_units(
 ) -> NDArray[np.int64]:
     rows = [(*record, str(number)) for number, own in enumerate(owned) for record in own]
     assert domain.person is not None
-    return counted_sum(RequestedSum(summed, NOISE), clipped_source(domain.person, *rows))
+    return RequestedSum(summed, NOISE).counted(Tables(clipped_source(domain.person, *rows)))
 
 
 @cache
@@ -250,7 +250,7 @@ def test_a_record_without_an_id_is_clipped_alone_and_moves_nothing_of_others(
             {"group": object, "x": float, "id": object}
         )
         source = MemorySource.from_frame(table, domain, bytes(32))
-        return counted_sum(RequestedSum(summed, NOISE), source)
+        return RequestedSum(summed, NOISE).counted(Tables(source))
 
     others = [("a", 3.0, "0"), ("b", 1.0, "0"), ("a", 3.0, ""), ("b", -2.0, ""), ("a", 1.0, "1")]
     bound, squared = sum_sensitivity(summed, Options(records_per_person=3))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -25,7 +26,7 @@ from scipy.integrate import quad
 
 import pmw
 from pmw.data import CountSource, MemorySource
-from pmw.loop import l1_distance
+from pmw.loop import RequestedMarginal, RequestedRows, RequestedSum, Tables, l1_distance
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.questions import QuestionTier
 from pmw.model import OneWayMeasurement, ResidualMeasurement
@@ -157,15 +158,18 @@ class Audit:
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
         self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
+        self._opens = False  # what opening draws is looked at together
         self._count_pair: tuple[Any, ...] = ()  # the same of a requested marginal
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
             (releases, "ranked_errors", self._errors),
             (releases, "draw_quantiles", self._quantiles),
-            (releases, "counted_requested", self._counted),
-            (releases, "draw_requested", self._requested),
-            (releases, "counted_sum", self._counted_sum),
-            (releases, "draw_sum", self._requested_sum),
+            (RequestedMarginal, "counted", self._counted),
+            (RequestedMarginal, "measured", partial(self._requested, Event.REQUESTED)),
+            (RequestedRows, "counted", self._counted),
+            (RequestedRows, "measured", partial(self._requested, Event.ROWS)),
+            (RequestedSum, "counted", self._counted),
+            (RequestedSum, "measured", partial(self._requested, Event.SUM)),
             (MarginalTier, "draw", self._marginals),
             (QuestionTier, "draw", self._questions),
             (MemorySource, "coarsened", self._coarsened),
@@ -192,9 +196,11 @@ class Audit:
         return found
 
     def _opening(self, real: Callable[..., Any], plan: Any, source: CountSource, bits: BitSource) -> Any:
+        self._opens = True
         draws = real(plan, source, bits)
         with without_noise():
             own, other = real(plan, source, NO_BITS), real(plan, self.neighbour, NO_BITS)
+        self._opens = False
         self._add(Event.TOTAL, plan.total_noise, draws.total_units, own.total_units, other.total_units)
         for one, mine, theirs in zip(draws.marginals, own.marginals, other.marginals, strict=True):
             self._add(Event.MARGINAL, drawn_noise(one), one.units, mine.units, theirs.units)
@@ -215,38 +221,24 @@ class Audit:
             self._add(Event.QUANTILE, one.noise, one.units, mine.units, theirs.units)
         return drawn
 
-    def _counted(
-        self,
-        real: Callable[..., Any],
-        requested: Any,
-        state: Any,
-        source: CountSource,
-        coarse: CountSource | None,
-    ) -> Any:
-        self._count_pair = (
-            real(requested, state, source, coarse),
-            real(requested, state, self.neighbour, self.coarse),
-        )
+    def _counted(self, real: Callable[..., Any], requested: Any, tables: Tables) -> Any:
+        if self._opens:
+            return real(requested, tables)
+        others = Tables(self.neighbour, self.coarse, tables.grid)
+        self._count_pair = real(requested, tables), real(requested, others)
         return self._count_pair[0]
 
-    def _requested(self, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource) -> Any:
+    def _requested(
+        self, event: Event, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource
+    ) -> Any:
         drawn = real(requested, counts, bits)
+        if self._opens:
+            return drawn
         assert (counts == self._count_pair[0]).all()
         with without_noise():
             own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
-        self._add(Event.REQUESTED, drawn_noise(drawn), drawn.units, own.units, other.units)
-        return drawn
-
-    def _counted_sum(self, real: Callable[..., Any], requested: Any, source: CountSource) -> Any:
-        self._count_pair = real(requested, source), real(requested, self.neighbour)
-        return self._count_pair[0]
-
-    def _requested_sum(self, real: Callable[..., Any], requested: Any, units: Any, bits: BitSource) -> Any:
-        drawn = real(requested, units, bits)
-        assert (units == self._count_pair[0]).all()
-        with without_noise():
-            own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
-        self._add(Event.SUM, drawn.noise, drawn.units, own.units, other.units)
+        noise = drawn_noise(drawn) if event is Event.REQUESTED else drawn.noise
+        self._add(event, noise, drawn.units, own.units, other.units)
         return drawn
 
     def _marginals(self, real: Callable[..., Any], tier: MarginalTier, requests: Any, *rest: Any) -> Any:
@@ -344,6 +336,7 @@ def run(
             session.ask_all(asked)
             if session.measure(["sex", "member"], dry_run=True).affordable:
                 session.measure(["sex", "member"])
+            session.measure(OVERLAPPING, share="0.01")
             if domain.grids:
                 session.measure_sum("age", "sex", share="0.02")
             for line in session.ledger().lines:
@@ -368,7 +361,13 @@ def told_by_tests(composition: Composition, log_ratio: float) -> float:
     return abs(log_ratio) if composition is Composition.PURE else log_ratio**2 / 2
 
 
-ALONE = (Event.TOTAL, Event.REQUESTED, Event.SUM, Event.QUANTILE)  # paid by themselves
+ALONE = (Event.TOTAL, Event.REQUESTED, Event.ROWS, Event.SUM, Event.QUANTILE)  # paid by themselves
+OVERLAPPING = (
+    "sex = 'Female'",
+    "sex = 'Female' AND member = TRUE",
+    "age >= 40",
+    "age >= 40 AND member = FALSE",
+)
 RELATIONS = list(NeighboringRelation)
 RECORDS = (0, 5, 7, 1234)
 

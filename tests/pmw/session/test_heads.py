@@ -19,7 +19,7 @@ from pmw.data.memory import MemorySource, frame_parts
 from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
-from pmw.loop import RequestedHeads, draw_heads
+from pmw.loop import RequestedHeads
 from pmw.planning.heads import KEPT_FOR_HEADS, SHARE, opening_heads
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
@@ -263,12 +263,12 @@ def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray
     requested = RequestedHeads(("region",), 3, DiscreteGaussian(Fraction(2**24)))
     zeros = np.zeros(3, dtype=np.int64)
     drawn = np.array(
-        [draw_heads(requested, zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
+        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
     )
     require_independent(drawn)
     assert drawn.std() == pytest.approx(2**24, rel=0.06)
     counts = np.array([5, 0, 2**30])
-    moved = draw_heads(requested, counts, BitSource(repeatable_seed(9, 0))).units
+    moved = requested.measured(counts, BitSource(repeatable_seed(9, 0))).units
     assert np.array_equal(moved, counts * UNITS + drawn[0])
 
 

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import RequestedMarginal, correct, draw_requested, elected, fit, refined
+from pmw.loop import RequestedMarginal, correct, elected, fit, refined
 from pmw.loop.fit import opened_pairs, raked
 from pmw.model import (
     DescentRule,
@@ -177,9 +177,10 @@ def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
+    really = RequestedMarginal.measured
 
     def killed(requested: RequestedMarginal, *rest: Any) -> Any:
-        found = draw_requested(requested, *rest)
+        found = really(requested, *rest)
         seen.append(found.units)
         if requested.scope == PAIRS[3]:
             raise Killed
@@ -187,7 +188,7 @@ def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
 
     path = tmp_path / "killed.pmw"
     with monkeypatch.context() as patch:
-        patch.setattr("pmw.session.releases.draw_requested", killed)
+        patch.setattr(RequestedMarginal, "measured", killed)
         with pytest.raises(Killed):
             open_people(path)
     assert read_session(path)[0].elects_prior is None

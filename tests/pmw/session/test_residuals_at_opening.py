@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import RequestedMarginal, draw_requested
+from pmw.loop import RequestedMarginal
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
 from pmw.planning.opening import Opened, check_scales, choose_filter, plan_opened, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
@@ -45,7 +45,8 @@ DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.TRIPLES: [*PAIRS, *TRIPLE],
 }
 OPENINGS = pytest.mark.parametrize("opening", DUE)
-DRAWS = "pmw.session.releases.draw_requested"
+DRAWS = "pmw.loop.RequestedMarginal.measured"
+measured_really = RequestedMarginal.measured
 
 
 def people() -> pd.DataFrame:
@@ -170,7 +171,7 @@ def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
 
     def drawing(requested: RequestedMarginal, *rest: Any) -> Any:
         events.append(("drawn", ", ".join(requested.scope)))
-        return draw_requested(requested, *rest)
+        return measured_really(requested, *rest)
 
     monkeypatch.setattr(SessionStore, "begin", begun)
     monkeypatch.setattr(SessionStore, "finish", finished)
@@ -220,7 +221,7 @@ def test_an_interrupted_session_goes_on_with_the_marginal_that_was_drawn(
     seen: list[NDArray[np.int64]] = []
 
     def killed(requested: RequestedMarginal, *rest: Any) -> Any:
-        found = draw_requested(requested, *rest)
+        found = measured_really(requested, *rest)
         seen.append(found.units)
         if requested.scope == last:
             raise Killed

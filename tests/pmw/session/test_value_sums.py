@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.loop import RequestedSum, draw_sum
+from pmw.loop import RequestedSum
 from pmw.model import SummedValues
 from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
@@ -145,7 +145,7 @@ def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray
     zeros = np.zeros((3, 2), dtype=np.int64)
     drawn = np.array(
         [
-            draw_sum(requested, zeros, BitSource(repeatable_seed(9, number))).units.ravel()
+            requested.measured(zeros, BitSource(repeatable_seed(9, number))).units.ravel()
             for number in range(600)
         ]
     )
