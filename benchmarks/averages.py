@@ -42,7 +42,7 @@ import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, tell
 from benchmarks.tables import AVERAGED, Averaged, TableAbsentError
 from pmw.data import MemorySource
-from pmw.loop import RequestedSum, counted_sum, draw_sum, settle_sum
+from pmw.loop import RequestedSum, Tables, settle_requested
 from pmw.model import Places
 from pmw.planning.sum_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
@@ -208,9 +208,8 @@ class _Work:
         self._drawn += 1
         requested = RequestedSum(summed.summed, summed.noise)
         bits = BitSource(repeatable_seed(self._seed, 10_000 + self._drawn))
-        return settle_sum(
-            state, draw_sum(requested, counted_sum(requested, self._source), bits), state.ledger
-        )
+        measured = requested.measured(requested.counted(Tables(self._source)), bits)
+        return settle_requested(state, measured, state.ledger)
 
     def _ours(self, state: PublicState, question: Question, truth: Truth) -> dict[str, Any]:
         """Return the scores of a session's answers, from what it knows."""

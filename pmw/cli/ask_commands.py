@@ -477,6 +477,8 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     if attributes is not None and given["by"] is not None:
         raise click.UsageError("--by goes with --sum or --heads; leave it out, or give one")
+    if attributes is not None and all(name.isidentifier() for name in _names(attributes)):
+        _require_table(given)
     if given["heads"] and given["within"] is not None:
         raise click.UsageError("--within goes with a question or --sum; leave it out")
     if given["summed"] is None and given["squares"]:
@@ -497,7 +499,7 @@ def _measured(
     part = None if share is None else Within.parse(share).amount
     if attributes is not None:
         names, width = _names(attributes), None if within is None else Within.parse(within)
-        if set(names) <= set(session.domain.names) or all(name.isidentifier() for name in names):
+        if set(names) <= set(session.domain.names) or all(name.isidentifier() or not name for name in names):
             _require_table(given)
             return session.measure(names, **how)
         return session.measure([attributes], share=part, within=width, **how)

@@ -8,9 +8,10 @@ for Gaussian noise).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,6 @@ from pmw.public.foundations import everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total, planned_bins
-from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -186,31 +186,32 @@ class Tables:
     Args:
         fine: the table over the declared cells.
         coarse: the same table over bins; None where nothing is binned.
-        grid: the domain on whose cells a scope is counted: the declared one, or that of bins.
+        is_fine: tells whether a scope is counted on declared cells.
     """
 
     fine: CountSource
     coarse: CountSource | None = None
-    grid: Callable[[Sequence[str]], Domain] | None = None
+    is_fine: Callable[[Sequence[str]], bool] | None = None
 
     def over(self, scope: Sequence[str]) -> CountSource:
         """Return the table over the cells that a scope is measured on."""
-        if self.coarse is None or self.grid is None or self.grid(scope) is self.fine.domain:
-            return self.fine
-        return self.coarse
+        fine = self.coarse is None or self.is_fine is None or self.is_fine(scope)
+        return self.fine if fine or self.coarse is None else self.coarse
 
 
-class Requested(Protocol):
+class Requested(ABC):
     """What will be measured, and how it is counted, drawn and taken in. A function of public state alone.
 
     Its true numbers are counted first, for that can fail. Then it is measured, and the state takes it in.
     """
 
-    noise: NoiseDistribution
+    __slots__ = ()
 
+    @abstractmethod
     def entry(self, options: Options) -> LedgerEntry:
         """Return what it charges, all of which is reserved for it."""
 
+    @abstractmethod
     def counted(self, tables: Tables) -> NDArray[np.int64]:
         """Return the true numbers.
 
@@ -220,6 +221,7 @@ class Requested(Protocol):
             DataError: the table cannot be counted.
         """
 
+    @abstractmethod
     def measured(self, counts: NDArray[np.int64], bits: BitSource) -> Measured:
         """Return what is measured, each number with fresh noise.
 
@@ -232,7 +234,7 @@ class Requested(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedMarginal:
+class RequestedMarginal(Requested):
     """A marginal that will be measured, under one noise on each cell or row (``draw_numbers``).
 
     Args:
@@ -261,7 +263,7 @@ class RequestedMarginal:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedRows:
+class RequestedRows(Requested):
     """The answers to a list of questions that will be measured.
 
     Args:
@@ -285,7 +287,7 @@ class RequestedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedSum:
+class RequestedSum(Requested):
     """Sums of values that will be measured, and what goes with them.
 
     A person moves sums, numbers of values and squares together by ``sum_sensitivity`` at most.
@@ -314,7 +316,7 @@ class RequestedSum:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedHeads:
+class RequestedHeads(Requested):
     """Numbers of persons that will be measured.
 
     A person moves them by ``heads_sensitivity`` together, in L1 and in the square of L2.

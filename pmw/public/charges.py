@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pmw.errors import BudgetError
 from pmw.model.value_sums import SummedValues
@@ -20,9 +20,12 @@ from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.row_sensitivity import rows_charge
 from queries.factors import UNITS
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
+
+
+if TYPE_CHECKING:
+    from queries.linear import LinearQuery
 
 
 class Event(enum.StrEnum):

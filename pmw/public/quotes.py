@@ -69,7 +69,7 @@ class Within(NamedTuple):
         except ValueError:
             amount = math.nan
         if not 0 < amount < math.inf:
-            raise BudgetError(f"expected a number above 0, or a part of the answer such as 2%, got {text!r}")
+            raise BudgetError(f"expected a number above 0, or a part such as 2%, got {text!r}")
         return cls(amount, relative)
 
     @classmethod

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
-from queries.factors import UNITS, Factor
-from queries.linear import LinearQuery
+from queries.factors import UNITS
+
+if TYPE_CHECKING:
+    from queries.factors import Factor
+    from queries.linear import LinearQuery
 
 _CELLS = 2**22  # the most cells of an array; also the most rows of one sum, which so stays below 2^62
 _COLUMNS = 4096  # the most columns that are compared in pairs

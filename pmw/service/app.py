@@ -418,9 +418,8 @@ def measure(
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:
-            rows = asking.rows_of(analyst, measured.questions)
-            width = None if measured.within is None else Within.of(measured.within)
-            return told(request, analyst.measure(rows, share=share, within=width, **how))
+            how |= {"share": share, "within": measured.within}
+            return told(request, asking.measured_rows(analyst, measured.questions, **how))
         if measured.sum is None:
             return told(request, analyst.measure(scope, **how))
         within = None if measured.within is None else Within.parse(str(measured.within))

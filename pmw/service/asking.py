@@ -220,14 +220,14 @@ def priced(
         return analyst.quote_aggregate(cast("Statement", asked), width)
 
 
-def rows_of(analyst: Dialogue, questions: Sequence[str | dict[str, Any]]) -> tuple[LinearQuery, ...]:
-    """Return the counting questions of conditions and statements that are measured together, each once.
+def measured_rows(analyst: Dialogue, questions: Sequence[str | dict[str, Any]], **how: Any) -> Price:
+    """Measure conditions, and statements with counts alone, together; see ``Asking.measure``.
 
     Raises:
-        QueryError: one is refused.
+        QueryError: one is refused, or they ask for too many cells; nothing is spent.
     """
     with counted_reading(analyst.look):
-        return analyst.rows_of(questions)
+        return analyst.measure(list(questions), **how)
 
 
 def answered_within(

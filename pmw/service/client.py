@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -218,9 +218,8 @@ class RemoteSession(Asking, Publishing):
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
     def quote_aggregate(self, statement: str | Statement, within: Width) -> StatementPrice:
-        return self._ask(
-            StatementPrice, {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
-        )
+        body = {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
+        return self._ask(cast("type[StatementPrice]", StatementPrice), body)
 
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None

@@ -456,14 +456,14 @@ class Asking(ABC):
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
-        request = QuestionsRequest(self.rows_of(several), share, within)
+        request = QuestionsRequest(self._rows(several), share, within)
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def _is_name(self, text: str) -> bool:
         """Tell whether a text is the name of an attribute, or could be no condition."""
-        return text in self.domain.names or text.isidentifier()
+        return text in self.domain.names or text.isidentifier() or not text.strip()
 
-    def rows_of(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
+    def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
         """Return the counting questions of questions and statements, each once."""
         from pmw.planning.row_quotes import is_of_counts, rows_of
         from queries.statements import Statement

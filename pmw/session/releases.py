@@ -6,7 +6,7 @@ outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -88,7 +88,11 @@ class MeasuredRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-        counts = self.batch.counted(Tables(*tables, state.grid))
+
+        def is_fine(scope: Sequence[str]) -> bool:
+            return state.grid(scope) is state.domain
+
+        counts = self.batch.counted(Tables(*tables, is_fine))
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
             return settle_requested(state, self.batch.measured(counts, bits), ledger)

@@ -171,8 +171,7 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
         "marginals": _of_kind(state, MarginalMeasurement, lambda one: _marginal_form(state, one)),
         "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
         "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
-        "queries": _of_kind(state, QueryMeasurement, _query_form),
-        "rows": _of_kind(state, RowsMeasurement, _rows_form),
+        "queries": [*_of_kind(state, QueryMeasurement, _query_form), *_rows_forms(state)],
     }
 
 
@@ -248,14 +247,13 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
     }
 
 
-def _rows_form(measurement: RowsMeasurement) -> dict[str, Any]:
-    return {
-        "questions": [
-            {"query": one.query.to_dict(), "words": one.query.describe(), "value": one.value}
-            for one in measurement.numbers
-        ],
-        **_noise_facts(measurement.numbers[0]),
-    }
+def _rows_forms(state: PublicState) -> list[dict[str, Any]]:
+    """Return the questions of lists that were measured: all of a list at its place, corrected by no model."""
+    return [
+        {"position": position, **_query_form(number), "model_value": None}
+        for position, one in enumerate(state.measurements)
+        for number in (one.numbers if isinstance(one, RowsMeasurement) else ())
+    ]
 
 
 def _noise_facts(measurement: SingleMeasurement) -> dict[str, Any]:

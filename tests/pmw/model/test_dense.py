@@ -20,9 +20,9 @@ from pmw.model import (
     DenseDistribution,
     MarginalMeasurement,
     MarginalTerm,
-    Measurement,
     QueryMeasurement,
     QueryTerm,
+    SingleMeasurement,
     Term,
     check_dense_size,
     dense,
@@ -98,7 +98,7 @@ ARRAY = CUBE.size * 8
 
 BOX = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
 NOISE = DiscreteGaussian(Fraction(5 * UNITS))
-MEASUREMENTS: list[Measurement] = [
+MEASUREMENTS: list[SingleMeasurement] = [
     MarginalMeasurement(("a1",), np.arange(100) * UNITS, NOISE),
     QueryMeasurement(BOX, 40 * UNITS, NOISE),
 ]

@@ -14,9 +14,9 @@ from pmw.model import (
     DenseDistribution,
     MarginalMeasurement,
     MarginalTerm,
-    Measurement,
     QueryMeasurement,
     QueryTerm,
+    SingleMeasurement,
     refit,
     step,
 )
@@ -79,7 +79,7 @@ def test_a_step_lowers_the_potential_by_what_hoeffdings_lemma_says(seed: int, et
     assert divergence(model.values) - divergence(after.values) >= eta * abs(gap) - eta**2 / 8 - 1e-12
 
 
-def residuals(model: DenseDistribution, measurements: list[Measurement]) -> list[float]:
+def residuals(model: DenseDistribution, measurements: list[SingleMeasurement]) -> list[float]:
     """Return how far each dual is from (y - a)/(weight variance), in standard deviations of its answer."""
     found = []
     for term, measurement in zip(model.terms, measurements, strict=True):
@@ -93,7 +93,7 @@ def residuals(model: DenseDistribution, measurements: list[Measurement]) -> list
     return [residual / 5.0 for residual in found]
 
 
-def fitted(measurements: list[Measurement], rounds: int = 8) -> DenseDistribution:
+def fitted(measurements: list[SingleMeasurement], rounds: int = 8) -> DenseDistribution:
     model = DenseDistribution.uniform(DOMAIN, 1000.0)
     for _ in range(rounds):
         model = refit(model, measurements)
@@ -101,7 +101,7 @@ def fitted(measurements: list[Measurement], rounds: int = 8) -> DenseDistributio
 
 
 def test_a_refit_solves_its_stationarity_conditions() -> None:
-    measurements: list[Measurement] = [
+    measurements: list[SingleMeasurement] = [
         marginal("a", [100, 300, 50, 250, 300]),
         marginal("b", [700, 200, 100]),
         measured(BOX, 320.0),
@@ -127,7 +127,7 @@ def test_contradictory_measurements_leave_the_model_between_them() -> None:
 
 
 def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
-    measurements: list[Measurement] = [
+    measurements: list[SingleMeasurement] = [
         marginal("a", [-80, 400, 400, 400, -120]),
         measured(BOX, -50.0),
         measured(SPREAD, 5000.0),

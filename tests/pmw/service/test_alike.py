@@ -318,7 +318,7 @@ def test_no_key_and_no_width_are_refused_before_anything_is_paid(spending: Any_)
     before = spending.status().budget_share
     with pytest.raises(QueryError, match="request_id must be a text"):
         spending.measure("sex", request_id=5)
-    for width in (None, "2%", -1, 0, "x"):
+    for width in (None, -1, 0, "x"):
         with pytest.raises(pmw.PMWError, match="expected a"):
             spending.quote("sex = 'Male'", width)
         with pytest.raises(pmw.PMWError, match="expected a"):

@@ -157,7 +157,7 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
         told = client.get("/page/study", params={**asked, "within": wrong}, headers=headers).text
         assert "Not answered" in told
     grouped = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": "30"}
-    assert "is for one AVG or SUM" in client.get("/page/study", params=grouped, headers=headers).text
+    assert "A bar of ± 30 " in client.get("/page/study", params=grouped, headers=headers).text
 
 
 def test_a_width_is_heeded_by_the_button_that_asks(

@@ -224,7 +224,7 @@ class Audit:
     def _counted(self, real: Callable[..., Any], requested: Any, tables: Tables) -> Any:
         if self._opens:
             return real(requested, tables)
-        others = Tables(self.neighbour, self.coarse, tables.grid)
+        others = Tables(self.neighbour, self.coarse, tables.is_fine)
         self._count_pair = real(requested, tables), real(requested, others)
         return self._count_pair[0]
 
@@ -336,7 +336,7 @@ def run(
             session.ask_all(asked)
             if session.measure(["sex", "member"], dry_run=True).affordable:
                 session.measure(["sex", "member"])
-            session.measure(OVERLAPPING, share="0.01")
+            session.measure(OVERLAPPING, share="0.002")
             if domain.grids:
                 session.measure_sum("age", "sex", share="0.02")
             for line in session.ledger().lines:

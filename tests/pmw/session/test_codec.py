@@ -23,6 +23,7 @@ from pmw.loop import (
     QueryRequest,
     RequestedHeads,
     RequestedMarginal,
+    RequestedRows,
     RequestedSum,
 )
 from pmw.loop.secret import SecretState
@@ -36,6 +37,7 @@ from pmw.model import (
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     Strategy,
     SumMeasurement,
     SummedValues,
@@ -43,6 +45,7 @@ from pmw.model import (
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.planning.tiers import plan_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
@@ -234,13 +237,18 @@ VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
 )
 VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
 VALUES[HeadMeasurement] = _over(HeadMeasurement, "units")
+_ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
+VALUES[RowsMeasurement] = _ROWS.flatmap(
+    lambda queries: _built(RowsMeasurement, queries=st.just(queries), units=_array((len(queries),)))
+)
+VALUES[RequestedRows] = _built(RequestedRows, queries=_ROWS)
 VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
     QueryRequest, Proposal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
-    Quote, SumQuote, HeadsQuote, Tie,
+    Quote, RowsQuote, SumQuote, HeadsQuote, Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
 VALUES[RequestedMarginal] = st.one_of(

@@ -15,10 +15,9 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.planning import sum_quotes
+from pmw.planning import row_quotes, sum_quotes
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
-from pmw.public import quotes
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
@@ -283,7 +282,7 @@ def first_of(quoting: Callable[..., AnyQuote]) -> Callable[..., AnyQuote]:
 @pytest.fixture
 def never_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bar that was paid for be too wide, as where noise was larger than was foreseen."""
-    monkeypatch.setattr(quotes, "quote_question", first_of(quotes.quote_question))
+    monkeypatch.setattr(row_quotes, "quote_within", first_of(row_quotes.quote_within))
     monkeypatch.setattr(sum_quotes, "quote_aggregate", first_of(sum_quotes.quote_aggregate))
 
 

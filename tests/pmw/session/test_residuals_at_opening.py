@@ -25,7 +25,7 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
-from pmw.session.releases import MarginalRelease
+from pmw.session.releases import MeasuredRelease
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests.draws import RELATIONS
@@ -267,7 +267,8 @@ def events(session: pmw.Session) -> list[tuple[str, str]]:
 def ask_again(session: pmw.Session) -> None:
     """Measure a pair on request, under noise that what is left pays for."""
     with session._engaged() as engine:
-        engine.measure(PAIRS[1], DiscreteGaussian(Fraction(400 * UNITS)), SESSION)
+        rows = strategy_of(session.state, PAIRS[1])
+        engine.measure(RequestedMarginal(PAIRS[1], DiscreteGaussian(Fraction(400 * UNITS)), rows), SESSION)
 
 
 OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
@@ -299,10 +300,10 @@ def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path, monkeypatch: pyte
 def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charge every marginal that no test decides as one event."""
 
-    def released(_kind: type[MarginalRelease], batch: RequestedMarginal, _state: PublicState) -> Any:
-        return MarginalRelease(batch, event)
+    def released(_kind: type[MeasuredRelease], batch: RequestedMarginal, _state: PublicState) -> Any:
+        return MeasuredRelease(batch, event)
 
-    monkeypatch.setattr(MarginalRelease, "of", classmethod(released))
+    monkeypatch.setattr(MeasuredRelease, "of", classmethod(released))
 
 
 def test_a_session_that_called_its_pairs_requested_is_read_as_before(

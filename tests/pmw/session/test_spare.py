@@ -25,7 +25,7 @@ from pmw.public.state import PublicState, is_requested
 from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
-from pmw.session.releases import MarginalRelease, Release, StoredAnswers
+from pmw.session.releases import MeasuredRelease, Release, StoredAnswers
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.boxes import RangeTexts
 from queries.cells import quoted_name
@@ -193,7 +193,7 @@ def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
     real = Engine._release
 
     def release(self: Engine, what: Release, booked: Parts) -> None:
-        if isinstance(what, MarginalRelease):
+        if isinstance(what, MeasuredRelease):
             due.append(self.state.asked)
         real(self, what, booked)
 

@@ -17,9 +17,9 @@ from pmw.model import (
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    Measurement,
     QueryMeasurement,
     ResidualMeasurement,
+    SingleMeasurement,
     refit,
     step,
 )
@@ -51,10 +51,10 @@ def exported(state: PublicState, path: Path) -> dict[str, Any]:
     return form
 
 
-def read_measurements(form: dict[str, Any]) -> list[Measurement]:
+def read_measurements(form: dict[str, Any]) -> list[SingleMeasurement]:
     """Return the measurements of a file in the order of their release."""
     domain, unit = parse_schema(form["schema"]), form["units_per_record"]
-    found: list[tuple[int, Measurement]] = []
+    found: list[tuple[int, SingleMeasurement]] = []
     for entry in form["marginals"]:
         units = np.array(entry["values"]).reshape(entry["shape"]) * unit
         assert np.array_equal(units, np.round(units))
