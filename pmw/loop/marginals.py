@@ -25,6 +25,7 @@ from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, concatenated
 from pmw.public.free_answers import FreeAnswers
+from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState, coarse_model
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -75,10 +76,11 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     ) -> Iterator[tuple[tuple[str, ...], ...]]:
         """Yield for each question the marginals that it asks to be tested."""
         may, known = self.may_test(state), dict[tuple[str, ...], tuple[tuple[str, ...], ...]]()
+        own = own_numbers(state)
         for query in queries:
             if query.scope not in known:
                 known[query.scope] = tuple(self.scopes(state, query)) if may else ()
-            yield known[query.scope]
+            yield known[query.scope] if own.of(query) is None else ()
 
     def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
         """Return how many positives some questions can come to at most: one for each marginal.

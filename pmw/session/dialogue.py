@@ -31,7 +31,7 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
-    from pmw.public.quotes import Within
+    from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import RequestedMeasurement, Tie
     from pmw.session.measurement_requests import MeasurementRequest, PriceT
@@ -211,17 +211,15 @@ class Dialogue(LocalAsking):
     ) -> AnswerTable:
         """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
         from pmw.planning.row_quotes import quote_statement, rows_of
-        from pmw.session.measurement_requests import asked_text, requested_rows
-        from pmw.session.ties import tie_of
+        from pmw.session.measurement_requests import asked_text
 
         asked = asked_text("counts within", (), _text_of(key, statement), *within)
         with self._engaged() as engine:
-            quote = engine.tied(None, key, asked)
-            if quote is None:
-                quote = quote_statement(engine.limited(self._account), statement, within)
-                self._require_price(quote, at_most)
-                requested = requested_rows(engine.state, quote, rows_of(statement))
-                self._pay(engine, requested, tie_of(key, asked, quote))
+
+            def quoted() -> Quote:
+                return quote_statement(engine.limited(self._account), statement, within)
+
+            quote = self._bought(engine, (key, asked), quoted, rows_of(statement), at_most)
             found = self.tabulate(statement, fresh=True, at_most=0)
             return replace(found, spent=replace(found.spent, charged=quote.share))
 
@@ -229,8 +227,7 @@ class Dialogue(LocalAsking):
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text, requested_rows
-        from pmw.session.ties import tie_of
+        from pmw.session.measurement_requests import asked_text
 
         with self._engaged() as engine:
             request = self._request(question, fresh=True, request_id=request_id)
@@ -238,14 +235,41 @@ class Dialogue(LocalAsking):
             width = Within.of(within)
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
             asked = asked_text("counts within", (), request.text, how)
-            quote = engine.tied(None, key, asked)
-            if quote is None:
-                quote = self.quote(request.query, within)
-                self._require_price(quote, at_most)
-                requested = requested_rows(engine.state, quote, (request.query,))
-                self._pay(engine, requested, tie_of(key, asked, quote))
+
+            def quoted() -> Quote:
+                return self.quote(request.query, width)
+
+            quote = self._bought(engine, (key, asked), quoted, (request.query,), at_most)
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
+
+    def _bought(
+        self,
+        engine: Engine,
+        tied: tuple[str | None, str],
+        quoted: Callable[[], Quote],
+        queries: Sequence[LinearQuery],
+        at_most: Part,
+    ) -> Quote:
+        """Return the price of the bars of questions, once it is paid.
+
+        Args:
+            engine: in a turn.
+            tied: the idempotency key, and the canonical text of the request.
+            quoted: returns the price, as things stand.
+            queries: the questions.
+            at_most: what may be charged.
+        """
+        from pmw.session.measurement_requests import requested_rows
+        from pmw.session.ties import tie_of
+
+        key, asked = tied
+        quote: Quote | None = engine.tied(None, key, asked)
+        if quote is None:
+            quote = quoted()
+            self._require_price(quote, at_most)
+            self._pay(engine, requested_rows(engine.state, quote, queries), tie_of(key, asked, quote))
+        return quote
 
     def _pay(self, engine: Engine, requested: RequestedMeasurement | None, tie: Tie | None = None) -> None:
         if requested is not None:

@@ -1,0 +1,467 @@
+"""Questions that are measured themselves, alone and in lists: prices, noise, bars, faults and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.errors import PriceError, SessionError
+from pmw.loop import RequestedRows
+from pmw.model import QueryMeasurement, RowsMeasurement, half_width
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.codec import FormError
+from pmw.public.free_answers import ModelAnswers
+from pmw.public.half_widths import Confidences
+from pmw.public.options import TestKind
+from pmw.session.measurement_rows import require_rows
+from pmw.session.store import SessionStore
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
+from queries.parsing import parse_where
+from queries.person import Person
+from tests import worlds
+from tests.draws import RELATIONS
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 79),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("region", tuple("nesw")),
+        CategoricalAttribute("smoker", ("yes", "no")),
+        IntegerAttribute("rooms", 1, 8),
+    ),
+    name="people",
+)
+# The same, where no record is dropped.
+WHOLE = replace(DOMAIN, attributes=tuple(replace(one, missing=True, other=True) for one in DOMAIN.attributes))
+FOUR = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND smoker = 'yes'"
+GROUPS = (
+    "SELECT region, smoker, COUNT(*) AS n FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region, smoker"
+)
+LIST = [FOUR, "age < 30 AND rooms >= 5", "age < 30 AND sex = 'm' AND rooms > 2", "rooms = 3 AND age >= 71"]
+
+
+def frame(records: int = 20_000) -> pd.DataFrame:
+    generator = np.random.default_rng(8)
+    age = generator.integers(0, 80, records)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "sex": np.where(generator.random(records) < 0.3 + age / 200, "f", "m"),
+            "region": generator.choice(list("nesw"), records, p=[0.4, 0.3, 0.2, 0.1]),
+            "smoker": np.where(generator.random(records) < 0.2, "yes", "no"),
+            "rooms": 1 + generator.binomial(7, 0.2 + age / 200),
+        }
+    )
+
+
+FRAME = frame()
+VISITORS = replace(WHOLE, person=Person("id"))
+TRIPS = FRAME.assign(id=np.arange(len(FRAME)) // 2)
+
+
+def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
+    seed = {} if path is not None else {"seed": 3}
+    replaced = choices.get("neighboring_relation") is NeighboringRelation.REPLACE_ONE
+    domain = WHOLE if replaced else DOMAIN
+    return worlds.opened(FRAME, domain, path, **{"epsilon": 1, **seed, **choices})
+
+
+def true(where: str, table: pd.DataFrame = FRAME) -> int:
+    """Return the true answer, by pandas."""
+    text = where.replace(" = ", " == ").replace(" AND ", " and ")
+    return len(table.query(text.replace("age BETWEEN 13 and 27", "13 <= age and age <= 27")))
+
+
+def width(answer: pmw.Answer) -> float:
+    assert answer.interval is not None
+    return (answer.interval[1] - answer.interval[0]) / 2
+
+
+# --- prices -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_question_of_four_attributes_is_bought_at_its_quoted_price(
+    composition: Composition, relation: NeighboringRelation
+) -> None:
+    with opened(composition=composition, neighboring_relation=relation) as session:
+        before, wanted = session.state.ledger.spent, 400 if composition is not Composition.PURE else 2000
+        quote = session.quote(FOUR, wanted)
+        assert session.state.ledger.spent == before
+        assert quote.of_questions
+        assert (quote.cells, quote.affordable) == (1, True)
+        assert wanted * 0.999 < quote.half_width <= wanted
+        answer = session.ask_within(FOUR, wanted, at_most=1)
+        line = session.ledger().lines[-1]
+        assert (line.event, line.share) == ("questions", quote.share)
+        assert session.state.ledger.spent == before + line.price
+        assert width(answer) <= quote.half_width * (1 + 1e-9)
+        assert answer.spent.charged == quote.share
+        assert session.ask(FOUR) == replace(answer, spent=session.ask(FOUR).spent)
+        assert session.state.positives_used == 0
+        assert not session.quote(FOUR, wanted).needed
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_list_costs_what_a_person_moves_of_it(relation: NeighboringRelation) -> None:
+    """In zCDP prices at one noise are in the proportion of squared sensitivities."""
+    with opened(composition=Composition.ZCDP, neighboring_relation=relation) as session:
+
+        def price(what: Any) -> float:
+            quote = session.measure(what, within=500, dry_run=True)
+            assert quote.half_width == pytest.approx(500, rel=1e-6)
+            return quote.share
+
+        one, replaced = price([FOUR]), relation is NeighboringRelation.REPLACE_ONE
+        disjoint = [f"region = '{name}' AND age < 9" for name in "nesw"]
+        assert price(disjoint) == pytest.approx(one * (2 if replaced else 1))
+        assert price(GROUPS) == pytest.approx(one * (2 if replaced else 1))
+        nested = [f"age < {end}" for end in (10, 20, 30)]
+        assert price(nested) == pytest.approx(3 * one)
+        assert price([FOUR, FOUR]) == price([FOUR])
+        sets = GROUPS.replace("GROUP BY region, smoker", "GROUP BY GROUPING SETS ((region), (smoker), ())")
+        assert price(sets) == pytest.approx(one * (5 if replaced else 3))
+
+
+def test_everybody_is_moved_where_records_of_persons_are_dropped() -> None:
+    """Where persons are replaced by others, their records may be more or fewer."""
+    options = {"neighboring_relation": NeighboringRelation.REPLACE_ONE, "composition": Composition.ZCDP}
+    with worlds.opened(TRIPS, VISITORS, epsilon=1, records_per_person=2, **options) as session:
+        rows = session.measure([{}], within=500, dry_run=True)
+        other = session.measure(["sex = 'f'"], within=500, dry_run=True)
+        assert rows.share == pytest.approx(other.share)
+        assert rows.share > 0
+
+
+def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
+    with opened() as session:
+        whole = session.quote("rooms = 3 AND sex = 'f'", 30)
+        assert not whole.of_questions
+        assert session.quote("rooms >= 2 AND rooms <= 7 AND smoker = 'no' AND age < 77", 60).of_questions
+
+
+# --- noise ------------------------------------------------------------------------------------------------
+
+
+def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
+    queries = tuple(LinearQuery.cells(DOMAIN, {"age": (0, end)}) for end in (9, 19, 29))
+    requested = RequestedRows(queries, DiscreteGaussian(Fraction(2**24)))
+    zeros = np.zeros(3, dtype=np.int64)
+    drawn = np.array(
+        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
+    )
+    require_independent(drawn)
+    assert drawn.std() == pytest.approx(2**24, rel=0.06)
+    moved = requested.measured(np.array([5, 0, 2**30]), BitSource(repeatable_seed(9, 0))).units
+    assert np.array_equal(moved, drawn[0] + [5, 0, 2**30])
+
+
+@pytest.mark.statistical
+def test_bars_of_own_numbers_hold_as_often_as_they_say() -> None:
+    missed, asked = 0, 0
+    for seed in range(40):
+        with opened(seed=seed, confidence=0.8, opening=pmw.Opening.ONE_WAY) as session:
+            session.measure(LIST, within=150, at_most=1)
+            for where in LIST:
+                low, high = session.ask(where, at_most=0).interval or (0, 0)
+                missed, asked = missed + (not low <= true(where) <= high), asked + 1
+    assert 0.1 * asked < missed < 0.27 * asked  # a fifth, but for chance
+
+
+# --- bars -------------------------------------------------------------------------------------------------
+
+
+def test_of_several_numbers_the_one_with_the_least_noise_bounds_a_question() -> None:
+    with opened() as session:
+        session.measure(LIST, within=60, at_most=1)
+        narrow = [width(session.ask(where, at_most=0)) for where in LIST]
+        assert max(narrow) <= 60.001
+        session.measure(LIST, within=600, at_most=1)
+        again = [width(session.ask(where, at_most=0, fresh=True)) for where in LIST]
+        assert again == pytest.approx(narrow)
+
+
+def test_the_bar_is_the_number_and_the_quantile_of_its_noise() -> None:
+    with opened() as session:
+        quote = session.measure([FOUR], within=100, at_most=1)
+        measured = session.state.measured[-1]
+        assert isinstance(measured, RowsMeasurement)
+        (number,) = measured.numbers
+        confidence = Confidences.in_state(session.state).alone
+        reach = half_width(number.noise, confidence)
+        assert reach == quote.half_width
+        low, high = session.ask(FOUR, at_most=0).interval or (0.0, 0.0)
+        assert high == pytest.approx(number.value + reach)
+        assert low == pytest.approx(max(0.0, number.value - reach))
+        assert abs(session.ask(FOUR).count - number.value) <= number.variance**0.5 + 1e-6
+
+
+def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
+    with opened() as session:
+        session.measure(LIST, within=90, at_most=1)
+        alone = [session.ask(where, at_most=0).interval for where in LIST]
+        others = [f"age < {end} AND rooms >= 5" for end in range(20, 40)]
+        together = session.ask_all([*LIST, *others], fresh=True, at_most=0)
+        assert [one.interval for one in together][: len(LIST)] == alone
+        answers = ModelAnswers(session.state)
+        ends = np.array([[0, 4], [0, 3]]), np.array([[29, 7], [29, 7]])
+        first, second = session.answer_arrays(("age", "rooms"), *ends, at_most=0, fresh=True)
+        assert first.interval == answers.answer(parse_where("age < 30 AND rooms >= 5", DOMAIN)).interval
+        assert second.interval == answers.answer(parse_where("age < 30 AND rooms >= 4", DOMAIN)).interval
+        assert width(first) < width(second)
+
+
+def test_another_question_of_the_same_attributes_is_tested_as_before() -> None:
+    three = "age < 30 AND sex = 'm' AND rooms > {}"
+    with opened() as session:
+        session.measure([three.format(2)], within=90, at_most=1)
+        spent = session.state.ledger.spent
+        assert session.ask(three.format(2), at_most=1).source is pmw.Source.SYNTHETIC
+        assert session.state.ledger.spent == spent
+        session.ask(three.format(3), at_most=1)
+        assert session.state.ledger.spent > spent
+
+
+def test_the_model_learns_from_questions_that_cut_no_bin() -> None:
+    with opened(max_cells=None) as session:
+        query = parse_where("rooms = 3 AND region = 'n' AND smoker = 'yes'", DOMAIN)
+        assert session.state.coarsening.is_aligned(query)
+        before = abs(
+            ModelAnswers(session.state).answer(query).count
+            - true(query_text := "rooms = 3 AND region = 'n' AND smoker = 'yes'")
+        )
+        session.measure([query_text], share=0.02, at_most=1)
+        measured = session.state.measured[-1]
+        assert isinstance(measured, RowsMeasurement)
+        number = measured.numbers[0]
+        assert isinstance(number, QueryMeasurement)
+        after = ModelAnswers(session.state).answer(query).count
+        assert abs(after - number.value) <= number.variance**0.5 * 2
+        assert abs(after - true(query_text)) <= before + 10
+        cut = parse_where(FOUR, DOMAIN)
+        assert not session.state.coarsening.is_aligned(cut)
+        session.measure([FOUR], within=200, at_most=1)
+        assert session.state.beside[-1] == len(session.state.measured) - 1
+
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
+    with opened() as session:
+        one, all_ = session.quote(FOUR, 400), session.quote_aggregate(GROUPS, 400)
+        assert (all_.share, all_.to_dict()["questions"]) == (one.share, 8)
+        table = session.sql_within(GROUPS, 400, at_most=1)
+        assert table.spent.charged == all_.share
+        bars = [one.interval for one in table.estimates()]
+        assert all(high - low <= 802 for low, high in filter(None, bars))
+        assert not session.quote_aggregate(GROUPS, 400).needed
+        spent = session.state.ledger.spent
+        assert session.sql(GROUPS).rows == session.sql_within(GROUPS, "2%").rows
+        assert session.state.ledger.spent == spent
+        assert session.verify().holds
+
+
+def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
+    top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
+    with opened() as session:
+        plain, chosen = session.quote_aggregate(GROUPS, 400), session.quote_aggregate(top, 400)
+        assert chosen.share > 1.5 * plain.share
+        assert chosen.to_dict()["questions"] == 8  # all groups, whichever are shown
+        session.sql_within(GROUPS, 400, at_most=1)
+        wide = session.quote_aggregate(top, 400)
+        assert wide.needed
+        shown = [one.interval for one in session.sql(top, fresh=True).estimates()]
+        assert max(high - low for low, high in filter(None, shown)) > 800
+        shown = [one.interval for one in session.sql_within(top, 400, at_most=1).estimates()]
+        assert all(high - low <= 802 for low, high in filter(None, shown))
+
+
+# --- faults and refusals ----------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+def test_what_was_drawn_and_not_yet_durable_is_drawn_again_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[NDArray[np.int64]] = []
+    really = RequestedRows.measured
+
+    def killed(requested: RequestedRows, *rest: Any) -> Any:
+        seen.append(really(requested, *rest).units)
+        raise Killed
+
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        spent = session.state.ledger.spent
+        with monkeypatch.context() as patch:
+            patch.setattr(RequestedRows, "measured", killed)
+            with pytest.raises(Killed):
+                session.measure(LIST, within=100, at_most=1, request_id="k")
+    with pmw.resume_session(path, FRAME) as session:
+        quote = session.measure(LIST, within=100, request_id="k")  # paid by now
+        (measured,) = (one for one in session.state.measured if isinstance(one, RowsMeasurement))
+        assert np.array_equal(measured.units, seen[0])
+        line = session.ledger().lines[-1]
+        assert session.state.ledger.spent == spent + line.price
+        assert quote.share == line.share
+        assert session.verify().holds
+
+
+def test_what_is_recorded_comes_before_the_draw_and_the_charge_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+    begin, finish, really = SessionStore.begin, SessionStore.finish, RequestedRows.measured
+
+    def begun(self: SessionStore, *rest: Any) -> int:
+        events.append("recorded")
+        return begin(self, *rest)
+
+    def finished(self: SessionStore, intent: int | None, outcome: Any) -> None:
+        finish(self, intent, outcome)
+        events.append(f"charged {len(outcome.ledger)}")
+
+    def drawn(requested: RequestedRows, *rest: Any) -> Any:
+        events.append("drawn")
+        return really(requested, *rest)
+
+    with opened() as session:
+        monkeypatch.setattr(SessionStore, "begin", begun)
+        monkeypatch.setattr(SessionStore, "finish", finished)
+        monkeypatch.setattr(RequestedRows, "measured", drawn)
+        session.measure(LIST, within=100, at_most=1)
+    assert events == ["recorded", "drawn", "charged 1"]
+
+
+def test_a_key_pays_once_and_for_one_list_alone() -> None:
+    with opened() as session:
+        ann = session.analyst("ann")
+        quote = ann.measure(LIST, within=100, at_most=1, request_id="k")
+        spent = session.state.ledger.spent
+        assert ann.measure(LIST[::-1], within=100, request_id="k") == quote
+        with pytest.raises(QueryError, match="request_id 'k' was used for another measurement"):
+            ann.measure(LIST[:2], within=100, request_id="k")
+        answer = ann.ask_within(FOUR, 50, at_most=1, request_id="w")
+        again = ann.ask_within(FOUR, 50, request_id="w")
+        assert (again.interval, again.spent.charged) == (answer.interval, answer.spent.charged)
+        table = ann.sql_within(GROUPS, 300, at_most=1, request_id="s")
+        assert ann.sql_within(GROUPS, 300, request_id="s").rows == table.rows
+        assert len(session.ledger().lines) == len({line.number for line in session.ledger().lines})
+        assert session.state.ledger.spent > spent
+        assert session.verify().holds
+
+
+def test_a_model_file_and_a_resumed_session_know_the_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.measure(LIST, within=100, at_most=1)
+        answers = [session.ask(where, at_most=0) for where in LIST]
+        session.export(tmp_path / "study.model")
+        session.export(tmp_path / "numbers.json", format="measurements")
+    model = pmw.load_model(tmp_path / "study.model")
+    assert [model.ask(where).interval for where in LIST] == [one.interval for one in answers]
+    assert [model.ask(where).count for where in LIST] == [one.count for one in answers]
+    with pmw.resume_session(path, FRAME) as session:
+        assert [
+            ModelAnswers(session.state).answer(parse_where(where, DOMAIN)).interval for where in LIST
+        ] == [one.interval for one in answers]
+    assert FOUR.split(maxsplit=1)[0] in (tmp_path / "numbers.json").read_text()
+
+
+def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
+    one = LinearQuery.cells(DOMAIN, {"age": (0, 9)})
+    for queries in ((), (one, LinearQuery.cells(DOMAIN, {"age": (0, 9)}))):
+        with pytest.raises(FormError):
+            require_rows(queries)
+    require_rows((one, LinearQuery.cells(DOMAIN, {"age": (0, 10)})))
+
+
+@pytest.mark.parametrize(
+    ("what", "how", "told"),
+    [
+        (["age + rooms > 20.5 OR region LIKE 'n%'", "age > rooms"], {"within": 30}, ""),
+        ([], {"within": 30}, "expected one attribute or several"),
+        (["age < 10 AND age > 30"], {"within": 30}, "hold for no record of any table"),
+        ([FOUR], {"within": 1e-9}, "no noise has a bar"),
+        ([FOUR], {"within": 0}, "expected a number above 0"),
+        ([FOUR], {"share": 0}, "above 0, at most 1"),
+        ([FOUR], {"share": 2}, "above 0, at most 1"),
+        ([FOUR], {"share": "1e-60"}, "the share is too small"),
+        ([FOUR], {"share": 0.1, "within": 3}, "got both"),
+        (["SELECT AVG(age) FROM people"], {"within": 30}, "all of its aggregates are counts"),
+        (["SELECT COUNT(*) * 2 AS n FROM people"], {"within": 30}, "all of its aggregates are counts"),
+        ([FOUR], {"within": 1.0, "at_most": 1}, "is left for it; nothing was spent"),
+        ([FOUR], {"within": 30, "at_most": 1e-9}, "may be charged"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: Any, told: str) -> None:
+    with opened() as session:
+        before = session.state.ledger.spent
+        if not told:
+            assert session.measure(what, **how, dry_run=True).cells == 2
+            return
+        with pytest.raises((pmw.PMWError, QueryError), match=told):
+            session.measure(what, **how)
+        assert session.state.ledger.spent == before
+
+
+def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
+    world = Domain((IntegerAttribute("age", 0, 79, width=10), *DOMAIN.attributes[1:]), name="people")
+    with worlds.opened(FRAME, world, epsilon=1, seed=3) as session:
+        before = session.state.ledger.spent
+        for use in (
+            lambda: session.quote("age < 25 AND rooms = 3", 50),
+            lambda: session.ask_within("age < 25 AND rooms = 3", 50),
+            lambda: session.measure(["age < 25 AND rooms = 3"], within=50),
+        ):
+            with pytest.raises(QueryError, match="do not decide the condition"):
+                use()
+        assert session.state.ledger.spent == before
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [({"test": TestKind.QUERY}, "single questions"), ({"simultaneous": True}, "for all questions at once")],
+)
+def test_a_session_without_room_for_requests_says_why(choices: dict[str, Any], told: str) -> None:
+    small = Domain(DOMAIN.attributes[1:], name="people")
+    with worlds.opened(FRAME.drop(columns="age"), small, epsilon=1, seed=3, **choices) as session:
+        with pytest.raises(SessionError, match=told):
+            session.measure(["rooms > 3 AND sex = 'f'"], within=100)
+    with opened() as session:
+        session.finalize()
+        with pytest.raises(SessionError, match="closed"):
+            session.measure([FOUR], within=400)
+
+
+def test_a_share_binds_and_a_reader_buys_nothing() -> None:
+    with opened() as session:
+        ann = session.analyst("ann", share=Fraction(1, 2000))
+        with pytest.raises(pmw.BudgetExhaustedError, match="is left for it"):
+            ann.ask_within(FOUR, 400, at_most=1)
+        bea = session.analyst("bea", share=0)
+        with pytest.raises((pmw.BudgetExhaustedError, PriceError)):
+            bea.measure([FOUR], within=400)
+        cat = session.analyst("cat", share=Fraction(1, 100))
+        quote = cat.measure([FOUR], within=400, at_most=1)
+        assert session.bookings()
+        assert session.ledger().lines[-1].booked == (("cat", Fraction(1)),)
+        assert float(cat.budget().spent) == pytest.approx(quote.share)
+        assert UNITS == 2**20
