@@ -429,7 +429,7 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
     whoever measures again because of the value that came out has a bar that holds less often than it says.
 
     A condition is measured itself, and so is a SELECT with counts alone: all of its groups together, which
-    cost what one of them does where no record is in two.
+    cost what one of them does where no record is in two, or twice that where records are replaced.
 
     With --sum, AVG and SUM of the attribute, of everybody or by the attributes of --by and fewer, have bars
     that follow from the measured sums. Values beyond the declared ends count as the ends. The noise follows

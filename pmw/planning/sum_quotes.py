@@ -374,7 +374,7 @@ def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:
     node = leaves[0] if len(leaves) == 1 else None
     form = node.numerator if isinstance(node, Ratio) else node
     if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
-        raise _refused("a bar is for one AVG or SUM of an attribute's numbers; ask for one alone")
+        raise _refused("a bar is for columns COUNT(*) alone, or for one AVG or SUM of an attribute's numbers")
     name, domain = form.summed.line.attribute, statement.domain
     groups = next(iter(statement.groups()), None)
     own = () if form.condition is None else form.condition.scope

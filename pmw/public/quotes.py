@@ -328,20 +328,21 @@ def _refused(message: str) -> QueryError:
 
 
 def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) -> float | None:
-    """Return the half-width of a question's bar as it is; None where nothing holds all of its attributes.
+    """Return the half-width of a question's bar as it is; None where no one number gives both of its ends.
 
-    What parts say of it counts for nothing here: whether that is narrow depends on noise.
+    It depends on scales alone: what is kept because a drawn bar is narrow, and else bought, misses more often
+    than it says. So a question that cuts a bin has none, nor do parts count. Where single questions are
+    tested nothing is bought, and the interval is looked at.
 
     Args:
         state: the state.
         query: the question.
         groups: how many intervals answers choose from.
     """
-    bars, is_tested = Bars(state, groups=groups), not state.contract.options.tests_marginals
-    width = None if is_tested else bars.half_width(query)
-    if width is not None:
-        return width
-    if groups > 1 or not math.isfinite(bars.width_of_query(query)):
+    bars = Bars(state, groups=groups)
+    if state.contract.options.tests_marginals:
+        return bars.half_width(query)
+    if not math.isfinite(bars.width_of_query(query)):
         return None
     answers = ModelAnswers(state)
     interval = answers.answer(query).interval

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from numpy.typing import ArrayLike
 
 from pmw.display.progress import Progress
+from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.contract import Contract
@@ -426,8 +427,9 @@ class Asking(ABC):
         """Measure counts now, under the session's cap: of attributes, or of questions.
 
         Of attributes it is the counts of every combination of their values; the noise is that of a marginal
-        that a test measures. Of questions, or of a statement with counts alone, it is their own numbers,
-        together: disjoint ones cost what one does. What open rounds have reserved stays reserved.
+        that a test measures. Of questions, or of a statement of keys and COUNT(*), it is their own numbers,
+        together: disjoint ones cost what one does, twice that where records are replaced. What open rounds
+        have reserved stays reserved.
 
         Args:
             what: one attribute, or several; else one question, several, or a statement.
@@ -455,6 +457,8 @@ class Asking(ABC):
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
+            if share is not None or within is not None:
+                raise BudgetError("a table of counts has a noise of its own: leave share and within out")
             return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
         request = QuestionsRequest(self._rows(several), share, within)
         return self._measured(request, request_id, at_most, dry_run=dry_run)
@@ -471,10 +475,10 @@ class Asking(ABC):
         found = dict[str, LinearQuery]()
         for question in questions:
             read = self._read(question)
-            if isinstance(read, Statement) and not is_of_counts(read):
+            if isinstance(read, Statement) and not (is_of_counts(read) and read.choices == 1):
                 raise QueryError(
-                    "a statement is measured where all of its aggregates are counts; ask sums and means "
-                    "within a bar",
+                    "a statement is measured where its columns are keys and COUNT(*), and all of its groups "
+                    "are shown; ask any other within a bar",
                     code="bad_request",
                 )
             queries = rows_of(read) if isinstance(read, Statement) else (self._request(read).query,)
