@@ -20,6 +20,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, threshold_entry
 from pmw.public.free_answers import FreeAnswers
+from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
@@ -86,11 +87,18 @@ def may_test(state: PublicState) -> bool:
 def are_tested(state: PublicState, questions: Questions) -> NDArray[np.bool_]:
     """Tell which questions ask for a test, each as if it were the next: bool, shape (n,).
 
-    Questions of one kind ask for the same, but under an accuracy contract, where it depends on their bars.
+    Questions of one kind ask for the same, but for those that were measured themselves, and under an accuracy
+    contract, where it depends on their bars.
     """
-    tiers = tiers_of(state.plan)
+    tiers, found = tiers_of(state.plan), np.zeros(len(questions), dtype=np.bool_)
     if not tiers:
-        return np.zeros(len(questions), dtype=np.bool_)
+        return found
+    measured = own_numbers(state).places(questions, serving=True)
+    if measured.size:
+        others = np.setdiff1d(np.arange(len(questions)), measured)
+        if others.size:
+            found[others] = are_tested(state, questions.take(others))
+        return found
     if state.contract.options.bar_limit is None:
         codes, examples = questions.kinds()
     else:

@@ -80,7 +80,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         for query in queries:
             if query.scope not in known:
                 known[query.scope] = tuple(self.scopes(state, query)) if may else ()
-            yield known[query.scope] if own.of(query) is None else ()
+            yield () if own.serves(query) else known[query.scope]
 
     def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
         """Return how many positives some questions can come to at most: one for each marginal.

@@ -69,7 +69,7 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         }
         own = own_numbers(state)
         return [
-            (query,) if query.factors and query.scope in alone and own.of(query) is None else ()
+            (query,) if query.factors and query.scope in alone and not own.serves(query) else ()
             for query in queries
         ]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from pmw.errors import BudgetError, NoiseError
+from pmw.errors import BudgetError, NoiseError, SessionError
 from pmw.model import half_width, scope_of_rows
 from pmw.planning.calibration import noise_of_price
 from pmw.privacy.budget import floor_price
@@ -26,7 +26,7 @@ from pmw.public.quotes import (
     require_measuring,
     widest_noise,
 )
-from pmw.public.row_sensitivity import rows_sensitivity
+from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError
@@ -73,7 +73,7 @@ def quote_within(state: PublicState, query: LinearQuery, within: Within | float 
     own = quote_rows(state, [query], within=wanted)
     try:
         whole = quote_question(state, query, wanted)
-    except QueryError:
+    except (QueryError, SessionError):  # or nothing is left for a marginal
         return own
     return whole if whole.affordable and whole.share <= _PREFERRED * own.share else own
 
@@ -102,6 +102,9 @@ def quote_rows(
     """
     require_measuring(state)
     _require_rows(queries)
+    moved = rows_sensitivity(queries, state.contract.options, persons=state.domain.person is not None)
+    if not moved.l1:
+        raise _refused("no person moves the answers, which public numbers give; nothing need be measured")
     confidence = Confidences.in_state(state, groups=groups).alone
     if within is not None:
         wanted = Within.records(within)
@@ -109,7 +112,7 @@ def quote_rows(
         if noise is None:
             raise _refused(f"no noise has a bar of {wanted:g} records; ask for a wider one")
     else:
-        noise = _noise_of_share(state, queries, USUAL_SHARE if share is None else share)
+        noise = _noise_of_share(state, moved, USUAL_SHARE if share is None else share)
     price = state.ledger.price(rows_entry(queries, noise, state.contract.options).charge)
     return RowsQuote(
         scope_of_rows(queries),
@@ -141,7 +144,8 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
     widths = [present_half_width(state, query, statement.choices) for query in queries]
     known = [width for width in widths if width is not None and width <= wanted]
     if len(known) == len(queries):
-        return RowsQuote(scope_of_rows(queries), len(queries), None, 0.0, max(known), affordable=True)
+        widest = max(known, default=0.0)
+        return RowsQuote(scope_of_rows(queries), len(queries), None, 0.0, widest, affordable=True)
     return quote_rows(state, queries, within=wanted, groups=statement.choices)
 
 
@@ -153,15 +157,17 @@ def is_of_counts(statement: Statement) -> bool:
 
 
 def rows_of(statement: Statement) -> tuple[LinearQuery, ...]:
-    """Return the counting questions of a statement, each once, in the order of its groups."""
-    found = {query.to_json(): query for _, _, query in statement.questions()}
+    """Return the counting questions of a statement, each once, in the order of its groups.
+
+    Those that hold for no record of any table are left out: nothing is drawn for them.
+    """
+    found = {query.to_json(): query for _, _, query in statement.questions() if query.constant}
     return tuple(found.values())
 
 
-def _noise_of_share(state: PublicState, queries: Sequence[LinearQuery], share: Fraction) -> NoiseDistribution:
+def _noise_of_share(state: PublicState, moved: Moved, share: Fraction) -> NoiseDistribution:
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
-    moved = rows_sensitivity(queries, state.contract.options, persons=state.domain.person is not None)
     price = floor_price(share * state.ledger.cap)
     try:
         return noise_of_price(state.ledger.composition, price, moved.l1, Fraction(moved.l2_squared))
@@ -169,9 +175,23 @@ def _noise_of_share(state: PublicState, queries: Sequence[LinearQuery], share: F
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
+def require_few_rows(count: int) -> None:
+    """Refuse more questions than are measured together.
+
+    Raises:
+        QueryError: there are more.
+    """
+    if count > MOST_ROWS:
+        raise QueryError(
+            f"expected at most {MOST_ROWS:,} questions that are measured together, got {count:,}",
+            code="too_large",
+        )
+
+
 def _require_rows(queries: Sequence[LinearQuery]) -> None:
-    if not 0 < len(queries) <= MOST_ROWS:
-        raise _refused(f"expected between 1 and {MOST_ROWS:,} questions, got {len(queries):,}")
+    if not queries:
+        raise _refused("expected a question, or several, that hold for some record of some table")
+    require_few_rows(len(queries))
     for query in queries:
         if query.readings is not None:
             raise _refused(
@@ -185,8 +205,6 @@ def _require_rows(queries: Sequence[LinearQuery]) -> None:
                 f"{_MOST_COUNTED:,} fit; ask about fewer attributes",
                 code="too_large",
             )
-    if all(query.constant == 0 for query in queries):
-        raise _refused("the questions hold for no record of any table; there is nothing to measure")
 
 
 def _refused(message: str) -> QueryError:

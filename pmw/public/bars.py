@@ -198,7 +198,8 @@ class Bars:
         """Return the interval of a question."""
         if query.readings is None:
             one = Question(query)
-            return self._of_way(one, one, self._way_of(query, one))
+            way, is_cut = self._way_of(query, one)
+            return self._of_way(one, one, way, beside=is_cut)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
     def own(self, query: LinearQuery) -> QueryMeasurement | None:
@@ -211,22 +212,26 @@ class Bars:
         if number is None:
             return None
         one = Question(query)
-        return number if self._way_of(query, one)[1].half_width == self._own_width(number) else None
+        return number if self._way_of(query, one)[0][1].half_width == self._own_width(number) else None
 
     def _own_width(self, number: QueryMeasurement) -> float:
         return half_width(number.noise, self.shares(Rests.MEASURED).measured)
 
-    def _way_of(self, query: LinearQuery, one: Question) -> _Way:
-        """Return what bounds a question that cells decide, by all of its attributes: by scales alone."""
+    def _way_of(self, query: LinearQuery, one: Question) -> tuple[_Way, bool]:
+        """Return what bounds a question that cells decide, by all of its attributes: by scales alone.
+
+        How wide the ends of a question that cuts bins are apart depends on noise. So its own number bounds it
+        in any case, and what is known on the bins is looked at beside it: the second value tells that.
+        """
         (way,) = self._main(*self._pieces(one, one))
         number = own_numbers(self.state).of(query)
         if number is None or self.confidences.together:
-            return way
-        width = self._own_width(number)
-        if 2 * width > way[1].half_width + way[2].half_width:
-            return way
+            return way, False
+        width, is_cut = self._own_width(number), way[1] is not way[2]
+        if not is_cut and width > way[1].half_width:
+            return way, False
         own = Bound(number.value, width, RELEASED)
-        return Rests.MEASURED, own, own
+        return (Rests.MEASURED, own, own), is_cut
 
     def of_boxes(self, boxes: Counted) -> Bar | None:
         """Return the intervals of ranges or products; None where they have to be looked at one by one.
@@ -248,7 +253,7 @@ class Bars:
         Unlike the interval, which parts may narrow, it does not depend on noise.
         """
         if query.readings is None:
-            _, below, above = self._way_of(query, Question(query))
+            (_, below, above), _ = self._way_of(query, Question(query))
             return float(below.half_width + above.half_width)
         low, high = map(Question, query.readings)
         return float(self._width(low, high, query.scope))
@@ -313,14 +318,14 @@ class Bars:
         """
         if query.readings is not None:
             return None
-        _, low, high = self._way_of(query, Question(query))
+        (_, low, high), _ = self._way_of(query, Question(query))
         return float(low.half_width) if low is high and math.isfinite(low.half_width) else None
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
         """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""
         if query.readings is not None:
             return False
-        _, low, high = self._way_of(query, Question(query))
+        (_, low, high), _ = self._way_of(query, Question(query))
         return low is not high and bool(high.value - low.value > low.half_width + high.half_width)
 
     def of_family(self, scope: tuple[str, ...], example: Array) -> SumBounds | None:
@@ -369,12 +374,13 @@ class Bars:
                 )
         return Bar(*found)
 
-    def _of_way(self, low: Bounded, high: Bounded, way: _Way) -> Bar:
-        """Return the intervals that one way to share what may fail gives; see ``_bar``."""
+    def _of_way(self, low: Bounded, high: Bounded, way: _Way, *, beside: bool = False) -> Bar:
+        """Return the intervals that one way to share what may fail gives; see ``_bar`` and ``_by_parts``."""
         rests, least, most = way
         width = least.half_width + most.half_width
         ends = _Ends(least.value - least.half_width, most.value + most.half_width)
-        ends = ends.within(self._in_reach(low, high)).within(self._by_parts(low, high, rests))
+        parts = self._by_parts(low, high, rests, beside=beside)
+        ends = ends.within(self._in_reach(low, high)).within(parts)
         basis = least.basis if least is most else _BINS
         return Bar(*ends, low.either(np.isinf(width), _PARTS, basis))
 
@@ -433,21 +439,22 @@ class Bars:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    def _by_parts(self, low: Bounded, high: Bounded, rests: Rests) -> _Ends:
+    def _by_parts(self, low: Bounded, high: Bounded, rests: Rests, *, beside: bool = False) -> _Ends:
         """Return the ends that the parts of sums give: a low one of the one, a high one of the other.
 
         Args:
             low: what is counted at least.
             high: what is counted at most.
             rests: what the other ends of the interval rest on.
+            beside: what is known of all attributes is looked at, too, as one more part.
         """
         if self.state.contract.options.bar_limit is not None:
             return _UNKNOWN  # what is refused must not depend on noise
         sums = (low,) if low is high else (low, high)
-        if all(len(one.scope) < 2 or self.known(one.scope).opened for one in sums):
+        if not beside and all(len(one.scope) < 2 or self.known(one.scope).opened for one in sums):
             return _UNKNOWN
         splits = [one.split() if len(one.scope) > 1 else None for one in sums]
-        ends = 0
+        ends = 2 * beside
         for one, split, is_low in ((low, splits[0], True), (high, splits[-1], False)):
             ends += 1 if split is None else self._part_ends(one.scope, split.below if is_low else split.above)
         shares = self.shares(rests, ends)
@@ -455,7 +462,8 @@ class Bars:
             self._along(one, shares) if split is None else self._inside(one, split, shares)
             for one, split in zip(sums, splits, strict=True)
         ]
-        return _Ends(found[0].low, found[-1].high)
+        both = _Ends(found[0].low, found[-1].high)
+        return both.within(self._direct(low, high, shares)) if beside else both
 
     def _part_ends(self, scope: tuple[str, ...], blocks: Sequence[Bounded]) -> int:
         """Return how many ends of parts on one side are looked at.

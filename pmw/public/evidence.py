@@ -383,7 +383,7 @@ def holding_of(state: PublicState, scope: tuple[str, ...]) -> Holding:
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
     """Tell whether released numbers or a certificate bound the error of a question."""
-    return holding_of(state, query.scope) not in NOT_HELD or own_numbers(state).of(query) is not None
+    return holding_of(state, query.scope) not in NOT_HELD or own_numbers(state).serves(query)
 
 
 def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:

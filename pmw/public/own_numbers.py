@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import QueryMeasurement, RowsMeasurement
+from pmw.model import QueryMeasurement, RowsMeasurement, noise_variance
 from pmw.public.state import PublicState
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
@@ -25,6 +25,7 @@ class OwnNumbers:
 
     def __init__(self, state: PublicState) -> None:
         self.measured = state.measured
+        self._most = min((noise_variance(tier.noise) for tier in state.plan), default=math.inf)
         self._scopes = set[tuple[str, ...]]()
         self._numbers = dict[str, QueryMeasurement]()
         for one in state.measured:
@@ -35,26 +36,43 @@ class OwnNumbers:
                     self._numbers[text] = number
                 self._scopes.add(number.query.scope)
 
+    def is_of(self, state: PublicState) -> bool:
+        """Tell whether a state has the same numbers: what it measured besides are no questions."""
+        known, now = self.measured, state.measured
+        if known is now:
+            return True
+        later = now[len(known) :]
+        same = len(now) >= len(known) and all(one is other for one, other in zip(known, now, strict=False))
+        return same and not any(isinstance(one, RowsMeasurement) for one in later)
+
     def of(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return a question's own number; None where it has none."""
         return self._numbers.get(query.to_json()) if query.scope in self._scopes else None
 
-    def places(self, questions: Questions) -> NDArray[np.intp]:
-        """Return the places of the questions that have one, growing."""
-        return np.fromiter(self._places(questions), dtype=np.intp) if self._scopes else np.empty(0, np.intp)
+    def serves(self, query: LinearQuery) -> bool:
+        """Tell whether a question needs no test: it has a number with no more noise than a positive has."""
+        number = self.of(query)
+        return number is not None and number.variance <= self._most
 
-    def _places(self, questions: Questions) -> Iterable[int]:
+    def places(self, questions: Questions, *, serving: bool = False) -> NDArray[np.intp]:
+        """Return the places of the questions that have one, growing; or of those that need no test for it."""
+        if not self._scopes:
+            return np.empty(0, dtype=np.intp)
+        has = self.serves if serving else self._has
         if not isinstance(questions, Boxes):
             asked = questions.queries(0, len(questions))
-            return (place for place, query in enumerate(asked) if self.of(query) is not None)
+            return np.array([place for place, query in enumerate(asked) if has(query)], dtype=np.intp)
         parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
-        asked_of = (place for places in parts for place in places.tolist())
-        return sorted(place for place in asked_of if self.of(questions.query(place)) is not None)
+        found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
+        return np.array(sorted(found), dtype=np.intp)
+
+    def _has(self, query: LinearQuery) -> bool:
+        return self.of(query) is not None
 
 
 def own_numbers(state: PublicState) -> OwnNumbers:
     """Return the questions of a state that have numbers of their own; kept with the newest."""
     found = state.found.own
-    if not isinstance(found, OwnNumbers) or found.measured is not state.measured:
+    if not isinstance(found, OwnNumbers) or not found.is_of(state):
         found = state.found.own = OwnNumbers(state)
     return found

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CELLS = 2**22  # the most cells of an array; also the most rows of one sum, which so stays below 2^62
 _COLUMNS = 4096  # the most columns that are compared in pairs
+_SUMMED = 2**28  # the most numbers that are added up for one part
 _WORK = 2**26  # the most numbers that are sorted to find columns, and that are subtracted in pairs
 
 _Numbers: TypeAlias = NDArray[np.int64]
@@ -188,15 +189,28 @@ def _reach(part: Sequence[_Row], axes: _Axes, *, pairs: bool) -> _Reach:
     within = {name: cells for name, cells in axes.items() if name in kept}
     shape = (1, *[cells.size for cells in within.values()])
     sums, squares = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for row in part:
+    work = 0
+    for done, row in enumerate(part, 1):
         box, weights = _placed(row, within)
         sums[box] += weights
         squares[box] += weights * weights
+        work += sums[box].size
+        if work > _SUMMED:  # the others are bounded one by one
+            left = [_peak(one) for one in part[done:]]
+            column = int(sums.max()) + sum(left)
+            squared = int(squares.max()) + sum(one**2 for one in left)
+            return _Reach(column, squared, 2 * column, 2 * squared)
     column, squared = int(sums.max()), int(squares.max())
     columns = _columns(part, within, shape) if pairs and len(kept) == len(names) else None
     if columns is None:
         return _Reach(column, squared, 2 * column, 2 * squared)
     return _Reach(column, squared, _farthest(columns), _farthest(columns, squared=True))
+
+
+def _peak(row: _Row) -> int:
+    """Return a bound of the largest weight of a row: at most one of its factors has fractions."""
+    peaks = (int(one.weights.max()) for one in row.factors if not one.is_box)
+    return row.peak * min(peaks, default=UNITS) // UNITS
 
 
 def _placed(row: _Row, axes: _Axes) -> tuple[tuple[slice, ...], _Numbers]:

@@ -419,7 +419,7 @@ def measure(
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:
             how |= {"share": share, "within": measured.within}
-            return told(request, asking.measured_rows(analyst, measured.questions, **how))
+            return told(request, asking.measured_rows(analyst, hosted.large, measured.questions, **how))
         if measured.sum is None:
             return told(request, analyst.measure(scope, **how))
         within = None if measured.within is None else Within.parse(str(measured.within))

@@ -19,13 +19,13 @@ from pmw.public.codec import read as read_form
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
-from pmw.session.asking import aggregate_statement
+from pmw.session.asking import aggregate_statement, is_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost, Price
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.parsing import Question, identifier_of, require_aligned
+from queries.parsing import Question, identifier_of, parse_sql, require_aligned
 from queries.statements import Statement
 from queries.work import MOST_TOGETHER, counted_reading
 
@@ -220,14 +220,23 @@ def priced(
         return analyst.quote_aggregate(cast("Statement", asked), width)
 
 
-def measured_rows(analyst: Dialogue, questions: Sequence[str | dict[str, Any]], **how: Any) -> Price:
+def measured_rows(
+    analyst: Dialogue, large: LargeRequests, questions: Sequence[str | dict[str, Any]], **how: Any
+) -> Price:
     """Measure conditions, and statements with counts alone, together; see ``Asking.measure``.
 
     Raises:
         QueryError: one is refused, or they ask for too many cells; nothing is spent.
     """
     with counted_reading(analyst.look):
-        return analyst.measure(list(questions), **how)
+        read: list[LinearQuery | Statement] = []
+        for one in questions:
+            is_sql = isinstance(one, str) and is_statement(one)
+            read.append(parse_sql(str(one), analyst.domain) if is_sql else analyst.reader.where(one))
+    cells = sum(map(cells_of, read))
+    require_few_cells(cells)
+    with large.place(cells):
+        return analyst.measure(read, **how)
 
 
 def answered_within(

@@ -416,7 +416,7 @@ class Asking(ABC):
 
     def measure(
         self,
-        what: Asked | Statement | Sequence[Asked],
+        what: Asked | Statement | Sequence[Asked | Statement],
         *,
         share: Number | None = None,
         within: Width | None = None,
@@ -469,12 +469,14 @@ class Asking(ABC):
 
     def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
         """Return the counting questions of questions and statements, each once."""
-        from pmw.planning.row_quotes import is_of_counts, rows_of
+        from pmw.planning.row_quotes import is_of_counts, require_few_rows, rows_of
         from queries.statements import Statement
 
-        found = dict[str, LinearQuery]()
+        found, groups = dict[str, LinearQuery](), 0
         for question in questions:
             read = self._read(question)
+            groups += read.size if isinstance(read, Statement) else 1
+            require_few_rows(groups)  # before they are made
             if isinstance(read, Statement) and not (is_of_counts(read) and read.choices == 1):
                 raise QueryError(
                     "a statement is measured where its columns are keys and COUNT(*), and all of its groups "
@@ -482,7 +484,7 @@ class Asking(ABC):
                     code="bad_request",
                 )
             queries = rows_of(read) if isinstance(read, Statement) else (self._request(read).query,)
-            found |= {query.to_json(): query for query in queries}
+            found |= {query.to_json(): query for query in queries if query.constant}
         return tuple(found.values())
 
     def measure_sum(  # noqa: PLR0913 - each is a choice of its own

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop import Forecast
-from pmw.model import QueryMeasurement
+from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
@@ -67,7 +67,8 @@ class Described:
     @classmethod
     def of(cls, state: PublicState) -> Described:
         """Return what is told of a session."""
-        scopes = (one.scope for one in state.measurements if not isinstance(one, QueryMeasurement))
+        single = QueryMeasurement | RowsMeasurement
+        scopes = (one.scope for one in state.measurements if not isinstance(one, single))
         held = tuple(dict.fromkeys(scope for scope in scopes if scope))
         return cls(published_contract(state.contract), state.total.records, held)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import PriceError, SessionError
-from pmw.loop import RequestedRows
+from pmw.loop import RequestedRows, are_tested
 from pmw.model import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
@@ -27,8 +27,10 @@ from pmw.public.options import TestKind
 from pmw.session.measurement_rows import require_rows
 from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
+from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
+from queries.questions import QuestionList
 from tests import worlds
 from tests.draws import RELATIONS
 
@@ -228,12 +230,63 @@ def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
 def test_another_question_of_the_same_attributes_is_tested_as_before() -> None:
     three = "age < 30 AND sex = 'm' AND rooms > {}"
     with opened() as session:
-        session.measure([three.format(2)], within=90, at_most=1)
+        session.measure([three.format(2)], within=20, at_most=1)
         spent = session.state.ledger.spent
         assert session.ask(three.format(2), at_most=1).source is pmw.Source.SYNTHETIC
         assert session.state.ledger.spent == spent
         session.ask(three.format(3), at_most=1)
         assert session.state.ledger.spent > spent
+
+
+def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
+    """What is known on bins stands beside its number; how far apart its ends are was drawn."""
+    where, other = "age BETWEEN 13 AND 27 AND rooms = 3", "age BETWEEN 12 AND 27 AND rooms = 3"
+    with opened() as session:
+        session.measure(["age", "rooms"], at_most=1)
+        before = session.ask(other, at_most=0, fresh=True)
+        for wanted in (150, 60):
+            answer = session.ask_within(where, wanted, at_most=1)
+            assert width(answer) <= wanted * (1 + 1e-9)
+            assert not session.quote(where, wanted).needed
+        session.measure([other], share=1e-9)  # tells next to nothing
+        assert width(session.ask(other, at_most=0, fresh=True)) < 1.6 * width(before)
+        by = "SELECT rooms, COUNT(*) AS n FROM people WHERE age BETWEEN 13 AND 27 GROUP BY rooms"
+        session.sql_within(by, 70, at_most=1)
+        assert not session.quote_aggregate(by, 70).needed
+
+
+def test_others_of_its_kind_are_tested_and_held_against_the_ceiling_in_any_order() -> None:
+    own, other = (f"age < 30 AND sex = 'm' AND rooms > {rooms}" for rooms in (2, 3))
+    with opened() as session:
+        session.measure([own], within=20, at_most=1)
+        queries = [parse_where(where, DOMAIN) for where in (own, other)]
+        for asked in (queries, queries[::-1]):
+            told = are_tested(session.state, QuestionList(asked)).tolist()
+            assert told == [query is queries[1] for query in asked]
+        for listed in ([own, other], [other, own]):
+            with pytest.raises(PriceError):
+                session.ask_all(listed, at_most=Fraction(1, 10_000))
+
+
+def test_ranges_are_looked_at_as_single_questions_are() -> None:
+    with opened(opening=pmw.Opening.ONE_WAY) as session:
+        ends = np.array([[0, 1], [0, 1]]), np.array([[29, 7], [28, 7]])
+        listed = [parse_where(f"age < {end} AND rooms > 1", DOMAIN) for end in (30, 29)]
+        for measured in (False, True):
+            found = are_tested(session.state, Boxes(DOMAIN, ("age", "rooms"), *ends)).tolist()
+            assert found == are_tested(session.state, QuestionList(listed)).tolist() == [not measured, True]
+            session.measure(listed[:1], within=20, at_most=1)
+
+
+def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test() -> None:
+    where = "age < 30 AND sex = 'm' AND rooms > 2"
+    with opened() as session:
+        asked = QuestionList([parse_where(where, DOMAIN)])
+        assert are_tested(session.state, asked).all()
+        session.measure([where], share=1e-9)
+        assert are_tested(session.state, asked).all()
+        session.measure([where], within=20, at_most=1)
+        assert not are_tested(session.state, asked).any()
 
 
 def test_the_model_learns_from_questions_that_cut_no_bin() -> None:
@@ -285,8 +338,6 @@ def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
         session.sql_within(GROUPS, 400, at_most=1)
         wide = session.quote_aggregate(top, 400)
         assert wide.needed
-        shown = [one.interval for one in session.sql(top, fresh=True).estimates()]
-        assert max(high - low for low, high in filter(None, shown)) > 800
         shown = [one.interval for one in session.sql_within(top, 400, at_most=1).estimates()]
         assert all(high - low <= 802 for low, high in filter(None, shown))
 
@@ -399,7 +450,7 @@ def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
     [
         (["age + rooms > 20.5 OR region LIKE 'n%'", "age > rooms"], {"within": 30}, ""),
         ([], {}, "expected one attribute or several"),
-        (["age < 10 AND age > 30"], {"within": 30}, "hold for no record of any table"),
+        (["age < 10 AND age > 30"], {"within": 30}, "that hold for some record of some table"),
         ([FOUR], {"within": 1e-9}, "no noise has a bar"),
         ([FOUR], {"within": 0}, "expected a number above 0"),
         ([FOUR], {"share": 0}, "above 0, at most 1"),
@@ -423,6 +474,30 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: An
         with pytest.raises((pmw.PMWError, QueryError), match=told):
             session.measure(what, **how)
         assert session.state.ledger.spent == before
+
+
+def test_a_statement_without_groups_has_nothing_to_pay_for() -> None:
+    none = "SELECT region, COUNT(*) AS n FROM people WHERE region = 'n' AND region = 'e' GROUP BY region"
+    with opened() as session:
+        assert not session.quote_aggregate(none, 30).needed
+        assert session.sql_within(none, 30).spent.charged == 0
+
+
+def test_what_nobody_moves_is_not_measured() -> None:
+    with opened(neighboring_relation=NeighboringRelation.REPLACE_ONE) as session:
+        for how in ({"within": 5}, {"share": 0.02}):
+            with pytest.raises(QueryError, match="no person moves the answers"):
+                session.measure([{}], **how)
+
+
+def test_more_questions_than_are_measured_together_are_refused_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", None)
+    groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
+    monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
+    with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
+        session.measure([groups.format("f"), groups.format("m")], within=100)
 
 
 def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
