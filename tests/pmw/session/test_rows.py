@@ -493,11 +493,13 @@ def test_what_nobody_moves_is_not_measured() -> None:
 def test_more_questions_than_are_measured_together_are_refused_before_they_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", None)
+    made: list[object] = []
+    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", lambda one: made.append(one) or ())
     groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
     monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
     with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
         session.measure([groups.format("f"), groups.format("m")], within=100)
+    assert len(made) == 1
 
 
 def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
