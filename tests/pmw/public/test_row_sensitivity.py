@@ -175,7 +175,12 @@ def test_three_records_move_three_times_as_much_and_nine_times_squared(
     st.booleans(),
     st.fixed_dictionaries(
         {},
-        optional={"_CELLS": st.integers(1, 12), "_COLUMNS": st.integers(1, 4), "_WORK": st.integers(0, 30)},
+        optional={
+            "_CELLS": st.integers(1, 12),
+            "_COLUMNS": st.integers(1, 4),
+            "_SUMMED": st.integers(0, 30),
+            "_WORK": st.integers(0, 30),
+        },
     ),
 )
 def test_where_something_is_too_large_it_is_a_bound_from_above(

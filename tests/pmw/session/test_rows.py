@@ -494,7 +494,12 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[object] = []
-    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", lambda one: made.append(one) or ())
+
+    def counted(statement: object) -> tuple[LinearQuery, ...]:
+        made.append(statement)
+        return ()
+
+    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", counted)
     groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
     monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
     with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
