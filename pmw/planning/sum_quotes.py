@@ -184,8 +184,10 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     present = dict(_intervals(state, statement, node))
     lows = [min(abs(low), abs(high)) if low * high > 0 else 0.0 for low, high in present.values()]
     if not present:
+        by = state.domain.scope((*summed.scope, summed.attribute))
         raise _refused(
-            "nothing released says yet that there are records to take the number of; ask the statement first"
+            "nothing released says yet that there are records to take the number of; ask the statement first, "
+            f"whose notes tell what to measure where counts of {', '.join(by)} are not held"
         )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
