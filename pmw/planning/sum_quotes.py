@@ -187,7 +187,7 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
         by = state.domain.scope((*summed.scope, summed.attribute))
         raise _refused(
             "nothing released says yet that there are records to take the number of; ask the statement first, "
-            f"whose notes tell what to measure where counts of {', '.join(by)} are not held"
+            f"which tells what to measure where counts of {', '.join(by)} are not held"
         )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
