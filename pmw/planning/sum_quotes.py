@@ -186,8 +186,8 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     if not present:
         by = state.domain.scope((*summed.scope, summed.attribute))
         raise _refused(
-            "nothing released says yet that there are records to take the number of; ask the statement first, "
-            f"which tells what to measure where counts of {', '.join(by)} are not held"
+            "nothing released says yet that there are records to take the number of; ask the statement "
+            f"first, which tells what to measure where counts of {', '.join(by)} are not held"
         )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
