@@ -21,6 +21,7 @@ from pmw.privacy.budget import (
     pure_epsilon,
     root_down,
 )
+from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, NoiseDistribution
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.options import Options
@@ -35,6 +36,7 @@ from pmw.sparse_vector import (
 )
 from queries.frozen import dataclass
 
+USUAL_SHARE = Fraction(2, 100)  # of the budget, for what is measured on request where no other is asked for
 _BETA = 0.05  # failure probability in the split between threshold and test noise
 
 
@@ -203,6 +205,29 @@ def calibrated_noise(
     """
     squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
     return noise_of_price(composition, price, l1, squared)
+
+
+def noise_of_share(
+    ledger: PrivacyFilter, share: Fraction | None, l1: int, squared: Fraction
+) -> NoiseDistribution:
+    """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
+
+    Args:
+        ledger: the session's filter.
+        share: the part of the cap that is paid; None for the usual one.
+        l1: the L1 sensitivity, in units.
+        squared: the square of the L2 sensitivity.
+
+    Raises:
+        BudgetError: the share is no part of the budget, or too small.
+    """
+    share = USUAL_SHARE if share is None else share
+    if not 0 < share <= 1:
+        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
+    try:
+        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), l1, squared)
+    except NoiseError:
+        raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
 def noise_of_price(

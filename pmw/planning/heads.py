@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from pmw.errors import BudgetError, NoiseError, SessionError
-from pmw.planning.calibration import noise_of_price
+from pmw.errors import NoiseError, SessionError
+from pmw.planning.calibration import noise_of_price, noise_of_share
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
@@ -26,7 +26,6 @@ from queries.frozen import dataclass
 SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
 # Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
 KEPT_FOR_HEADS = Fraction(4, 100)
-USUAL_SHARE = Fraction(2, 100)  # of the budget, for persons by group, where no other is asked for
 MOST_CELLS = 2**16  # that are measured together: each is a draw
 
 
@@ -77,8 +76,10 @@ def opening_heads(
     """
     if not opens_heads(domain, options):
         return None
+    moved = heads_sensitivity(1, options)
+    price = floor_price(SHARE * budget_filter.cap)
     try:
-        noise = _noise(budget_filter, SHARE, 1, options)
+        noise = noise_of_price(budget_filter.composition, price, moved * UNITS, Fraction(moved * UNITS**2))
     except NoiseError:
         return None
     width = sum_half_width(noise, 1.0, options.confidence)
@@ -131,14 +132,8 @@ def quote_heads(state: PublicState, scope: tuple[str, ...], *, share: Fraction |
         SessionError: the session measures nothing on request.
     """
     _require_heads(state, scope)
-    share = USUAL_SHARE if share is None else share
-    if not 0 < share <= 1:
-        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
-    cells, options = state.domain.scope_size(scope), state.contract.options
-    try:
-        noise = _noise(state.ledger, share, cells, options)
-    except NoiseError:
-        raise BudgetError("the share is too small to measure anything; give a larger one") from None
+    moved = heads_sensitivity(state.domain.scope_size(scope), state.contract.options)
+    noise = noise_of_share(state.ledger, share, moved * UNITS, Fraction(moved * UNITS**2))
     return quote_heads_noise(state, scope, noise)
 
 
@@ -178,14 +173,3 @@ def _require_heads(state: PublicState, scope: tuple[str, ...]) -> None:
             "group by fewer attributes",
             code="too_large",
         )
-
-
-def _noise(ledger: PrivacyFilter, share: Fraction, groups: int, options: Options) -> NoiseDistribution:
-    """Return the narrowest noise of persons by so many groups that costs a share of the cap at most.
-
-    Raises:
-        NoiseError: the share is 0, or nearly so.
-    """
-    moved = heads_sensitivity(groups, options)
-    price = floor_price(share * ledger.cap)
-    return noise_of_price(ledger.composition, price, moved * UNITS, Fraction(moved * UNITS**2))

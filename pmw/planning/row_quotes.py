@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from pmw.errors import BudgetError, NoiseError, SessionError
+from pmw.errors import SessionError
 from pmw.model import half_width, scope_of_rows
-from pmw.planning.calibration import noise_of_price
-from pmw.privacy.budget import floor_price
-from pmw.privacy.noise import NoiseDistribution
+from pmw.planning.calibration import noise_of_share
 from pmw.public.charges import rows_entry
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import (
@@ -26,7 +24,7 @@ from pmw.public.quotes import (
     require_measuring,
     widest_noise,
 )
-from pmw.public.row_sensitivity import Moved, rows_sensitivity
+from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError
@@ -36,7 +34,6 @@ from queries.linear import LinearQuery
 from queries.statements import Statement
 
 MOST_ROWS = 2**16  # that are measured together: each is a draw
-USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
 _MOST_COUNTED = 2**24  # declared cells of the attributes of one question
 _PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
 
@@ -112,7 +109,7 @@ def quote_rows(
         if noise is None:
             raise _refused(f"no noise has a bar of {wanted:g} records; ask for a wider one")
     else:
-        noise = _noise_of_share(state, moved, USUAL_SHARE if share is None else share)
+        noise = noise_of_share(state.ledger, share, moved.l1, Fraction(moved.l2_squared))
     price = state.ledger.price(rows_entry(queries, noise, state.contract.options).charge)
     return RowsQuote(
         scope_of_rows(queries),
@@ -163,16 +160,6 @@ def rows_of(statement: Statement) -> tuple[LinearQuery, ...]:
     """
     found = {query.to_json(): query for _, _, query in statement.questions() if query.constant}
     return tuple(found.values())
-
-
-def _noise_of_share(state: PublicState, moved: Moved, share: Fraction) -> NoiseDistribution:
-    if not 0 < share <= 1:
-        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
-    price = floor_price(share * state.ledger.cap)
-    try:
-        return noise_of_price(state.ledger.composition, price, moved.l1, Fraction(moved.l2_squared))
-    except NoiseError:
-        raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
 def require_few_rows(count: int) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from pmw.errors import BudgetError, NoiseError, SessionError
+from pmw.errors import BudgetError, SessionError
 from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
-from pmw.planning.value_sums import sum_noise
-from pmw.privacy.budget import Number, as_fraction, floor_price
+from pmw.planning.calibration import noise_of_share
+from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
-from pmw.public.charges import sum_charge
+from pmw.public.charges import sum_charge, sum_sensitivity
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
 from pmw.public.quotes import Within, affordable_price, asked_scope
@@ -38,7 +38,6 @@ from queries.linear import LinearQuery
 from queries.statements import Statement
 
 MOST_CELLS = 2**16  # of sums that are measured together: each is a draw, or up to three
-USUAL_SHARE = Fraction(2, 100)  # of the budget, where no other is asked for
 _FINEST = 2**16  # parts of the cap that prices are looked for in
 _LEAST_OF_SQUARES = 0.5  # of a sum's units, for the number of values where squares are measured
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
@@ -127,9 +126,6 @@ def quote_sum(
     if within is not None:
         wanted = _absolute(within, _mean_low(state, summed))
         return _cheapest(state, ways, lambda quote: quote.mean_half_width <= wanted, within)
-    share = USUAL_SHARE if share is None else share
-    if not 0 < share <= 1:
-        raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
     quotes = [quote_sum_noise(state, one, _noise(state, one, share)) for one in ways]
     return min(quotes, key=lambda quote: quote.mean_half_width)
 
@@ -304,12 +300,9 @@ def _ways(state: PublicState, summed: SummedValues, *, squared: bool = False) ->
     return (joint,) if squared else (summed, joint)
 
 
-def _noise(state: PublicState, summed: SummedValues, share: Fraction) -> NoiseDistribution:
-    price, options = floor_price(share * state.ledger.cap), state.contract.options
-    try:
-        return sum_noise(summed, state.ledger, price, options)
-    except NoiseError:
-        raise BudgetError("the share is too small to measure anything; give a larger one") from None
+def _noise(state: PublicState, summed: SummedValues, share: Fraction | None) -> NoiseDistribution:
+    moved, squared = sum_sensitivity(summed, state.contract.options)
+    return noise_of_share(state.ledger, share, moved, Fraction(squared))
 
 
 def _cheapest(
