@@ -35,21 +35,18 @@ from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.measurement_rows import (
     certificate_row,
-    heads_row,
     measured_row,
     one_way_row,
-    quantile_row,
+    opening_sum_row,
     require_cells,
     require_heads,
     require_rows,
     require_sum,
-    sum_row,
     total_row,
 )
 from pmw.session.requests import Request, Requests
 from pmw.session.store import (
     HEADS,
-    OPENING_SUM,
     QUANTILES,
     REQUESTED,
     ROWS,
@@ -285,8 +282,7 @@ def opening_outcome(
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
     rows = [total_row(plan, draws), *map(one_way_row, draws.marginals)]
-    rows += [sum_row(one, OPENING_SUM) for one in draws.sums]
-    rows += map(heads_row, heads)
+    rows += [*map(opening_sum_row, draws.sums), *map(measured_row, heads)]
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 
@@ -296,10 +292,9 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
     return Outcome(
         ledger=ledger_rows(entries),
         measurements=[
-            *(measured_row(one) for one in after.measured[len(before.measured) :]),
-            *(sum_row(one) for one in after.sums[len(before.sums) :]),
-            *(heads_row(one) for one in after.heads[len(before.heads) :]),
-            *(quantile_row(one) for one in after.quantiles[len(before.quantiles) :]),
+            measured_row(one)
+            for name in ("measured", "sums", "heads", "quantiles")
+            for one in getattr(after, name)[len(getattr(before, name)) :]
         ],
         certificates=[
             certificate_row(one) for scope, one in after.certificates.items() if held.get(scope) is not one

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ from pmw.session.store import (
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
+Measured: TypeAlias = LaterMeasurement | SumMeasurement | HeadMeasurement | ErrorQuantile
+_KINDS: dict[type, str] = {
+    QueryMeasurement: "query",
+    RowsMeasurement: ROWS,
+    SumMeasurement: SUMS,
+    HeadMeasurement: HEADS,
+    ErrorQuantile: QUANTILES,
+}
 # Fields of a measurement that have columns of their own, or follow from others.
 _APART = ("units", "noise", "foundation")
 
@@ -61,34 +69,20 @@ def one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
     return _row(kinds.get(type(measurement), "marginal"), measurement)
 
 
-def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
-    """Return the row of what a positive, or a request, measured."""
-    if isinstance(measurement, QueryMeasurement):
-        return _row("query", measurement)
-    if isinstance(measurement, RowsMeasurement):
-        return _row(ROWS, measurement)
-    return _row(REQUESTED if measurement.requested else "measured", measurement)
+def measured_row(measurement: Measured) -> MeasurementRow:
+    """Return the row of what a positive, a request, or the release of error quantiles measured."""
+    kind = _KINDS.get(type(measurement))
+    if kind is None and isinstance(measurement, MarginalMeasurement):
+        kind = REQUESTED if measurement.requested else "measured"
+    return _row(kind or "", measurement)
 
 
-def quantile_row(quantile: ErrorQuantile) -> MeasurementRow:
-    """Return the row of an error quantile."""
-    return _row(QUANTILES, quantile)
+def opening_sum_row(measured: SumMeasurement) -> MeasurementRow:
+    """Return the row of sums of values that opening measured: of a kind of their own."""
+    return _row(OPENING_SUM, measured)
 
 
-def sum_row(measured: SumMeasurement, kind: str = SUMS) -> MeasurementRow:
-    """Return the row of sums of values; those of opening are of a kind of their own."""
-    return _row(kind, measured)
-
-
-def heads_row(measured: HeadMeasurement) -> MeasurementRow:
-    """Return the row of numbers of persons."""
-    return _row(HEADS, measured)
-
-
-def _row(
-    kind: str,
-    measurement: OneWayMeasurement | LaterMeasurement | SumMeasurement | HeadMeasurement | ErrorQuantile,
-) -> MeasurementRow:
+def _row(kind: str, measurement: OneWayMeasurement | Measured) -> MeasurementRow:
     what = dumps(form_of(measurement, without=_APART))
     return MeasurementRow(kind, what, _units_bytes(measurement.units), dumps(form_of(measurement.noise)))
 
