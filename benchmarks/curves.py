@@ -552,10 +552,10 @@ def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[s
     if over != "positives":
         axes.set_xscale("log")
     values = [point[column] for point in points for column in lines if column in point]
-    if max(values) > _WIDE * min(values):
+    if 0 < _WIDE * min(values) < max(values):  # memory may have shrunk
         axes.set_yscale("log")
     else:  # a logarithm would show a tick or two
-        axes.set_ylim(0, 1.3 * max(values))
+        axes.set_ylim(0, 1.3 * max(1e-3, *values))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
