@@ -215,7 +215,7 @@ class Requested(ABC):
     def counted(self, tables: Tables) -> NDArray[np.int64]:
         """Return the true numbers.
 
-        Privacy: exact and secret; for ``drawn`` alone.
+        Privacy: exact and secret; for ``measured`` alone.
 
         Raises:
             DataError: the table cannot be counted.

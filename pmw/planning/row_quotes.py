@@ -31,6 +31,7 @@ from queries.errors import QueryError
 from queries.expressions import Linear
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.parsing import require_aligned
 from queries.statements import Statement
 
 MOST_ROWS = 2**16  # that are measured together: each is a draw
@@ -180,11 +181,7 @@ def _require_rows(queries: Sequence[LinearQuery]) -> None:
         raise _refused("expected a question, or several, that hold for some record of some table")
     require_few_rows(len(queries))
     for query in queries:
-        if query.readings is not None:
-            raise _refused(
-                f"no price gives {query.describe()} a bar: cells of the schema do not decide the condition; "
-                "ask by whole cells"
-            )
+        require_aligned(query)
         cells = query.domain.scope_size(query.scope)
         if cells > _MOST_COUNTED:
             raise QueryError(

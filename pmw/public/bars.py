@@ -205,8 +205,8 @@ class Bars:
     def own(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return the number that was measured of a question itself, where it bounds the question best.
 
-        That is where its half-width is smaller than that of all else that bounds the question by all of its
-        attributes. It depends on scales of noise alone.
+        That is where its half-width is at most that of all else that bounds the question by all of its
+        attributes, and where the question cuts bins. It depends on scales of noise and on bins alone.
         """
         number = None if query.readings is not None else own_numbers(self.state).of(query)
         if number is None:

@@ -516,7 +516,7 @@ def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
             lambda: session.ask_within("age < 25 AND rooms = 3", 50),
             lambda: session.measure(["age < 25 AND rooms = 3"], within=50),
         ):
-            with pytest.raises(QueryError, match="do not decide the condition"):
+            with pytest.raises(QueryError, match="only whole cells are asked for; nearest to it: age < 20"):
                 use()
         assert session.state.ledger.spent == before
 
