@@ -42,7 +42,7 @@ from pmw.public.bounded import (
     Ranges,
     Split,
 )
-from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
+from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
 from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
@@ -53,7 +53,7 @@ from queries.places import as_index
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
-_Known: TypeAlias = tuple[KnownOfScope, ...]
+_Known: TypeAlias = tuple[Known, ...]
 _Pieces: TypeAlias = Sequence[tuple[Bounded, _Known]]  # what bounds which sum
 _Way: TypeAlias = tuple[Rests, Bound, Bound]  # what ends rest on, a low one and a high one
 
@@ -119,7 +119,7 @@ class Bars:
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}
         self._shares: dict[tuple[Rests, int], Shares] = {}
-        self._axes: dict[tuple[KnownOfScope, Shares], AxisNoise] = {}
+        self._axes: dict[tuple[Known, Shares], Candidates] = {}
         self._runs: dict[tuple[str, int, int, Shares], _Ends] = {}
         self._wider: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         self._alone: dict[tuple[str, ...], Rests] = {}
@@ -547,10 +547,10 @@ class Bars:
         if isinstance(counts, Certificate):  # opening tests nothing
             return _UNKNOWN
         if (counts, shares) not in self._axes:
-            self._axes[counts, shares] = AxisNoise(counts, shares.measured)
-        noise = self._axes[counts, shares]
-        (evidence,) = self.held((counts,), sums.scope, shares).evidences
-        value, width, _ = sums.axis_bound(evidence, noise)
+            noise = AxisNoise(counts, shares.measured)
+            self._axes[counts, shares] = Candidates([Evidence.of_counts(counts, noise)])
+        held = self._axes[counts, shares]
+        value, width, _ = sums.bound(lambda _: held, self.everybody)
         ends = _Ends(value - width, value + width)
         if key is not None:
             self._runs[key] = ends
@@ -608,6 +608,6 @@ class SumBounds:
         return self.evidence.sum_half_width(weights)
 
 
-def _rests_of(known: KnownOfScope) -> Rests:
+def _rests_of(known: Known) -> Rests:
     """Return what an interval rests on that one piece of evidence gives."""
     return Rests.CERTIFIED if isinstance(known, Certificate) else Rests.MEASURED

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pmw.model import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Candidates, Evidence
-from pmw.public.half_widths import AxisNoise
 from queries.boxes import Counted
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
@@ -98,9 +97,6 @@ class Bounded(Protocol):
             everybody: bounds one weight for everybody.
         """
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute of the scope say, for all questions about it at once."""
-
     def split(self) -> Split:
         """Return the parts, over single attributes where that is possible."""
 
@@ -165,10 +161,6 @@ class OneSum:
         found = candidates.evidences[place]
         return Bound(self.value(found), width, found.basis)
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        return Bound(self.value(evidence), noise.half_width(self.weights), evidence.basis)
-
     def split(self) -> Split:
         """Return the parts; see ``Bounded``."""
         scope, weights = self.scope, self.weights
@@ -231,12 +223,6 @@ class Box(OneSum):
         """Return the place of the evidence that bounds it, and its half-width."""
         return candidates.of_box(self.box)
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the attribute say; see ``Bounded``."""
-        (side,) = self.box
-        width = noise.half_widths(np.array([side.start]), np.array([side.stop - 1]))
-        return Bound(self.value(evidence), width.item(), evidence.basis)
-
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
         """Return the inner and the outer query; see ``Bounded``."""
         if coarsening.is_identity:
@@ -272,15 +258,6 @@ class Question(OneSum):
     def chosen(self, candidates: Candidates) -> tuple[int, float]:
         """Return the place of the evidence that bounds it, and its half-width."""
         return candidates.of_query(self._query)
-
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        if Products.is_one(self._query):
-            (side,) = Products.of_queries([self._query]).sides
-            width = float(noise.of_sets(side)[0])
-        else:
-            width = noise.half_width(self._query.weights() / UNITS)
-        return Bound(self.value(evidence), width, evidence.basis)
 
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
         """Return the inner and the outer query; see ``Bounded``."""
@@ -391,11 +368,6 @@ class Ranges:
             else:
                 found[:, rest[places]] = np.array([everybody(1.0)]).T
         return Bound(*found)
-
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        (side,) = self.boxes.sides
-        return Bound(evidence.box_sums.many(self.boxes), noise.of_sets(side), evidence.basis)
 
     def split(self) -> Split:
         """Return the ranges of each attribute; see ``Bounded``."""
