@@ -33,7 +33,6 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
-    Box,
     Form,
     NotAlikeError,
     Number,
@@ -495,7 +494,7 @@ class Bars:
             part = sums.onto(scope)
             if part is None:
                 continue
-            wider = self._direct(*part, shares)
+            wider = self._direct(part[0], part[1], shares)
             if part[0] is part[1]:  # factors of a product: it counts at most that, and at least what is left
                 blocks = zip(lows, split.below, strict=True)
                 rest = [end for end, one in blocks if not {*one.scope} <= {*scope}]
@@ -540,7 +539,8 @@ class Bars:
         known = self.known(sums.scope)
         if not known.opened or self.confidences.together:
             return self._direct(sums, sums, shares)
-        key = (sums.scope[0], sums.box[0].start, sums.box[0].stop, shares) if isinstance(sums, Box) else None
+        box = sums.box if isinstance(sums, Question) else None
+        key = None if box is None else (sums.scope[0], box[0].start, box[0].stop, shares)
         if key is not None and key in self._runs:
             return self._runs[key]
         counts = known.opened[0]

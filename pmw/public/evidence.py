@@ -56,9 +56,8 @@ class Evidence:
     Args:
         values: float64, one axis per attribute of the scope, records.
         basis: the place in ``BASES`` of what it rests on.
-        by_stats: how far the truth may be from a sum on the values, in records, by its weights' numbers;
-            None where it depends on which cells they are of.
-        noise: the noise that it depends on then.
+        noise: what is in the values; or how far the truth may be from a sum on them, in records, by numbers
+            of its weights, where that does not depend on which cells they are of.
         sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
             in any order, since the values are whole units of 2^-20 records.
     """
@@ -67,14 +66,13 @@ class Evidence:
         self,
         values: _Weights,
         basis: Basis,
-        by_stats: Callable[[WeightStats], float] | None,
+        noise: SumNoise | AxisNoise | Callable[[WeightStats], float],
         *,
-        noise: SumNoise | AxisNoise | None = None,
         sums: BoxSums | None = None,
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
-        self.by_stats = by_stats
+        self.by_stats = None if isinstance(noise, SumNoise | AxisNoise) else noise
         self.sums = sums
         self._noise = noise
         self._by_cells = dict[int, float]()
@@ -84,8 +82,9 @@ class Evidence:
     def of_counts(cls, counts: Estimate, noise: SumNoise | AxisNoise) -> Evidence:
         """Return counts with what bounds their noise."""
         sums = None if counts.drawn else BoxSums.of_few(counts.values)
-        by_stats = noise.of_stats if isinstance(noise, SumNoise) and counts.is_alike else None
-        return cls(counts.values, Basis.RELEASED, by_stats, noise=noise, sums=sums)
+        if isinstance(noise, SumNoise) and counts.is_alike:
+            return cls(counts.values, Basis.RELEASED, noise.of_stats, sums=sums)
+        return cls(counts.values, Basis.RELEASED, noise, sums=sums)
 
     @property
     def box_sums(self) -> BoxSums:
@@ -108,21 +107,19 @@ class Evidence:
         Args:
             weights: float64, one axis per attribute of the scope.
         """
-        if self.by_stats is not None:
-            return self.by_stats(WeightStats.of(weights))
-        return math.inf if self._noise is None else self._noise.half_width(weights)
+        if isinstance(self._noise, SumNoise | AxisNoise):
+            return self._noise.half_width(weights)
+        return self._noise(WeightStats.of(weights))
 
     def product_half_width(self, sides: Sequence[CellSets]) -> float:
         """Return how far the truth may be from the count of one product, in records."""
-        if self.by_stats is not None:
-            return self.of_cells(math.prod([int(side.cells()[0]) for side in sides]))
-        return math.inf if self._noise is None else self._noise.product_half_widths(sides).item()
+        if isinstance(self._noise, SumNoise | AxisNoise):
+            return self._noise.product_half_widths(sides).item()
+        return self.of_cells(math.prod([int(side.cells()[0]) for side in sides]))
 
     def half_widths(self, boxes: Counted) -> _Weights:
         """Return how far the truth may be from counts of boxes or products, in records: float64, (n,)."""
-        if self.by_stats is None:
-            if self._noise is None:
-                return np.full(len(boxes), math.inf)
+        if isinstance(self._noise, SumNoise | AxisNoise):
             return self._noise.product_half_widths(boxes.sides)
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
@@ -249,13 +246,17 @@ class ScopeKnowledge:
             asked: the scope of the question, which contains the other. Certificates are those of this scope:
                 whether they stood at the time of an answer can be told afterwards.
         """
-        known = _marginals_over(state, scope)
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)
-        opened, opened_bins = _opened_over(state, scope)
-        fine, coarse = _fine_and_coarse(state, (*known, *certificates))
-        return cls(tuple(opened), tuple(opened_bins), tuple(fine), tuple(coarse))
+        later = [one for one in state.marginals if _tells_of(one, scope)]
+        opening = opening_over(state, scope)
+        opened = []
+        if opening is not None:
+            opened = _counts_of(state, [opening, *(one for one in later if one.requested)])
+        again, opened_bins = _fine_and_coarse(state, opened[1:])
+        fine, coarse = _fine_and_coarse(state, (*_counts_of(state, later), *certificates))
+        return cls((*opened[:1], *again), opened_bins, fine, coarse)
 
     @property
     def measured(self) -> list[Estimate]:
@@ -263,13 +264,18 @@ class ScopeKnowledge:
         return [one for one in reversed(self.fine) if isinstance(one, Estimate)]
 
 
-def _marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[Estimate]:
-    """Return the marginals measured since opening that contain a scope; those of the same cells as one.
+def _counts_of(state: PublicState, measured: Sequence[OneWayMeasurement]) -> list[Estimate]:
+    """Return the counts of measurements in order, those of the same cells as one.
 
-    Intervals that hold for all questions at once have a part for each measurement, so none are combined.
+    Intervals that hold for all questions at once have a part for each measurement, so none are combined. They
+    take the cells of trees as they were drawn, for the noise of least squares is not independent.
     """
-    found = [one for one in state.marginals if _tells_of(one, scope)]
-    return [one.estimate for one in found] if state.contract.options.simultaneous else combined(found)
+    if state.contract.options.simultaneous:
+        return [(one.cells if isinstance(one, HierarchicalMeasurement) else one).estimate for one in measured]
+    found = combined(measured)
+    if found and found[0].drawn and is_whole_table(measured[0], state):
+        found[0] = moved_cells(found[0], state.total)
+    return found
 
 
 def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
@@ -277,24 +283,6 @@ def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
     if isinstance(measured, ResidualMeasurement):
         return scope == measured.scope
     return set(scope) <= set(measured.scope)
-
-
-def _opened_over(state: PublicState, scope: tuple[str, ...]) -> tuple[list[Known], list[Known]]:
-    """Return what opening measured over a scope, with what was requested of it since, on cells and on bins.
-
-    Nothing where opening measured nothing over it.
-    """
-    opening = opening_over(state, scope)
-    if opening is None:
-        return [], []
-    requested = [one for one in state.marginals if one.requested and _tells_of(one, scope)]
-    first, *again = combined([opening, *requested])
-    if state.contract.options.simultaneous and isinstance(opening, HierarchicalMeasurement):
-        first = opening.cells.estimate  # as they were drawn: the noise of least squares is not independent
-    elif is_whole_table(opening, state) and first.drawn:
-        first = moved_cells(first, state.total)
-    fine, coarse = _fine_and_coarse(state, again)
-    return [first, *fine], coarse
 
 
 def moved_cells(table: Estimate, total: Total) -> Estimate:
@@ -309,12 +297,14 @@ def moved_cells(table: Estimate, total: Total) -> Estimate:
     return replace(moved, total_deviation=total.deviation)
 
 
-def _fine_and_coarse(state: PublicState, known: Iterable[Known]) -> tuple[list[Known], list[Known]]:
+def _fine_and_coarse(
+    state: PublicState, known: Iterable[Known]
+) -> tuple[tuple[Known, ...], tuple[Known, ...]]:
     """Return what is known on declared cells, and what on bins of them."""
     both: tuple[list[Known], list[Known]] = [], []
     for one in known:
         both[not _is_fine(state, one)].append(one)
-    return both
+    return tuple(both[0]), tuple(both[1])
 
 
 def _is_fine(state: PublicState, known: Known) -> bool:

@@ -371,22 +371,8 @@ def _quickly_bounded(measured: Estimate) -> Estimate:
 class TableNoise:
     """The noise of a table that is measured whole, where the number of records is known beside its cells.
 
-    Let y_i be the m noisy cells, each of variance s^2, and t the number of records, released with independent
-    noise of variance r s^2, or public (r = 0). A question with weights w_i is answered by
-
-        sum w_i y_i + k (t - sum y_i),   k = W/(m + r),   W = sum w_i,
-
-    which is unbiased for every k; this k has the least variance, s^2 (sum w_i^2 - W^2/(m + r)). So a question
-    about most records is known as well as one about the few others. k is in proportion to W: the answer is
-    that of cells that all moved by (t - sum y_i)/(m + r). That is (estimate - sum y_i)/m, with the estimate
-    of the number of records that weighs t and sum y_i by inverse variance.
-
-    This holds for any real weights, those of a sum of numbers too. The noise of the answer has weight w_i - k
-    on cell i and k on t, so the squares are sum w_i^2 - 2kW + (m + r)k^2. With a the least of 0 and the
-    weights, b the greatest, W is between m a and m b, so k is between a and b. w_i - k is at most b, or b - k
-    where k is negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds the larger of
-    b - min(k, 0) and max(k, 0) - a, which is 1 for weights in [0, 1]. The half-width is in proportion to the
-    weights.
+    Of a sum with the weights w_i the cells' noise has the weights w_i - k, and that of the number of records
+    has k = W/(m + r), W = sum w_i: their derivation is in ``docs/intervals.md``.
 
     Args:
         noise: on each cell, in units.
