@@ -24,6 +24,7 @@ from pmw.model import (
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
+    ResidualMeasurement,
     RowsMeasurement,
     Target,
     coarse_target,
@@ -146,8 +147,10 @@ class LocalModels:
                     yield replace(one, query=inner)
                 continue
             inside = tuple(name for name in one.scope if name in scope)
-            if inside == one.scope or (one.rows is None and len(inside) > 1):
-                same.setdefault((inside, one.rows), []).append(_summed(self._target(one), inside))
+            rows = one.strategy if isinstance(one, ResidualMeasurement) else None
+            by_cells = isinstance(one, MarginalMeasurement) and rows is None
+            if inside == one.scope or (by_cells and len(inside) > 1):
+                same.setdefault((inside, rows), []).append(_summed(self._target(one), inside))
         yield from map(_mean, same.values())
 
     def _target(self, measured: OneWayMeasurement) -> Target:
