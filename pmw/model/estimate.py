@@ -130,6 +130,7 @@ class OfTree(Covariance):
 
     @functools.cached_property
     def whole(self) -> float:  # type: ignore[override]
+        """The variance of the sum of all cells."""
         return query_variance(self.tree, np.ones(self.tree.size))
 
     @property
@@ -192,7 +193,7 @@ class Block:
         others = tuple(one for one in range(len(shape)) if one not in (self.axes if axes is None else axes))
         return others, math.prod(shape[one] for one in others)
 
-    def counts(self, shape: _Shape) -> _Array:
+    def spread(self, shape: _Shape) -> _Array:
         """Return what it is in the count of each cell of the estimate, to broadcast to their shape."""
         others, cells = self._rest(shape)
         return np.expand_dims(self.values, others) / cells
@@ -296,7 +297,7 @@ class Estimate:
     @functools.cached_property
     def values(self) -> _Array:
         """The counts: float64, one axis per attribute, records."""
-        return sum((one.counts(self.shape) for one in self.blocks[1:]), self.blocks[0].counts(self.shape))
+        return sum((one.spread(self.shape) for one in self.blocks[1:]), self.blocks[0].spread(self.shape))
 
     @property
     def is_alike(self) -> bool:

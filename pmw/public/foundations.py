@@ -177,8 +177,8 @@ def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> tuple[Block
     Also what these cells move by with the number of records, which the counts of declared cells take in where
     these are summed to bins of several sizes.
     """
-    told, values = measured.estimate, measured.values
-    block = told.blocks[0]
+    told = measured.estimate
+    block, values = told.blocks[0], told.values
     bin_ = np.arange(values.size) if bins is None else np.frombuffer(bins, dtype=np.int64)
     cells = np.bincount(as_index(bin_))
     centre = np.eye(cells.size) - 1 / cells.size
