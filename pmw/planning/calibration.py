@@ -159,7 +159,8 @@ def marginal_noise(composition: Composition, price: Fraction, options: Options) 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, floor_price(price), l1_sensitivity(options), options, one=False)
+    moved = l2_squared_sensitivity(options)
+    return noise_of_price(composition, floor_price(price), l1_sensitivity(options), moved)
 
 
 def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
@@ -168,7 +169,8 @@ def value_noise(composition: Composition, price: Fraction, options: Options) -> 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, price, query_sensitivity(options), options, one=True)
+    moved = query_sensitivity(options)
+    return noise_of_price(composition, price, moved, Fraction(moved**2))
 
 
 def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
@@ -186,25 +188,6 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     if composition is Composition.GDP:
         raise BudgetError("expected a selection that is proved in GDP, got one of bounded range; choose zCDP")
     return root_down(8 * price) if composition is Composition.ZCDP else price
-
-
-def calibrated_noise(
-    composition: Composition, price: Fraction, l1: int, options: Options, *, one: bool
-) -> NoiseDistribution:
-    """Return the narrowest noise, in whole units, that costs at most the price.
-
-    Args:
-        composition: whether epsilons, rhos or squares of mu are added.
-        price: of the event; under GDP a multiple of 1/RHO_GRID.
-        l1: the L1 sensitivity, in units.
-        options: the custodian's choices.
-        one: a single number is released, whose L2 sensitivity is ``l1``; else a marginal.
-
-    Raises:
-        NoiseError: the price is not positive.
-    """
-    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
-    return noise_of_price(composition, price, l1, squared)
 
 
 def noise_of_share(
