@@ -70,7 +70,6 @@ def marginal_statistic(expected: int, options: Options) -> Statistic:
 
     Args:
         expected: about how many marginals will be tested.
-        options: the custodian's choices.
     """
     return Statistic(Sides.ONE_SIDED, l1_sensitivity(options), expected)
 
@@ -88,10 +87,6 @@ def scaled_test(
 
     Args:
         tests: price of all tests together, in the filter's own measure.
-        limit: number of positives.
-        statistic: what is tested.
-        kind: the distribution of the noise, and how often the threshold's is drawn.
-        composition: how charges add up.
 
     Raises:
         BudgetError: a sech^2 test under GDP, where it has no price.
@@ -196,7 +191,6 @@ def noise_of_share(
     """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
 
     Args:
-        ledger: the session's filter.
         share: the part of the cap that is paid; None for the usual one.
         l1: the L1 sensitivity, in units.
         squared: the square of the L2 sensitivity.
@@ -219,7 +213,6 @@ def noise_of_price(
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
-        composition: whether epsilons, rhos or squares of mu are added.
         price: of the event; under GDP a multiple of 1/RHO_GRID.
         l1: the L1 sensitivity, in units.
         squared: the square of the L2 sensitivity.
@@ -258,7 +251,6 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
 
     Args:
-        test: the comparison.
         tests: how many values are tested.
         positives: how many of them are to pass.
         beta: failure probability of the run.

@@ -317,11 +317,6 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
 def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
     """Return the noise of what opening measures.
 
-    Args:
-        domain: the declared attributes.
-        budget_filter: with nothing spent.
-        options: the custodian's choices.
-
     Raises:
         BudgetError: the budget is too small for any measurement, or triples that are asked for cannot be
             measured.
@@ -408,9 +403,6 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: b
     plan only by the noise on that.
 
     Args:
-        contract: what is fixed at opening.
-        plan: what is measured at opening.
-        total: the number of records, as released or as stated.
         heads: the table tells persons apart.
     """
     domain, options, entries = contract.domain, contract.options, opening_entries(plan, contract.options)
@@ -432,12 +424,6 @@ def opening_heads(
 
     There are at most as many persons as records, n, and at least n/K. The number is measured where its noise,
     at the session's confidence, is narrower than that. So it depends on public numbers alone.
-
-    Args:
-        domain: the declared attributes, and persons.
-        budget_filter: with nothing spent.
-        options: the custodian's choices.
-        total: the number of records, as released or as stated.
     """
     if not opens_heads(domain, options):
         return None
@@ -479,9 +465,6 @@ def choose_filter(
     among the events.
 
     Args:
-        domain: the declared attributes.
-        budget: the guarantee.
-        options: the custodian's choices.
         selects: what is measured is selected by the exponential mechanism, which has no price in GDP.
 
     Raises:
@@ -520,7 +503,6 @@ def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fra
 
     Args:
         budget: the guarantee, of a positive delta.
-        options: the custodian's choices.
         tests: the share of rho that is planned for tests.
     """
     zcdp, kind = open_filter(budget, Composition.ZCDP), options.sparse_vector

@@ -160,9 +160,6 @@ def assumed_bins(contract: Contract, opening: OpeningPlan, total: float, bins: i
     Single questions are tested on the declared cells, and what opening does not measure is not binned.
 
     Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        total: the number of records, as released or as stated.
         bins: wanted for each long ordered attribute.
     """
     return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening), bins=bins)
@@ -179,8 +176,6 @@ def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine
     cells, or 16 times as many as DEFAULT_BINS would make.
 
     Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
         total: the number of records, as released or as stated: never the true one.
         fine_cells: of a scope that is tested and measured on declared cells.
     """
@@ -222,10 +217,6 @@ def plan_marginal_test(
 
     Args:
         coarse: the domain that marginals are planned to be tested on.
-        ledger: what is left after opening.
-        total: the number of records, as released or as stated.
-        options: the custodian's choices.
-        schedule: how it is spent.
         residuals: the prices of marginals that are all measured before any question; none where marginals are
             tested.
     """
@@ -390,12 +381,6 @@ def plan_query_test(
     false positive per update over the expected stream, and threshold noise, never negative, keeps most of
     those away. eta = 4 T/total maximises the drop of the potential, eta g - eta^2/8 at a gap g = T/total.
 
-    Args:
-        domain: the declared attributes.
-        budget_filter: what is left after opening.
-        total: the released number of records.
-        options: the custodian's choices.
-
     Source: Hardt and Rothblum (2010) and Dwork and Roth (2014), Section 4.2, for the algorithm; Hoeffding's
         lemma in place of their e^x <= 1 + x + x^2 for eta.
     """
@@ -468,10 +453,8 @@ def plan_contract_tier(
     noise alone uses up a tenth of the positives. With exponential noise T is about half of the bar.
 
     Args:
-        budget_filter: what is left after opening.
         share: of that, for this test.
         least: the fewest positives.
-        options: the custodian's choices, with an accuracy.
         confidence: of one noise of a session with such a tier.
 
     Returns:
@@ -531,14 +514,7 @@ def plan_test(
     ledger: PrivacyFilter,
     total: float,
 ) -> TestPlan:
-    """Return the tiers of a session, in order; none where nothing is left for any.
-
-    Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        ledger: what is left after it.
-        total: the number of records, as released or as stated.
-    """
+    """Return the tiers of a session, in order; none where nothing is left for any."""
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
     schedule = CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE.under(ledger.composition)

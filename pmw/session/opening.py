@@ -55,7 +55,7 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
-    from pmw.data import as_place, as_source
+    from pmw.data import as_place, as_source  # late: going on with a session plans nothing
     from pmw.planning.opening import (
         check_neighbors,
         check_prior,
@@ -63,15 +63,16 @@ def open_session(
         choose_filter,
         plan_opening,
     )
-    from pmw.planning.plans import contract_budget  # late: going on with a session plans nothing
     from pmw.planning.sizes import check_model_size
 
     domain, chosen = agreed(domain, options or Options())
-    if epsilon is not None:
-        Budget.of(epsilon, delta)  # refused first
+    budget = None if epsilon is None else Budget.of(epsilon, delta)  # refused first
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
-    budget = contract_budget(domain, epsilon, delta, chosen)
+    if budget is None or chosen.accuracy is not None:
+        from pmw.planning.plans import contract_budget
+
+        budget = contract_budget(domain, epsilon, delta, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     ledger = choose_filter(domain, budget, chosen)
