@@ -197,30 +197,13 @@ VECTORS = [
 
 
 @pytest.mark.parametrize("choices", VECTORS)
-@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of("0.3", "1e-7"), Budget.of(2)])
-@pytest.mark.parametrize("limit", [1, 7, 60])
-def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
-    budget: Budget, choices: dict[str, object], limit: int
-) -> None:
-    options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
-    _, ledger = opened(budget, options)
-    plan = plan_query_test(DOMAIN, ledger, 10_000.0, options)
-    assert plan is not None
-    opening, positive = plan.vector.charges(ledger.composition)
-    rounds = limit if plan.vector.sparse.redraw else 1
-    spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
-    assert spent <= ledger.remaining
-    assert spent >= ledger.remaining * Fraction(999, 1000)
-
-
 @given(
     st.fractions(min_value="1/100", max_value=20),
     st.sampled_from([Fraction(0), Fraction(1, 10**5), Fraction(1, 10**9)]),
     st.integers(1, 500),
-    st.sampled_from(VECTORS),
 )
-def test_no_plan_ever_overspends(
-    epsilon: Fraction, delta: Fraction, limit: int, choices: dict[str, object]
+def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
+    choices: dict[str, object], epsilon: Fraction, delta: Fraction, limit: int
 ) -> None:
     options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
     _, ledger = opened(Budget(epsilon, delta), options)
@@ -228,7 +211,8 @@ def test_no_plan_ever_overspends(
     assert plan is not None
     opening, positive = plan.vector.charges(ledger.composition)
     rounds = limit if plan.vector.sparse.redraw else 1
-    assert rounds * ledger.price(opening) + limit * ledger.price(positive) <= ledger.remaining
+    spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
+    assert ledger.remaining * Fraction(999, 1000) <= spent <= ledger.remaining
 
 
 def test_the_calibration_of_one_value_by_hand() -> None:
