@@ -848,7 +848,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/session/test_measured_keys"),
 
     # --- engine: intent before noise, charge before release
-    ("rows-without-a-scale-are-planned", "pmw/session/opening", "    check_scales(contract, plan)\n", "",
+    ("rows-without-a-scale-are-planned", "pmw/planning/opening", "    check_scales(contract, plan)\n", "",
      "pmw/session/test_residuals_at_opening"),
     ("rows-without-a-scale-are-recorded", "pmw/loop/untested", "self.strategy.noise(self.noise)", "pass",
      "pmw/session/test_residuals_at_opening"),

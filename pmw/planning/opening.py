@@ -314,6 +314,20 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
 # --- its noise ----------------------------------------------------------------------------------------------
 
 
+def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Contract, OpeningPlan]:
+    """Return what a session fixes at opening, its filter with it, and the noise of what it measures then.
+
+    Raises:
+        BudgetError: the budget does not go with the options, or is too small; or triples that are asked for
+            cannot be measured.
+    """
+    ledger = choose_filter(domain, budget, options)
+    contract = Contract(domain, budget, replace(options, composition=ledger.composition))
+    plan = plan_opening(domain, ledger, contract.options)
+    check_scales(contract, plan)
+    return contract, plan
+
+
 def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
     """Return the noise of what opening measures.
 

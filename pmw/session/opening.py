@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmw.errors import NoiseError
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
-from pmw.public.contract import Contract, agreed
+from pmw.public.contract import agreed
 from pmw.public.options import Options
 from pmw.session.journal import PERSON_KEY, first_facts, next_seed
 from pmw.session.loading import load_contract
@@ -56,13 +55,7 @@ def open_session(
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     from pmw.data import as_place, as_source  # late: going on with a session plans nothing
-    from pmw.planning.opening import (
-        check_neighbors,
-        check_prior,
-        check_scales,
-        choose_filter,
-        plan_opening,
-    )
+    from pmw.planning.opening import check_neighbors, check_prior, open_contract
     from pmw.planning.sizes import check_model_size
 
     domain, chosen = agreed(domain, options or Options())
@@ -75,11 +68,8 @@ def open_session(
         budget = contract_budget(domain, epsilon, delta, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
-    ledger = choose_filter(domain, budget, chosen)
-    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
-    plan = plan_opening(domain, ledger, contract.options)
+    contract, plan = open_contract(domain, budget, chosen)
     check_prior(domain, chosen.prior, plan)
-    check_scales(contract, plan)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
     with ExitStack() as undone:
