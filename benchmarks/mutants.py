@@ -217,8 +217,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("gaussian-surcharge-not-in-the-scale", "pmw/planning/calibration",
      "while (gaussian_mu_squared(squared, sigma) or 0) > price:", "while False:",
      "pmw/planning/test_calibration"),
-    ("value-noise-of-one-record", "pmw/planning/calibration", "price, query_sensitivity(options), options",
-     "price, 2**20, options", "pmw/planning/test_calibration"),
+    ("value-noise-of-one-record", "pmw/planning/calibration", "moved = query_sensitivity(options)",
+     "moved = 2**20", "pmw/planning/test_calibration"),
     ("marginal-noise-of-one-record", "pmw/planning/calibration",
      "floor_price(price), l1_sensitivity(options)", "floor_price(price), 2**20",
      "pmw/planning/test_calibration"),
@@ -848,7 +848,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/session/test_measured_keys"),
 
     # --- engine: intent before noise, charge before release
-    ("rows-without-a-scale-are-planned", "pmw/session/opening", "    check_scales(contract, plan)\n", "",
+    ("rows-without-a-scale-are-planned", "pmw/planning/opening", "    check_scales(contract, plan)\n", "",
      "pmw/session/test_residuals_at_opening"),
     ("rows-without-a-scale-are-recorded", "pmw/loop/untested", "self.strategy.noise(self.noise)", "pass",
      "pmw/session/test_residuals_at_opening"),
