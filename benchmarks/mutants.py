@@ -1100,7 +1100,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "max(one.grid for one in blocks)", "pmw/model/test_residual_counts"),
     ("summed-attribute-is-one-cell", "pmw/model/estimate",
      "self.variance * math.prod(self.factors[number].whole for number in summed)", "self.variance",
-     "pmw/public/test_residual_intervals"),
+     "pmw/model/test_estimate"),
     ("mean-as-quiet-as-its-quietest", "pmw/model/measurement", "noise, values, sum(squares))",
      "noise, values, min(squares))", "pmw/session/test_requested"),
     ("sets-of-a-tree-as-their-first-run", "pmw/model/estimate",

@@ -104,30 +104,6 @@ def test_sums_with_real_weights_are_within_their_bars_as_often_as_stated(name: s
         require_coverage((errors * weights).sum(axis=tuple(range(1, errors.ndim))), widths)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("name", "kept"), [(name, kept) for name in NAMES for kept in range(len(JOINT[name].shape))]
-)
-def test_sums_over_all_attributes_but_one_are_within_the_bars_of_that(name: str, kept: int) -> None:
-    counts, errors = runs_of(name)
-    size, axes = JOINT[name].shape[kept], tuple(axis for axis in JOINT[name].every if axis != kept)
-    names = (counts.scope[kept],)
-    summed = errors.sum(axis=tuple(1 + axis for axis in axes))
-    for low, high in [(0, 0), (0, size - 2), (1, size - 1)]:
-        first, last = np.array([low]), np.array([high])
-        weights = np.zeros(size)
-        weights[low : high + 1] = 1
-        widths = {}
-        for confidence in (0.5, 0.95):
-            noise = SumNoise(counts.over(names), confidence)
-            widths[confidence] = noise.product_half_widths([CellSets(first, last)]).item()
-            assert noise.half_width(weights) == pytest.approx(widths[confidence])
-        require_coverage(summed @ weights, widths)
-    weights = np.random.default_rng(kept).normal(0, 1, size)
-    widths = {one: SumNoise(counts.over(names), one).half_width(weights) for one in (0.5, 0.95)}
-    require_coverage(summed @ weights, widths)
-
-
 def test_everybody_is_as_far_off_as_the_number_of_records() -> None:
     counts, _ = runs_of("twice")
     width = SumNoise(counts.over(()), 0.95).half_width(np.ones(()))
