@@ -25,7 +25,7 @@ from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
-    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.persons import PersonsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
@@ -489,7 +489,7 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
 
 def _measured(
     session: Session, attributes: str | None, given: dict[str, Any], at_most: Part
-) -> Quote | SumQuote | HeadsQuote:
+) -> Quote | SumQuote | PersonsQuote:
     """Measure what was asked for, or tell its price alone."""
     how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
     from pmw.public.quotes import Within
@@ -532,15 +532,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: bool) -> str:
+def _told(quote: Quote | SumQuote | PersonsQuote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import heads_quote_text, quote_text, sum_quote_text
-    from pmw.planning.heads import HeadsQuote
+    from pmw.cli.texts import persons_quote_text, quote_text, sum_quote_text
+    from pmw.planning.persons import PersonsQuote
     from pmw.public.quotes import Quote
 
     confidence = session.contract.options.confidence
     if isinstance(quote, Quote):
         return quote_text(quote, confidence, measured=measured)
-    if isinstance(quote, HeadsQuote):
-        return heads_quote_text(quote, confidence, measured=measured)
+    if isinstance(quote, PersonsQuote):
+        return persons_quote_text(quote, confidence, measured=measured)
     return sum_quote_text(quote, session.domain, confidence, measured=measured)

@@ -14,8 +14,8 @@ from typing import Any
 from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
-from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
 from pmw.planning.outlook import OrderForecast
+from pmw.planning.persons import KEPT_FOR_PERSONS, opens_persons
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.sizes import check_attributes
@@ -87,8 +87,8 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
     if plan.sums:
         later = kept(KEPT_FOR_SUMS, "sums on request")
         yield f"  Sums of values of {listed(plan.sums)} are measured, too{later}."
-    if opens_heads(plan.contract.domain, plan.contract.options):
-        later = kept(KEPT_FOR_HEADS, "persons by group")
+    if opens_persons(plan.contract.domain, plan.contract.options):
+        later = kept(KEPT_FOR_PERSONS, "persons by group")
         yield f"  The number of persons is measured, too, where that tells more than the records do{later}."
 
 

@@ -33,7 +33,7 @@ from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
 
 if TYPE_CHECKING:
-    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.persons import PersonsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.public.plans import TestPlan
     from pmw.public.population import PopulationInterval
@@ -203,7 +203,7 @@ def _beside(quote: SumQuote) -> str:
     return " with the numbers of values" + (" and the sums of squares" if quote.squared else "")
 
 
-def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:
+def persons_quote_text(quote: PersonsQuote, confidence: float, *, measured: bool) -> str:
     """Return the price of numbers of persons and their error bar, in words."""
     by = ", ".join(quote.scope)
     groups = f" by {by} ({counted(cell_count(quote.cells), 'cell')})"

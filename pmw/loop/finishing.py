@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol
 from pmw.loop.fit import model_holds
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
-from pmw.planning.heads import kept_for_heads
+from pmw.planning.persons import kept_for_persons
 from pmw.planning.value_sums import kept_for_sums
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.charges import Parts, marginal_charge, requested_entry, reservation
+from pmw.public.charges import Parts, marginal_charge, reservation
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState, is_requested
@@ -53,7 +53,7 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     uses = _uses(state, Counter(query.scope for query in asked), plan.most_cells)
     left = affordable_price(state)
-    least = ledger.price(requested_entry((), plan.noise, options).charge)
+    least = ledger.price(marginal_charge(plan.noise, options))
     chosen: dict[tuple[str, ...], int] = {}
     for scope in sorted(uses, key=lambda scope: (-uses[scope], scope)):
         parts = _CERTIFIED if scope in state.certificates else 1
@@ -126,8 +126,8 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     if not is_due(state.settled) or state.closed or plan is None or kept is None:
         return None
     left = affordable_price(state) - quantiles_left(state)
-    left -= kept_for_sums(state) + kept_for_heads(state)
-    least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
+    left -= kept_for_sums(state) + kept_for_persons(state)
+    least = state.ledger.price(marginal_charge(plan.noise, state.contract.options))
     if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None
     asked = answered.scopes()

@@ -23,7 +23,6 @@ from pmw.model.distribution import (
 )
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
-from pmw.model.heads import HeadMeasurement
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
     leaf_variances,
@@ -64,6 +63,7 @@ from pmw.model.mirror_descent import (
     descend,
     free_numbers,
 )
+from pmw.model.persons import PersonsMeasurement
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
@@ -108,7 +108,7 @@ __all__ = [
     "free_numbers",
     "GraphicalDistribution",
     "half_width",
-    "HeadMeasurement",
+    "PersonsMeasurement",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
     "is_long",

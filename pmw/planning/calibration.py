@@ -25,6 +25,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, NoiseDistribution
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.options import Options
+from pmw.public.row_sensitivity import Moved
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,
@@ -207,25 +208,22 @@ def calibrated_noise(
     return noise_of_price(composition, price, l1, squared)
 
 
-def noise_of_share(
-    ledger: PrivacyFilter, share: Fraction | None, l1: int, squared: Fraction
-) -> NoiseDistribution:
+def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) -> NoiseDistribution:
     """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
 
     Args:
         ledger: the session's filter.
         share: the part of the cap that is paid; None for the usual one.
-        l1: the L1 sensitivity, in units.
-        squared: the square of the L2 sensitivity.
+        moved: how much one person moves it.
 
     Raises:
         BudgetError: the share is no part of the budget, or too small.
     """
-    share = USUAL_SHARE if share is None else share
+    share, squared = USUAL_SHARE if share is None else share, Fraction(moved.l2_squared)
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
     try:
-        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), l1, squared)
+        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), moved.l1, squared)
     except NoiseError:
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 

@@ -28,7 +28,7 @@ from pmw.model import (
 )
 from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import SHARE
-from pmw.planning.heads import KEPT_FOR_HEADS, opening_heads, share_of_heads
+from pmw.planning.persons import KEPT_FOR_PERSONS, opening_persons, share_of_persons
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.planning.value_sums import KEPT_FOR_SUMS, planned, planned_sums, share_of_sums, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
@@ -37,7 +37,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
 from pmw.public.charges import (
     LedgerEntry,
-    heads_entry,
+    PersonNumbers,
     l1_sensitivity,
     opening_entries,
     query_sensitivity,
@@ -398,13 +398,13 @@ def _kept_for_later(contract: Contract, plan: OpeningPlan) -> Fraction:
     """Return what stays of the budget for what is asked for later, where all pairs are measured."""
     if plan.order < 2:
         return Fraction(0)
-    heads = KEPT_FOR_HEADS if share_of_heads(contract.domain, contract.options) else Fraction(0)
-    return heads + (KEPT_FOR_SUMS if plan.sums else Fraction(0))
+    persons = KEPT_FOR_PERSONS if share_of_persons(contract.domain, contract.options) else Fraction(0)
+    return persons + (KEPT_FOR_SUMS if plan.sums else Fraction(0))
 
 
 def _kept_share(domain: Domain, options: Options) -> Fraction:
     """Return what is kept of the budget for sums of values and the number of persons."""
-    return share_of_sums(domain, options) + share_of_heads(domain, options)
+    return share_of_sums(domain, options) + share_of_persons(domain, options)
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
@@ -603,16 +603,16 @@ class Opened:
         entries: what opening charges.
         ledger: the filter after these charges.
         test: the tiers of tests; none where nothing is left for any.
-        heads: the noise of the number of persons, where that is measured.
+        persons: the noise of the number of persons, where that is measured.
     """
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter
     test: TestPlan
-    heads: NoiseDistribution | None = None
+    persons: NoiseDistribution | None = None
 
 
-def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: bool = True) -> Opened:
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, apart: bool = True) -> Opened:
     """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
 
     Nothing here depends on a released count but the number of records, so that a session differs from its
@@ -622,13 +622,13 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: b
         contract: what is fixed at opening.
         plan: what is measured at opening.
         total: the number of records, as released or as stated.
-        heads: the table tells persons apart.
+        apart: the table tells persons apart.
     """
     options, entries = contract.options, opening_entries(plan, contract.options)
     ledger = choose_filter(contract.domain, contract.budget, options)
-    persons = opening_heads(contract.domain, ledger, options, total) if heads else None
+    persons = opening_persons(contract.domain, ledger, options, total) if apart else None
     if persons is not None:
-        entries = (*entries, heads_entry((), 1, persons, options))
+        entries = (*entries, PersonNumbers((), 1).entry(persons, options))
     for entry in entries:
         ledger = ledger.charge(entry.charge)
     kept = _kept_for_later(contract, plan) * ledger.cap

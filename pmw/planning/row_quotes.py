@@ -13,7 +13,7 @@ from typing import Any
 from pmw.errors import SessionError
 from pmw.model import half_width, scope_of_rows
 from pmw.planning.calibration import noise_of_share
-from pmw.public.charges import rows_entry
+from pmw.public.charges import QuestionNumbers, charge_of
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import (
     Quote,
@@ -24,7 +24,6 @@ from pmw.public.quotes import (
     require_measuring,
     widest_noise,
 )
-from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError
@@ -100,7 +99,7 @@ def quote_rows(
     """
     require_measuring(state)
     _require_rows(queries)
-    moved = rows_sensitivity(queries, state.contract.options, persons=state.domain.person is not None)
+    moved = QuestionNumbers(tuple(queries)).sensitivity(state.contract.options)
     if not moved.l1:
         raise _refused("no person moves the answers, which public numbers give; nothing need be measured")
     confidence = Confidences.in_state(state, groups=groups).alone
@@ -110,8 +109,8 @@ def quote_rows(
         if noise is None:
             raise _refused(f"no noise has a bar of {wanted:g} records; ask for a wider one")
     else:
-        noise = noise_of_share(state.ledger, share, moved.l1, Fraction(moved.l2_squared))
-    price = state.ledger.price(rows_entry(queries, noise, state.contract.options).charge)
+        noise = noise_of_share(state.ledger, share, moved)
+    price = state.ledger.price(charge_of(moved, noise))
     return RowsQuote(
         scope_of_rows(queries),
         len(queries),

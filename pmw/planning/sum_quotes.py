@@ -22,7 +22,7 @@ from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
-from pmw.public.charges import sum_charge, sum_sensitivity
+from pmw.public.charges import SumNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
 from pmw.public.quotes import Within, affordable_price, asked_scope
@@ -194,7 +194,7 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
         if quote.summed is None or quote.noise is None:
             return False
         later = _expected(state, quote.summed, quote.noise)
-        return _fits(dict(_intervals(replace(state, sums=(*state.sums, later)), statement, node)), wanted)
+        return _fits(dict(_intervals(replace(state, apart=(*state.apart, later)), statement, node)), wanted)
 
     return _cheapest(state, ways, fits, within)
 
@@ -232,7 +232,7 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
 def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:
     """Return the price of sums of values under some noise."""
     ledger, domain = state.ledger, state.domain
-    price = ledger.price(sum_charge(summed, noise, state.contract.options))
+    price = ledger.price(SumNumbers(summed).charge(noise, state.contract.options))
     scale, away, known = _of_a_group(state, summed)
     halves, whole = (Confidences.in_state(state, events).alone for events in (2, 1))
     cells = domain.scope_size(summed.scope)
@@ -301,8 +301,7 @@ def _ways(state: PublicState, summed: SummedValues, *, squared: bool = False) ->
 
 
 def _noise(state: PublicState, summed: SummedValues, share: Fraction | None) -> NoiseDistribution:
-    moved, squared = sum_sensitivity(summed, state.contract.options)
-    return noise_of_share(state.ledger, share, moved, Fraction(squared))
+    return noise_of_share(state.ledger, share, SumNumbers(summed).sensitivity(state.contract.options))
 
 
 def _cheapest(

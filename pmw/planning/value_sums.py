@@ -12,7 +12,7 @@ from pmw.planning.calibration import noise_of_price
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.charges import sum_charge, sum_sensitivity
+from pmw.public.charges import SumNumbers
 from pmw.public.options import Opening, Options
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
@@ -66,8 +66,8 @@ def sum_noise(
     Raises:
         NoiseError: the price is not positive.
     """
-    moved, squared = sum_sensitivity(summed, options)
-    return noise_of_price(ledger.composition, price, moved, Fraction(squared))
+    moved = SumNumbers(summed).sensitivity(options)
+    return noise_of_price(ledger.composition, price, moved.l1, Fraction(moved.l2_squared))
 
 
 def kept_for_sums(state: PublicState) -> Fraction:
@@ -77,7 +77,7 @@ def kept_for_sums(state: PublicState) -> Fraction:
         return Fraction(0)
     ledger, options = state.ledger, state.contract.options
     later = state.sums[opened:]
-    charges = (sum_charge(one.summed, one.noise, options) for one in later)
+    charges = (SumNumbers(one.summed).charge(one.noise, options) for one in later)
     spent = sum(map(ledger.price, charges), Fraction(0))
     return max(ledger.cap * KEPT_FOR_SUMS - spent, Fraction(0))
 

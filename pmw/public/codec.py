@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
-    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -97,7 +97,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     AxisRows: {},
     SummedValues: {},
     SumMeasurement: {},
-    HeadMeasurement: {},
+    PersonsMeasurement: {},
     DraftCharge: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},

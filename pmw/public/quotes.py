@@ -21,7 +21,7 @@ from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
-from pmw.public.charges import Event, LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.charges import MEASURABLE, LedgerEntry, marginal_charge, reserved_by_rounds
 from pmw.public.evidence import Holding, holding_of
 from pmw.public.foundations import founded, strategy_of
 from pmw.public.free_answers import ModelAnswers
@@ -42,7 +42,7 @@ _HELD_BY = {
     Holding.NOTHING: "counts of {} are not held",
 }
 
-_MEASURED = {Event.SUM: "the sums of {}", Event.HEADS: "the numbers of persons {}"}  # by what is charged
+_TITLES: dict[str, str] = {one.event: one.title for one in MEASURABLE}
 
 
 class Within(NamedTuple):
@@ -249,7 +249,7 @@ def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
     price, most = state.ledger.price(entry.charge), affordable_price(state)
     if price > most:
         cap = state.ledger.cap
-        what = _MEASURED.get(Event(entry.event), "{}").format(entry.label)
+        what = _TITLES.get(entry.event, "{}").format(entry.label)
         raise BudgetExhaustedError(
             f"measuring {what} costs {float(price / cap):.3%} of the budget, and "
             f"{float(most / cap):.3%} is left for it; nothing was spent"
@@ -257,7 +257,7 @@ def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
 
 
 def _quote(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, width: float) -> Quote:
-    price = state.ledger.price(requested_entry(scope, noise, state.contract.options).charge)
+    price = state.ledger.price(marginal_charge(noise, state.contract.options))
     cells = state.grid(scope).scope_size(scope)
     share = float(price / state.ledger.cap)
     return Quote(scope, cells, noise, share, width, affordable=price <= affordable_price(state))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmw.loop import Forecast
-    from pmw.planning.heads import HeadsQuote
+    from pmw.planning.persons import PersonsQuote
     from pmw.planning.row_quotes import RowsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.privacy.budget import Number
@@ -539,7 +539,7 @@ class Asking(ABC):
         dry_run: bool = False,
         request_id: str | None = None,
         at_most: Part = None,
-    ) -> HeadsQuote:
+    ) -> PersonsQuote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
         ``COUNT(DISTINCT id)`` of these groups is bounded by it from then on.

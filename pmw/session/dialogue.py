@@ -30,10 +30,10 @@ from queries.reader import QuestionReader
 from queries.workloads import Workload
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast
+    from pmw.loop import Forecast, Requested
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
-    from pmw.session.journal import RequestedMeasurement, Tie
+    from pmw.session.journal import Tie
     from pmw.session.measurement_requests import MeasurementRequest, PriceT
     from pmw.session.ties import Price
     from queries.statements import Statement
@@ -271,7 +271,7 @@ class Dialogue(LocalAsking):
             self._pay(engine, requested_rows(engine.state, quote, queries), tie_of(key, asked, quote))
         return quote
 
-    def _pay(self, engine: Engine, requested: RequestedMeasurement | None, tie: Tie | None = None) -> None:
+    def _pay(self, engine: Engine, requested: Requested | None, tie: Tie | None = None) -> None:
         if requested is not None:
             engine.measure(requested, self._account, tie)
 

@@ -21,7 +21,7 @@ from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
-    RequestedMarginal,
+    Requested,
     are_tested,
     batch_entries,
     draw_tests,
@@ -36,7 +36,7 @@ from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.charges import LedgerEntry, Parts, charged
+from pmw.public.charges import CellNumbers, LedgerEntry, Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.free_answers import FreeAnswers
@@ -344,7 +344,7 @@ class Engine:
 
     def measure(
         self,
-        requested: journal.RequestedMeasurement,
+        requested: Requested,
         account: Account = SESSION,
         tie: journal.Tie | None = None,
     ) -> None:
@@ -549,8 +549,8 @@ class Engine:
                 if table is not None:
                     table.prepare([scope for scope in due if self._state.grid(scope) == table.domain])
             for scope in due:
-                rows = strategy_of(self._state, scope)
-                requested = RequestedMarginal(scope, plan.noise_of(scope), rows)
+                cells = CellNumbers(scope, strategy_of(self._state, scope))
+                requested = Requested(cells, plan.noise_of(scope))
                 self._release(releases.MeasuredRelease.of(requested, self._state), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:

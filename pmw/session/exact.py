@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pmw.loop import Forecast
 from pmw.model import QueryMeasurement, RowsMeasurement
-from pmw.planning.heads import HeadsQuote
+from pmw.planning.persons import PersonsQuote
 from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.answer import Source, Spent
@@ -149,7 +149,7 @@ TYPES: tuple[type, ...] = (
     Quote,
     RowsQuote,
     SumQuote,
-    HeadsQuote,
+    PersonsQuote,
     Forecast,
     ExplainedScope,
     Explanation,

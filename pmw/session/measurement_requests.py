@@ -8,14 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pmw.errors import BudgetError
-from pmw.loop import RequestedHeads, RequestedMarginal, RequestedRows, RequestedSum
-from pmw.planning.heads import HeadsQuote, quote_heads
+from pmw.loop import Requested
+from pmw.planning.persons import PersonsQuote, quote_persons
 from pmw.planning.row_quotes import RowsQuote, quote_rows
 from pmw.planning.sum_quotes import SumQuote, quote_sums
 from pmw.privacy.budget import Number, as_fraction
+from pmw.public.charges import CellNumbers, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import dumps
 from pmw.public.foundations import strategy_of
 from pmw.public.quotes import Quote, Within, asked_scope, quote_marginal
@@ -23,9 +24,6 @@ from pmw.public.state import PublicState
 from pmw.session.ties import PRICES, Price
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-
-if TYPE_CHECKING:
-    from pmw.session.journal import RequestedMeasurement
 
 PriceT = TypeVar("PriceT", bound=Price)
 
@@ -68,7 +66,7 @@ class MeasurementRequest(ABC, Generic[PriceT]):
         """
 
     @abstractmethod
-    def measured(self, state: PublicState, quote: PriceT) -> RequestedMeasurement | None:
+    def measured(self, state: PublicState, quote: PriceT) -> Requested | None:
         """Return what is measured at its price; None where nothing need be."""
 
 
@@ -93,7 +91,7 @@ class CountsRequest(MeasurementRequest[Quote]):
     def quote(self, state: PublicState) -> Quote:
         return quote_marginal(state, self.names)
 
-    def measured(self, state: PublicState, quote: Quote) -> RequestedMarginal | None:
+    def measured(self, state: PublicState, quote: Quote) -> Requested | None:
         return requested_marginal(state, quote)
 
 
@@ -129,7 +127,7 @@ class QuestionsRequest(MeasurementRequest[RowsQuote]):
         wanted = None if self.within is None else Within.of(self.within).in_records(state.total.value)
         return quote_rows(state, self.queries, share=self._part, within=wanted)
 
-    def measured(self, state: PublicState, quote: RowsQuote) -> RequestedMeasurement | None:
+    def measured(self, state: PublicState, quote: RowsQuote) -> Requested | None:
         return requested_rows(state, quote, self.queries)
 
     @property
@@ -171,13 +169,13 @@ class SumsRequest(MeasurementRequest[SumQuote]):
         share, within, squares = self.share, self.within, self.squares
         return quote_sums(state, self.name, self.by, share=share, within=within, squares=squares)
 
-    def measured(self, state: PublicState, quote: SumQuote) -> RequestedSum | None:
+    def measured(self, state: PublicState, quote: SumQuote) -> Requested | None:
         del state
         return requested_sum(quote)
 
 
 @dataclass(frozen=True, slots=True)
-class PersonsRequest(MeasurementRequest[HeadsQuote]):
+class PersonsRequest(MeasurementRequest[PersonsQuote]):
     """A request for how many persons have a record with each combination of some attributes' values.
 
     Args:
@@ -187,7 +185,7 @@ class PersonsRequest(MeasurementRequest[HeadsQuote]):
 
     by: tuple[str, ...]
     share: Number | None
-    price = HeadsQuote
+    price = PersonsQuote
 
     @property
     def text(self) -> str:
@@ -197,37 +195,39 @@ class PersonsRequest(MeasurementRequest[HeadsQuote]):
         part = None if self.share is None else float(as_fraction(self.share, "share"))
         return {"scope": list(self.by), "heads": True, "share": part}
 
-    def quote(self, state: PublicState) -> HeadsQuote:
-        return quote_heads(state, asked_scope(state.domain, self.by), share=self._part)
+    def quote(self, state: PublicState) -> PersonsQuote:
+        return quote_persons(state, asked_scope(state.domain, self.by), share=self._part)
 
-    def measured(self, state: PublicState, quote: HeadsQuote) -> RequestedHeads:
+    def measured(self, state: PublicState, quote: PersonsQuote) -> Requested:
         del state
-        return RequestedHeads(quote.scope, quote.cells, quote.noise)
+        return Requested(PersonNumbers(quote.scope, quote.cells), quote.noise)
 
     @property
     def _part(self) -> Fraction | None:
         return None if self.share is None else as_fraction(self.share, "share")
 
 
-def requested_marginal(state: PublicState, quote: Quote) -> RequestedMarginal | None:
+def requested_marginal(state: PublicState, quote: Quote) -> Requested | None:
     """Return the marginal of a price; None where nothing need be measured."""
     if quote.noise is None:
         return None
-    return RequestedMarginal(quote.scope, quote.noise, strategy_of(state, quote.scope))
+    return Requested(CellNumbers(quote.scope, strategy_of(state, quote.scope)), quote.noise)
 
 
-def requested_rows(
-    state: PublicState, quote: Quote, queries: Sequence[LinearQuery]
-) -> RequestedRows | RequestedMarginal | None:
+def requested_rows(state: PublicState, quote: Quote, queries: Sequence[LinearQuery]) -> Requested | None:
     """Return what is measured for questions at a price: their own numbers, or a marginal that holds them."""
     if quote.noise is None or not isinstance(quote, RowsQuote):
         return requested_marginal(state, quote)
-    return RequestedRows(tuple(queries), quote.noise)
+    return Requested(QuestionNumbers(tuple(queries)), quote.noise)
 
 
-def requested_sum(quote: SumQuote) -> RequestedSum | None:
+def requested_sum(quote: SumQuote) -> Requested | None:
     """Return the sums of a price; None where nothing need be measured."""
-    return None if quote.summed is None or quote.noise is None else RequestedSum(quote.summed, quote.noise)
+    return (
+        None
+        if quote.summed is None or quote.noise is None
+        else Requested(SumNumbers(quote.summed), quote.noise)
+    )
 
 
 def asked_text(kind: str, by: Sequence[str], *how: object) -> str:

@@ -8,10 +8,10 @@ from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.draft_file import read_charges, record_charge
 from pmw.session.store.rows import (
     FORMAT_VERSION,
-    HEADS,
     LATER,
     OPENING,
     OPENING_SUM,
+    PERSONS,
     QUANTILES,
     REQUESTED,
     ROWS,
@@ -35,7 +35,7 @@ __all__ = [
     "FIRST",
     "FORMAT_VERSION",
     "Found",
-    "HEADS",
+    "PERSONS",
     "IntentRow",
     "is_model_file",
     "LATER",

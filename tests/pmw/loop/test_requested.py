@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import RequestedMarginal, Tables, settle_requested
+from pmw.loop import Requested, Tables, settle_requested
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import Event, positive_entry, reserved_by_rounds
+from pmw.public.charges import CellNumbers, Event, positive_entry, reserved_by_rounds
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
@@ -62,7 +62,7 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
     state, _ = opened(neighboring_relation=relation)  # with noise of its own
     taped = read_from_tape(monkeypatch, *NOISES)
     state = replace(state, contract=replace(state.contract, domain=SMALL))
-    requested = RequestedMarginal(("a",), kind(Fraction(SCALE * UNITS)))
+    requested = Requested(CellNumbers(("a",)), kind(Fraction(SCALE * UNITS)))
     charge = requested.entry(state.contract.options).charge
     support = np.arange(-44, 45)  # of noise, and of outputs, in records
     shares = kind(Fraction(SCALE)).pmf(support)
@@ -105,7 +105,7 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
     state, source = opened(composition, neighboring_relation=relation, records_per_person=3)
     quote = quote_marginal(state, ["b", "a"])
     assert quote.noise is not None
-    requested = RequestedMarginal(quote.scope, quote.noise)
+    requested = Requested(CellNumbers(quote.scope), quote.noise)
     counted = requested.counted(Tables(source))
     counts = source.counts(("a", "b")).counts * UNITS
     drawn = np.stack([
@@ -132,7 +132,7 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     state = replace(state, rounds=rounds)
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
-    entry = RequestedMarginal(quote.scope, quote.noise).entry(state.contract.options)
+    entry = Requested(CellNumbers(quote.scope), quote.noise).entry(state.contract.options)
     price = state.ledger.price(entry.charge)
     held = reserved_by_rounds(state.plan, rounds, state.contract.options, state.ledger)
     assert (held > 0) == any(rounds)
@@ -157,7 +157,7 @@ def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -
     state, source = opened()
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
-    requested = RequestedMarginal(quote.scope, quote.noise)
+    requested = Requested(CellNumbers(quote.scope), quote.noise)
     counts = requested.counted(Tables(source))
     measured = requested.measured(counts, BitSource.from_integer(1))
     entry = requested.entry(state.contract.options)

@@ -38,10 +38,10 @@ from pmw.public.charges import (
     Event,
     l1_sensitivity,
     l2_squared_sensitivity,
+    marginal_charge,
     opening_entries,
     positive_entry,
     query_sensitivity,
-    requested_entry,
     threshold_entry,
 )
 from pmw.public.contract import Contract
@@ -491,7 +491,7 @@ def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fra
     assert not tier.tests
     for order in range(2, tier.order + 1):
         for scope in itertools.combinations(domain.names, order):
-            charge = requested_entry(scope, tier.noise_of(scope), options).charge
+            charge = marginal_charge(tier.noise_of(scope), options)
             found[order] += ledger.price(charge) / ledger.cap
     return found
 

@@ -16,7 +16,7 @@ import pytest
 
 import pmw
 from pmw.planning import row_quotes, sum_quotes
-from pmw.planning.heads import HeadsQuote
+from pmw.planning.persons import PersonsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
@@ -27,7 +27,7 @@ from queries.person import Person
 from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable, waiting_of
 from tests.worlds import opened
 
-AnyQuote: TypeAlias = Quote | SumQuote | HeadsQuote
+AnyQuote: TypeAlias = Quote | SumQuote | PersonsQuote
 Measure: TypeAlias = Callable[..., AnyQuote]
 
 DOMAIN = Domain(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.loop import RequestedSum
+from pmw.loop import Requested
 from pmw.model import SummedValues
 from pmw.planning.sum_quotes import SumQuote
 from pmw.planning.value_sums import KEPT_FOR_SUMS
@@ -24,7 +24,7 @@ from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.aggregates import Aggregates
-from pmw.public.charges import Event
+from pmw.public.charges import Event, SumNumbers
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
@@ -142,7 +142,9 @@ def paid_for(session: pmw.Session) -> float:
 
 def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
     noise = DiscreteGaussian(Fraction(2**24))
-    requested = RequestedSum(SummedValues("delay", ("region",), count_units=UNITS, squared=True), noise)
+    requested = Requested(
+        SumNumbers(SummedValues("delay", ("region",), count_units=UNITS, squared=True)), noise
+    )
     zeros = np.zeros((3, 2), dtype=np.int64)
     drawn = np.array(
         [
@@ -506,7 +508,7 @@ def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:
     chosen = []
     for factor in (1, -1, 40):
         moved = tuple(replace(one, units=one.units * factor) for one in state.sums)
-        sums = Sums(replace(state, sums=moved), statement)
+        sums = Sums(replace(state, apart=moved), statement)
         found = []
         for leaf in statement.leaves:
             for group in statement.groups():

@@ -1,4 +1,4 @@
-"""Heads, planned: the number of persons at opening, and persons by group on request, with their price."""
+"""Persons, planned: their number at opening, and by group on request, with their price."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.charges import heads_charge, heads_sensitivity
+from pmw.public.charges import PersonNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import Opening, Options
 from pmw.public.plans import marginal_tier
@@ -20,16 +20,15 @@ from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import UNITS
 from queries.frozen import dataclass
 
 SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
 # Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
-KEPT_FOR_HEADS = Fraction(4, 100)
+KEPT_FOR_PERSONS = Fraction(4, 100)
 MOST_CELLS = 2**16  # that are measured together: each is a draw
 
 
-def counts_heads(domain: Domain, options: Options) -> bool:
+def counts_persons(domain: Domain, options: Options) -> bool:
     """Tell whether a session measures numbers of persons: where several records of each are kept.
 
     Where one is, the number of records is that of persons. Plans whose intervals hold for all questions at
@@ -39,28 +38,28 @@ def counts_heads(domain: Domain, options: Options) -> bool:
     return several and options.tests_marginals and not options.simultaneous and options.bar_limit is None
 
 
-def share_of_heads(domain: Domain, options: Options) -> Fraction:
+def share_of_persons(domain: Domain, options: Options) -> Fraction:
     """Return what is kept of the budget for persons, at opening and by groups that are asked for later."""
-    return SHARE + KEPT_FOR_HEADS if opens_heads(domain, options) else Fraction(0)
+    return SHARE + KEPT_FOR_PERSONS if opens_persons(domain, options) else Fraction(0)
 
 
-def kept_for_heads(state: PublicState) -> Fraction:
+def kept_for_persons(state: PublicState) -> Fraction:
     """Return what is still kept for persons that will be asked for, in the filter's own measure."""
     plan, options = marginal_tier(state.plan), state.contract.options
-    if plan is None or plan.order == 1 or not opens_heads(state.domain, options):
+    if plan is None or plan.order == 1 or not opens_persons(state.domain, options):
         return Fraction(0)
-    later = [one for one in state.heads if one.scope]
-    charges = (heads_charge(one.noise, one.units.size, options) for one in later)
+    later = [one for one in state.persons if one.scope]
+    charges = (PersonNumbers(one.scope, one.units.size).charge(one.noise, options) for one in later)
     spent = sum(map(state.ledger.price, charges), Fraction(0))
-    return max(state.ledger.cap * KEPT_FOR_HEADS - spent, Fraction(0))
+    return max(state.ledger.cap * KEPT_FOR_PERSONS - spent, Fraction(0))
 
 
-def opens_heads(domain: Domain, options: Options) -> bool:
+def opens_persons(domain: Domain, options: Options) -> bool:
     """Tell whether opening measures the number of persons, where that tells more than the records do."""
-    return options.opening is not Opening.NONE and counts_heads(domain, options)
+    return options.opening is not Opening.NONE and counts_persons(domain, options)
 
 
-def opening_heads(
+def opening_persons(
     domain: Domain, budget_filter: PrivacyFilter, options: Options, total: float
 ) -> NoiseDistribution | None:
     """Return the noise of the number of persons at opening; None where it would tell nothing.
@@ -74,12 +73,12 @@ def opening_heads(
         options: the custodian's choices.
         total: the number of records, as released or as stated.
     """
-    if not opens_heads(domain, options):
+    if not opens_persons(domain, options):
         return None
-    moved = heads_sensitivity(1, options)
+    moved = PersonNumbers((), 1).sensitivity(options)
     price = floor_price(SHARE * budget_filter.cap)
     try:
-        noise = noise_of_price(budget_filter.composition, price, moved * UNITS, Fraction(moved * UNITS**2))
+        noise = noise_of_price(budget_filter.composition, price, moved.l1, Fraction(moved.l2_squared))
     except NoiseError:
         return None
     width = sum_half_width(noise, 1.0, options.confidence)
@@ -87,7 +86,7 @@ def opening_heads(
 
 
 @dataclass(frozen=True, slots=True)
-class HeadsQuote:
+class PersonsQuote:
     """Numbers of persons on request, and their price.
 
     Args:
@@ -118,7 +117,9 @@ class HeadsQuote:
         }
 
 
-def quote_heads(state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None) -> HeadsQuote:
+def quote_persons(
+    state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None
+) -> PersonsQuote:
     """Return the price of numbers of persons by the cells of a scope.
 
     Args:
@@ -131,22 +132,22 @@ def quote_heads(state: PublicState, scope: tuple[str, ...], *, share: Fraction |
         QueryError: persons are not counted apart from records, or there are too many cells.
         SessionError: the session measures nothing on request.
     """
-    _require_heads(state, scope)
-    moved = heads_sensitivity(state.domain.scope_size(scope), state.contract.options)
-    noise = noise_of_share(state.ledger, share, moved * UNITS, Fraction(moved * UNITS**2))
-    return quote_heads_noise(state, scope, noise)
+    _require_persons(state, scope)
+    moved = PersonNumbers(scope, state.domain.scope_size(scope)).sensitivity(state.contract.options)
+    noise = noise_of_share(state.ledger, share, moved)
+    return quote_persons_noise(state, scope, noise)
 
 
-def quote_heads_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> HeadsQuote:
+def quote_persons_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> PersonsQuote:
     """Return the price of numbers of persons under some noise."""
     cells = state.domain.scope_size(scope)
-    price = state.ledger.price(heads_charge(noise, cells, state.contract.options))
+    price = state.ledger.price(PersonNumbers(scope, cells).charge(noise, state.contract.options))
     width = sum_half_width(noise, 1.0, Confidences.in_state(state, 2).alone)
     affordable = price <= affordable_price(state)
-    return HeadsQuote(scope, noise, cells, float(price / state.ledger.cap), width, affordable)
+    return PersonsQuote(scope, noise, cells, float(price / state.ledger.cap), width, affordable)
 
 
-def _require_heads(state: PublicState, scope: tuple[str, ...]) -> None:
+def _require_persons(state: PublicState, scope: tuple[str, ...]) -> None:
     domain, options = state.domain, state.contract.options
     if state.closed:
         raise SessionError("the session is closed: nothing is measured any more")
@@ -161,7 +162,7 @@ def _require_heads(state: PublicState, scope: tuple[str, ...]) -> None:
             "or measure them without --heads",
             code="unsupported",
         )
-    if not counts_heads(domain, options):
+    if not counts_persons(domain, options):
         raise SessionError(
             "the session measures no numbers of persons: its bars hold for all questions at once, keep an "
             "accuracy, or rest on tests of single questions"
