@@ -25,8 +25,6 @@ from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
-    from pmw.planning.persons import PersonsQuote
-    from pmw.planning.sum_quotes import SumQuote
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking, Part
@@ -487,9 +485,7 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
-def _measured(
-    session: Session, attributes: str | None, given: dict[str, Any], at_most: Part
-) -> Quote | SumQuote | PersonsQuote:
+def _measured(session: Session, attributes: str | None, given: dict[str, Any], at_most: Part) -> Quote:
     """Measure what was asked for, or tell its price alone."""
     how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
     from pmw.public.quotes import Within
@@ -532,15 +528,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _told(quote: Quote | SumQuote | PersonsQuote, session: Session, *, measured: bool) -> str:
+def _told(quote: Quote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import persons_quote_text, quote_text, sum_quote_text
-    from pmw.planning.persons import PersonsQuote
-    from pmw.public.quotes import Quote
+    from pmw.cli.texts import quote_text
 
-    confidence = session.contract.options.confidence
-    if isinstance(quote, Quote):
-        return quote_text(quote, confidence, measured=measured)
-    if isinstance(quote, PersonsQuote):
-        return persons_quote_text(quote, confidence, measured=measured)
-    return sum_quote_text(quote, session.domain, confidence, measured=measured)
+    return quote_text(quote, session.domain, session.contract.options.confidence, measured=measured)

@@ -52,7 +52,6 @@ from pmw.model.measurement import (
     half_width,
     measured_as,
     noise_variance,
-    scope_of_rows,
     target_of,
 )
 from pmw.model.mirror_descent import (
@@ -108,7 +107,6 @@ __all__ = [
     "free_numbers",
     "GraphicalDistribution",
     "half_width",
-    "PersonsMeasurement",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
     "is_long",
@@ -129,6 +127,7 @@ __all__ = [
     "noise_variance",
     "OneWayMeasurement",
     "opening_sums",
+    "PersonsMeasurement",
     "Places",
     "query_variance",
     "QueryMeasurement",
@@ -138,7 +137,6 @@ __all__ = [
     "ResidualMeasurement",
     "rows_of",
     "RowsMeasurement",
-    "scope_of_rows",
     "shared_prices",
     "SharedPrices",
     "SingleMeasurement",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 from pmw.errors import NoiseError, SessionError
 from pmw.planning.calibration import noise_of_price, noise_of_share
@@ -15,12 +14,11 @@ from pmw.public.charges import PersonNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import Opening, Options
 from pmw.public.plans import marginal_tier
-from pmw.public.quotes import affordable_price
+from pmw.public.quotes import Quote, quote_of
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.frozen import dataclass
 
 SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
 # Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
@@ -85,41 +83,7 @@ def opening_persons(
     return noise if width < total * (1 - 1 / options.records_per_person) / 2 else None
 
 
-@dataclass(frozen=True, slots=True)
-class PersonsQuote:
-    """Numbers of persons on request, and their price.
-
-    Args:
-        scope: attribute names in declared order; none for one number of all persons.
-        noise: on each number.
-        cells: how many are measured.
-        share: the price as a part of the cap, in [0, 1] where it is affordable.
-        half_width: how far each may be off at the session's confidence, in persons.
-        affordable: the price is left under the cap, besides what open rounds have reserved.
-    """
-
-    scope: tuple[str, ...]
-    noise: NoiseDistribution
-    cells: int
-    share: float
-    half_width: float
-    affordable: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {
-            "heads": True,
-            "scope": list(self.scope),
-            "cells": self.cells,
-            "share": self.share,
-            "half_width": self.half_width,
-            "affordable": self.affordable,
-        }
-
-
-def quote_persons(
-    state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None
-) -> PersonsQuote:
+def quote_persons(state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None) -> Quote:
     """Return the price of numbers of persons by the cells of a scope.
 
     Args:
@@ -133,18 +97,10 @@ def quote_persons(
         SessionError: the session measures nothing on request.
     """
     _require_persons(state, scope)
-    moved = PersonNumbers(scope, state.domain.scope_size(scope)).sensitivity(state.contract.options)
-    noise = noise_of_share(state.ledger, share, moved)
-    return quote_persons_noise(state, scope, noise)
-
-
-def quote_persons_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> PersonsQuote:
-    """Return the price of numbers of persons under some noise."""
-    cells = state.domain.scope_size(scope)
-    price = state.ledger.price(PersonNumbers(scope, cells).charge(noise, state.contract.options))
+    what = PersonNumbers(scope, state.domain.scope_size(scope))
+    noise = noise_of_share(state.ledger, share, what.sensitivity(state.contract.options))
     width = sum_half_width(noise, 1.0, Confidences.in_state(state, 2).alone)
-    affordable = price <= affordable_price(state)
-    return PersonsQuote(scope, noise, cells, float(price / state.ledger.cap), width, affordable)
+    return quote_of(state, what, what.cells, noise, width)
 
 
 def _require_persons(state: PublicState, scope: tuple[str, ...]) -> None:

@@ -9,10 +9,9 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model.measurement import scope_of_rows
 from pmw.model.strategy import Strategy
 from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
@@ -23,7 +22,9 @@ from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from queries.factors import UNITS
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+
+if TYPE_CHECKING:
+    from queries.linear import LinearQuery
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
@@ -183,7 +184,9 @@ class QuestionNumbers(Numbers):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        return scope_of_rows(self.queries)
+        """The attributes that they are about, in declared order."""
+        names = {name for query in self.queries for name in query.scope}
+        return self.queries[0].domain.scope(list(names)) if self.queries else ()
 
     @property
     def label(self) -> str:
@@ -215,6 +218,7 @@ class SumNumbers(Numbers):
 
     @property
     def scope(self) -> tuple[str, ...]:
+        """By whose values they are."""
         return self.summed.scope
 
     @property

@@ -16,12 +16,12 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
-from pmw.public.quotes import Within
+from pmw.public.quotes import Quote, Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement, is_statement
 from pmw.session.dialogue import Dialogue
-from pmw.session.exact import Cost, Price
+from pmw.session.exact import Cost
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -204,7 +204,7 @@ def cost(analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement
 
 def priced(
     analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str
-) -> Price:
+) -> Quote:
     """Return what a bar of some width costs a question; free. See ``answered_within``.
 
     Nothing is asked: of a mean or a sum of which nothing is known yet there is no price.
@@ -222,7 +222,7 @@ def priced(
 
 def measured_rows(
     analyst: Dialogue, large: LargeRequests, questions: Sequence[str | dict[str, Any]], **how: Any
-) -> Price:
+) -> Quote:
     """Measure conditions, and statements with counts alone, together; see ``Asking.measure``.
 
     Raises:

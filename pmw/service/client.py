@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -42,14 +42,12 @@ from pmw.session.asking import (
 )
 from pmw.session.exact import (
     AskedQuestions,
-    CountPrice,
     Described,
     Foreseen,
-    StatementPrice,
     read_exact,
 )
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import MeasurementRequest, PriceT, ceiling_form
+from pmw.session.measurement_requests import MeasurementRequest, ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
@@ -208,7 +206,7 @@ class RemoteSession(Asking, Publishing):
 
     def quote(self, question: Asked, within: Width) -> Quote:
         body = {**self._form(self._request(question).text), "within": _width(within), "dry_run": True}
-        return self._ask(cast("type[CountPrice]", CountPrice), body)
+        return self._ask(Quote, body)
 
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
@@ -217,9 +215,9 @@ class RemoteSession(Asking, Publishing):
         body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
 
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> StatementPrice:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         body = {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
-        return self._ask(cast("type[StatementPrice]", StatementPrice), body)
+        return self._ask(Quote, body)
 
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
@@ -234,10 +232,10 @@ class RemoteSession(Asking, Publishing):
         return self._ask(Explanation, {**self._stated(question), "explain": True})
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         body, key = {**request.form(), "dry_run": dry_run, **ceiling_form(at_most)}, _paying_key(request_id)
-        return self._exact(request.price, "POST", "/measure", body, key=None if dry_run else key)
+        return self._exact(Quote, "POST", "/measure", body, key=None if dry_run else key)
 
     # --- where it stands ------------------------------------------------------------------------------------
 

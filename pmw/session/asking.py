@@ -34,16 +34,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmw.loop import Forecast
-    from pmw.planning.persons import PersonsQuote
-    from pmw.planning.row_quotes import RowsQuote
-    from pmw.planning.sum_quotes import SumQuote
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.accounts import Activity
     from pmw.session.explaining import Explanation
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
+    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
@@ -374,7 +371,7 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         """Return the smallest price at which the bars of a statement are at most so wide; free.
 
         Args:
@@ -452,15 +449,15 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import CountsRequest, QuestionsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             if share is not None or within is not None:
                 raise BudgetError("a table of counts has a noise of its own: leave share and within out")
-            return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
-        request = QuestionsRequest(self._rows(several), share, within)
+            return self._measured(MeasurementRequest("counts", names), request_id, at_most, dry_run=dry_run)
+        request = MeasurementRequest("questions", (), share, within, self._rows(several))
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def _is_name(self, text: str) -> bool:
@@ -498,7 +495,7 @@ class Asking(ABC):
         dry_run: bool = False,
         request_id: str | None = None,
         at_most: Part = None,
-    ) -> SumQuote:
+    ) -> Quote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
 
         Means and sums of these groups are bounded by it from then on. Values beyond the declared ends count
@@ -526,9 +523,9 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import SumsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
-        request = SumsRequest(name, _listed(by), share, within, squares)
+        request = MeasurementRequest("sums", _listed(by), share, within, (), name, squares)
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def measure_heads(
@@ -539,7 +536,7 @@ class Asking(ABC):
         dry_run: bool = False,
         request_id: str | None = None,
         at_most: Part = None,
-    ) -> PersonsQuote:
+    ) -> Quote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
         ``COUNT(DISTINCT id)`` of these groups is bounded by it from then on.
@@ -563,14 +560,15 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import PersonsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
-        return self._measured(PersonsRequest(_listed(by), share), request_id, at_most, dry_run=dry_run)
+        request = MeasurementRequest("persons", _listed(by), share)
+        return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     @abstractmethod
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         """Measure what is requested, and return its price and its bar; or tell these alone."""
 
     @abstractmethod
@@ -750,7 +748,7 @@ class LocalAsking(Asking):
         with self._asking():
             return quote_within(self._limited(), self._request(question).query, within)
 
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         from pmw.planning.row_quotes import is_of_counts, quote_statement
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pmw.loop import Requested
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
@@ -30,12 +31,11 @@ from queries.reader import QuestionReader
 from queries.workloads import Workload
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast, Requested
+    from pmw.loop import Forecast
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
-    from pmw.session.ties import Price
+    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
 
@@ -144,20 +144,20 @@ class Dialogue(LocalAsking):
             return engine.limited(self._account)
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         from pmw.session.ties import tie_of
 
         asked, key = request.text, self._key(request_id, dry_run=dry_run)
         with self._engaged() as engine:
-            earlier: PriceT | None = engine.tied(request.kind, key, asked)
+            earlier = engine.tied(request.measured, key, asked)
             if earlier is not None:
                 return earlier
             quote = request.quote(engine.limited(self._account))
             if not dry_run:
-                told = getattr(request, "share", None)  # which is a price of its own
-                self._require_price(quote, told if at_most is None else at_most)
-                self._pay(engine, request.measured(engine.state, quote), tie_of(key, asked, quote))
+                # A share that was told is a price of its own.
+                self._require_price(quote, request.share if at_most is None else at_most)
+                self._pay(engine, quote, tie_of(key, asked, quote))
             return quote
 
     def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
@@ -171,7 +171,7 @@ class Dialogue(LocalAsking):
         require_key(request_id)
         return key_of(self._account.name, request_id)
 
-    def _require_price(self, quote: Price, at_most: Part) -> None:
+    def _require_price(self, quote: Quote, at_most: Part) -> None:
         """Refuse a price that is left, and above what may be charged.
 
         Raises:
@@ -186,7 +186,7 @@ class Dialogue(LocalAsking):
         from pmw.planning.row_quotes import is_of_counts
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text, requested_sum
+        from pmw.session.measurement_requests import asked_text
         from pmw.session.ties import tie_of
 
         read, key = self._statement(statement), self._key(request_id, dry_run=False)
@@ -202,7 +202,7 @@ class Dialogue(LocalAsking):
                 quote = quote_aggregate(engine.limited(self._account), read, Within.of(within))
                 if quote.needed:
                     self._require_price(quote, max(float(most) - charged, 0.0))
-                    self._pay(engine, requested_sum(quote), tie_of(key, asked, quote))
+                    self._pay(engine, quote, tie_of(key, asked, quote))
                     found = self.tabulate(read, at_most=0)
             return replace(found, spent=replace(found.spent, charged=charged + quote.share))
 
@@ -210,7 +210,7 @@ class Dialogue(LocalAsking):
         self, statement: Statement, within: Within, key: str | None, at_most: Part
     ) -> AnswerTable:
         """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
-        from pmw.planning.row_quotes import quote_statement, rows_of
+        from pmw.planning.row_quotes import quote_statement
         from pmw.session.measurement_requests import asked_text
 
         asked = asked_text("counts within", (), _text_of(key, statement), *within)
@@ -219,7 +219,7 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return quote_statement(engine.limited(self._account), statement, within)
 
-            quote = self._bought(engine, (key, asked), quoted, rows_of(statement), at_most)
+            quote = self._bought(engine, (key, asked), quoted, at_most)
             found = self.tabulate(statement, fresh=True, at_most=0)
             return replace(found, spent=replace(found.spent, charged=quote.share))
 
@@ -239,7 +239,7 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return self.quote(request.query, width)
 
-            quote = self._bought(engine, (key, asked), quoted, (request.query,), at_most)
+            quote = self._bought(engine, (key, asked), quoted, at_most)
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
@@ -248,7 +248,6 @@ class Dialogue(LocalAsking):
         engine: Engine,
         tied: tuple[str | None, str],
         quoted: Callable[[], Quote],
-        queries: Sequence[LinearQuery],
         at_most: Part,
     ) -> Quote:
         """Return the price of the bars of questions, once it is paid.
@@ -257,23 +256,21 @@ class Dialogue(LocalAsking):
             engine: in a turn.
             tied: the idempotency key, and the canonical text of the request.
             quoted: returns the price, as things stand.
-            queries: the questions.
             at_most: what may be charged.
         """
-        from pmw.session.measurement_requests import requested_rows
         from pmw.session.ties import tie_of
 
         key, asked = tied
-        quote: Quote | None = engine.tied(None, key, asked)
+        quote = engine.tied(None, key, asked)
         if quote is None:
             quote = quoted()
             self._require_price(quote, at_most)
-            self._pay(engine, requested_rows(engine.state, quote, queries), tie_of(key, asked, quote))
+            self._pay(engine, quote, tie_of(key, asked, quote))
         return quote
 
-    def _pay(self, engine: Engine, requested: Requested | None, tie: Tie | None = None) -> None:
-        if requested is not None:
-            engine.measure(requested, self._account, tie)
+    def _pay(self, engine: Engine, quote: Quote, tie: Tie | None = None) -> None:
+        if quote.what is not None and quote.noise is not None:
+            engine.measure(Requested(quote.what, quote.noise), self._account, tie)
 
     def stored(self, question: LinearQuery | Statement) -> Answer | AnswerTable | None:
         """Return the answer to a question that was answered before; None for another one. Nothing is asked.

@@ -12,7 +12,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ from queries.questions import Places, Questions
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
+    from pmw.public.quotes import Quote
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
@@ -318,7 +319,7 @@ class Engine:
 
     # --- measurements on request ----------------------------------------------------------------------------
 
-    def tied(self, kind: str | None, key: str | None, asked: str) -> Any:
+    def tied(self, kind: str | None, key: str | None, asked: str) -> Quote | None:
         """Return what a request to measure was given before; None where its key is new, or it has none.
 
         Args:
@@ -364,7 +365,7 @@ class Engine:
 
         self.finish_interrupted()
         self.bookings.know(account)
-        quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
+        quotes.require_affordable(self.limited(account), requested.what, requested.noise)
         self._release(releases.MeasuredRelease.of(requested, self._state), account.whole, tie)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:

@@ -28,7 +28,8 @@ from queries.linear import LinearQuery
 from queries.statements import Statement
 
 if TYPE_CHECKING:
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
+    from pmw.public.quotes import Quote
+    from pmw.session.measurement_requests import MeasurementRequest
 
 _BATCH = 1024  # answers that are delivered together
 
@@ -105,8 +106,8 @@ class PublicModel(LocalAsking, LocalPublishing):
         return self._state
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         quote = request.quote(self._state)
         if not dry_run:
             raise _refusal()

@@ -132,14 +132,14 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     state = replace(state, rounds=rounds)
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
-    entry = Requested(CellNumbers(quote.scope), quote.noise).entry(state.contract.options)
-    price = state.ledger.price(entry.charge)
+    what = CellNumbers(quote.scope)
+    price = state.ledger.price(what.charge(quote.noise, state.contract.options))
     held = reserved_by_rounds(state.plan, rounds, state.contract.options, state.ledger)
     assert (held > 0) == any(rounds)
     just = with_left(state, price + held)
     assert quote_marginal(just, "ab").affordable
-    require_affordable(just, entry)
-    after = just.ledger.charge(entry.charge)
+    require_affordable(just, what, quote.noise)
+    after = just.ledger.charge(what.charge(quote.noise, state.contract.options))
     for place, (tier, is_open) in enumerate(zip(state.plan, rounds, strict=True)):
         if is_open:  # each of them can still pay its positive, one after the other
             after = after.charge(
@@ -149,7 +149,7 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     short = with_left(state, price + held - Fraction(1, 2**61))
     assert not quote_marginal(short, "ab").affordable
     with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
-        require_affordable(short, entry)
+        require_affordable(short, what, quote.noise)
     assert affordable_price(with_left(state, held / 2)) == 0
 
 

@@ -40,9 +40,6 @@ from pmw.model import (
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.persons import PersonsQuote
-from pmw.planning.row_quotes import RowsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.planning.tiers import plan_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -156,7 +153,7 @@ def _of(kind: Any) -> st.SearchStrategy[Any]:
 
 def _built(kind: Any, **chosen: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return values of a dataclass; of its fields, those that are not chosen are of their annotations."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery})
     names = [field.name for field in fields(kind) if field.init and field.name not in chosen]
     return st.builds(kind, **chosen, **{name: _of(hints[name]) for name in names})
 
@@ -244,9 +241,10 @@ VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
     QueryRequest, Proposal, CellNumbers, SumNumbers, PersonNumbers, QuantileRequest, OpeningDraws,
-    Quote, RowsQuote, SumQuote, PersonsQuote, Tie,
+    Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
+VALUES[Quote] = _built(Quote, what=st.none())
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
 VALUES[Released] = _built(
     Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)), apart=st.just(())

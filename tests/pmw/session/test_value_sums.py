@@ -18,7 +18,6 @@ import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.loop import Requested
 from pmw.model import SummedValues
-from pmw.planning.sum_quotes import SumQuote
 from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -292,7 +291,7 @@ def test_a_bar_that_was_asked_for_is_kept_and_paid_once() -> None:
         session.sql(statement)
         quote = session.quote_aggregate(statement, 8)
         assert quote.needed
-        assert isinstance(quote, SumQuote)
+        assert quote.measured == "sums"
         assert quote.summed is not None
         assert (quote.summed.attribute, quote.summed.scope) == ("delay", ("rooms",))
         before = session.state.ledger.spent
