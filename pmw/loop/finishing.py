@@ -25,7 +25,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.charges import Parts, marginal_charge, reservation
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
-from pmw.public.state import PublicState, is_requested
+from pmw.public.state import PublicState, requested
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
@@ -131,7 +131,7 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None
     asked = answered.scopes()
-    new = sum(not is_requested(one) for one in state.measured[answered.version(state.settled // 2) :])
+    new = sum(requested(one) is None for one in state.measured[answered.version(state.settled // 2) :])
     wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
     reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
     room = {

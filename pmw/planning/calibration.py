@@ -204,8 +204,8 @@ def calibrated_noise(
     Raises:
         NoiseError: the price is not positive.
     """
-    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
-    return noise_of_price(composition, price, l1, squared)
+    squared = l1 * l1 if one else int(l2_squared_sensitivity(options))
+    return noise_of_price(composition, price, Moved(l1, squared))
 
 
 def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) -> NoiseDistribution:
@@ -219,25 +219,22 @@ def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) 
     Raises:
         BudgetError: the share is no part of the budget, or too small.
     """
-    share, squared = USUAL_SHARE if share is None else share, Fraction(moved.l2_squared)
+    share = USUAL_SHARE if share is None else share
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
     try:
-        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), moved.l1, squared)
+        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), moved)
     except NoiseError:
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
-def noise_of_price(
-    composition: Composition, price: Fraction, l1: int, squared: Fraction
-) -> NoiseDistribution:
+def noise_of_price(composition: Composition, price: Fraction, moved: Moved) -> NoiseDistribution:
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
         composition: whether epsilons, rhos or squares of mu are added.
         price: of the event; under GDP a multiple of 1/RHO_GRID.
-        l1: the L1 sensitivity, in units.
-        squared: the square of the L2 sensitivity.
+        moved: how much one person moves what is released.
 
     Raises:
         NoiseError: the price is not positive.
@@ -245,7 +242,8 @@ def noise_of_price(
     if price <= 0:
         raise NoiseError("expected a positive price, got 0")
     if composition is Composition.PURE:
-        return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
+        return DiscreteLaplace(Fraction(math.ceil(moved.l1 / price)))
+    squared = Fraction(moved.l2_squared)
     if composition is Composition.ZCDP:
         return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
     sigma = Fraction(max(_sqrt_up(squared / price), LEAST_SIGMA))

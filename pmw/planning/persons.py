@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from pmw.errors import NoiseError, SessionError
+from pmw.errors import NoiseError
 from pmw.planning.calibration import noise_of_price, noise_of_share
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
@@ -14,26 +14,22 @@ from pmw.public.charges import PersonNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import Opening, Options
 from pmw.public.plans import marginal_tier
-from pmw.public.quotes import Quote, quote_of
+from pmw.public.quotes import Quote, quote_of, require_apart
 from pmw.public.state import PublicState
-from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
 
 SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
 # Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
 KEPT_FOR_PERSONS = Fraction(4, 100)
-MOST_CELLS = 2**16  # that are measured together: each is a draw
 
 
 def counts_persons(domain: Domain, options: Options) -> bool:
     """Tell whether a session measures numbers of persons: where several records of each are kept.
 
-    Where one is, the number of records is that of persons. Plans whose intervals hold for all questions at
-    once, or within an accuracy contract, or where single questions are tested, are for records alone.
+    Where one is, the number of records is that of persons.
     """
-    several = domain.person is not None and options.records_per_person > 1
-    return several and options.tests_marginals and not options.simultaneous and options.bar_limit is None
+    return domain.person is not None and options.records_per_person > 1 and options.measures_apart
 
 
 def share_of_persons(domain: Domain, options: Options) -> Fraction:
@@ -73,10 +69,9 @@ def opening_persons(
     """
     if not opens_persons(domain, options):
         return None
-    moved = PersonNumbers((), 1).sensitivity(options)
-    price = floor_price(SHARE * budget_filter.cap)
+    moved, price = PersonNumbers((), 1).sensitivity(options), floor_price(SHARE * budget_filter.cap)
     try:
-        noise = noise_of_price(budget_filter.composition, price, moved.l1, Fraction(moved.l2_squared))
+        noise = noise_of_price(budget_filter.composition, price, moved)
     except NoiseError:
         return None
     width = sum_half_width(noise, 1.0, options.confidence)
@@ -104,29 +99,15 @@ def quote_persons(state: PublicState, scope: tuple[str, ...], *, share: Fraction
 
 
 def _require_persons(state: PublicState, scope: tuple[str, ...]) -> None:
-    domain, options = state.domain, state.contract.options
-    if state.closed:
-        raise SessionError("the session is closed: nothing is measured any more")
-    if domain.person is None:
+    if state.domain.person is None:
         raise QueryError(
             "the schema declares no persons, so they are not counted; give it a [person] section",
             code="unsupported",
         )
-    if options.records_per_person == 1:
+    if state.contract.options.records_per_person == 1:
         raise QueryError(
             "one record of each person is kept, so numbers of records are numbers of persons; ask for these, "
             "or measure them without --heads",
             code="unsupported",
         )
-    if not counts_persons(domain, options):
-        raise SessionError(
-            "the session measures no numbers of persons: its bars hold for all questions at once, keep an "
-            "accuracy, or rest on tests of single questions"
-        )
-    cells = domain.scope_size(scope)
-    if cells > MOST_CELLS:
-        raise QueryError(
-            f"persons by {', '.join(scope)} need {cell_count(cells)} cells, at most {MOST_CELLS:,} fit; "
-            "group by fewer attributes",
-            code="too_large",
-        )
+    require_apart(state, PersonNumbers, f"persons by {', '.join(scope)}", state.domain.scope_size(scope))

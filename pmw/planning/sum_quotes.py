@@ -13,7 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from pmw.errors import SessionError
 from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_share
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
@@ -23,18 +22,16 @@ from pmw.public.bars import Bars
 from pmw.public.charges import SumNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
-from pmw.public.quotes import Quote, Within, nothing_needed, quote_of
+from pmw.public.quotes import Quote, Within, nothing_needed, quote_of, require_apart
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
-from queries.cells import cell_count
 from queries.errors import QueryError
 from queries.expressions import Linear, Ratio, average
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
-MOST_CELLS = 2**16  # of sums that are measured together: each is a draw, or up to three
 _FINEST = 2**16  # parts of the cap that prices are looked for in
 _LEAST_OF_SQUARES = 0.5  # of a sum's units, for the number of values where squares are measured
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
@@ -118,26 +115,15 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
         QueryError: the values are not summed, or there are too many cells.
         SessionError: the session measures nothing on request.
     """
-    domain, options = state.domain, state.contract.options
-    if state.closed:
-        raise SessionError("the session is closed: nothing is measured any more")
-    if not options.tests_marginals or options.simultaneous or options.bar_limit is not None:
-        raise SessionError(
-            "the session measures no sums of values: its bars hold for all questions at once, keep an "
-            "accuracy, or rest on tests of single questions"
-        )
+    domain = state.domain
     known = [grid.attribute for grid in domain.grids]
     if name not in known:
+        require_apart(state, SumNumbers, name, 1)
         told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
         raise QueryError(f"the values of {name!r} are not summed; {told}", code="unknown_attribute")
     summed = sums_of(domain, name, scope)
     cells = domain.scope_size(domain.scope(summed.counted))
-    if cells > MOST_CELLS:
-        raise QueryError(
-            f"sums of {name} by {', '.join(scope)} need {cell_count(cells)} cells, at "
-            f"most {MOST_CELLS:,} fit; group by fewer attributes",
-            code="too_large",
-        )
+    require_apart(state, SumNumbers, f"sums of {name} by {', '.join(scope)}", cells)
     return summed
 
 

@@ -31,8 +31,7 @@ def planned(domain: Domain, options: Options) -> Sequence[SummedValues]:
     Where intervals hold for all questions at once, within an accuracy contract, or where single questions are
     tested, plans are for counts alone.
     """
-    sums = options.tests_marginals and options.opening is not Opening.NONE
-    sums = sums and not options.simultaneous and options.bar_limit is None
+    sums = options.measures_apart and options.opening is not Opening.NONE
     return opening_sums(domain) if sums else ()
 
 
@@ -66,8 +65,7 @@ def sum_noise(
     Raises:
         NoiseError: the price is not positive.
     """
-    moved = SumNumbers(summed).sensitivity(options)
-    return noise_of_price(ledger.composition, price, moved.l1, Fraction(moved.l2_squared))
+    return noise_of_price(ledger.composition, price, SumNumbers(summed).sensitivity(options))
 
 
 def kept_for_sums(state: PublicState) -> Fraction:

@@ -40,6 +40,7 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
+MOST_APART = 2**16  # cells of sums or persons that are measured together: each is a draw, or up to three
 _WIDEST = 2**48  # units: of noise that says nothing of any table, and on rows is less than 3 times as wide
 _HELD_BY = {
     Holding.OPENING: "what opening measured of {} leaves room for no records",
@@ -334,8 +335,7 @@ def require_measuring(state: PublicState) -> None:
         SessionError: it does not.
     """
     options = state.contract.options
-    if state.closed:
-        raise SessionError("the session is closed: nothing is measured any more")
+    _require_open(state)
     if not options.tests_marginals:
         raise SessionError(
             "the session tests single questions, and answers none from a marginal on request; "
@@ -346,6 +346,37 @@ def require_measuring(state: PublicState) -> None:
             "the error bars of the session hold for all questions at once, and each planned measurement has "
             "its part of them: there is none for a measurement on request"
         )
+
+
+def require_apart(state: PublicState, kind: type[Measurable], what: str, cells: int) -> None:
+    """Refuse what is measured apart from the model in a session that measures none of it.
+
+    Args:
+        state: the public state.
+        kind: of what is measured.
+        what: is measured, in words.
+        cells: how many draws it takes.
+
+    Raises:
+        QueryError: there are too many cells.
+        SessionError: the session measures nothing of the kind.
+    """
+    _require_open(state)
+    if not state.contract.options.measures_apart:
+        raise SessionError(
+            f"the session measures no {kind.kind}: its bars hold for all questions at once, keep an "
+            "accuracy, or rest on tests of single questions"
+        )
+    if cells > MOST_APART:
+        raise QueryError(
+            f"{what} need {cell_count(cells)} cells, at most {MOST_APART:,} fit; group by fewer attributes",
+            code="too_large",
+        )
+
+
+def _require_open(state: PublicState) -> None:
+    if state.closed:
+        raise SessionError("the session is closed: nothing is measured any more")
 
 
 def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:

@@ -48,12 +48,6 @@ ApartMeasurement: TypeAlias = SumMeasurement | PersonsMeasurement  # the model t
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
 
 
-def is_requested(measurement: LaterMeasurement) -> bool:
-    """Tell whether a measurement was made on request, without a test; else a positive made it."""
-    marginal = isinstance(measurement, MarginalMeasurement) and measurement.requested
-    return marginal or isinstance(measurement, RowsMeasurement)
-
-
 def requested(measurement: LaterMeasurement | ApartMeasurement) -> Measurable | None:
     """Return what was measured, where no test decided it; None where a positive did."""
     if isinstance(measurement, SumMeasurement):
@@ -284,7 +278,7 @@ class PublicState:
     def positives(self, place: int) -> int:
         """Return the positives of a tier so far: each has measured one thing."""
         kind = _MEASURED[type(self.plan[place])]
-        return sum(isinstance(one, kind) and not is_requested(one) for one in self.measured)
+        return sum(isinstance(one, kind) and requested(one) is None for one in self.measured)
 
     @property
     def round_open(self) -> bool:

@@ -146,19 +146,16 @@ class Dialogue(LocalAsking):
     def _measured(
         self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
     ) -> Quote:
-        from pmw.session.ties import tie_of
-
         asked, key = request.text, self._key(request_id, dry_run=dry_run)
         with self._engaged() as engine:
-            earlier = engine.tied(request.measured, key, asked)
-            if earlier is not None:
-                return earlier
-            quote = request.quote(engine.limited(self._account))
-            if not dry_run:
-                # A share that was told is a price of its own.
-                self._require_price(quote, request.share if at_most is None else at_most)
-                self._pay(engine, quote, tie_of(key, asked, quote))
-            return quote
+
+            def quoted() -> Quote:
+                return request.quote(engine.limited(self._account))
+
+            if dry_run:
+                return quoted()
+            most = request.share if at_most is None else at_most  # a share that was told is its own price
+            return self._bought(engine, (key, asked, request.measured), quoted, most)
 
     def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
         """Return the key that a measurement is tied to; None for none.
@@ -219,7 +216,7 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return quote_statement(engine.limited(self._account), statement, within)
 
-            quote = self._bought(engine, (key, asked), quoted, at_most)
+            quote = self._bought(engine, (key, asked, None), quoted, at_most)
             found = self.tabulate(statement, fresh=True, at_most=0)
             return replace(found, spent=replace(found.spent, charged=quote.share))
 
@@ -239,29 +236,29 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return self.quote(request.query, width)
 
-            quote = self._bought(engine, (key, asked), quoted, at_most)
+            quote = self._bought(engine, (key, asked, None), quoted, at_most)
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
     def _bought(
         self,
         engine: Engine,
-        tied: tuple[str | None, str],
+        tied: tuple[str | None, str, str | None],
         quoted: Callable[[], Quote],
         at_most: Part,
     ) -> Quote:
-        """Return the price of the bars of questions, once it is paid.
+        """Return the price of what is measured, or of bars, once it is paid.
 
         Args:
             engine: in a turn.
-            tied: the idempotency key, and the canonical text of the request.
+            tied: the idempotency key, the canonical text of the request, and what it measures, if one thing.
             quoted: returns the price, as things stand.
             at_most: what may be charged.
         """
         from pmw.session.ties import tie_of
 
-        key, asked = tied
-        quote = engine.tied(None, key, asked)
+        key, asked, measured = tied
+        quote = engine.tied(measured, key, asked)
         if quote is None:
             quote = quoted()
             self._require_price(quote, at_most)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import reduce
 from operator import add
 
@@ -365,7 +364,7 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     price = cap.price(entry.charge)
     for what in _priced(kind):
         moved = what.sensitivity(options)
-        noise = noise_of_price(cap.composition, price, moved.l1, Fraction(moved.l2_squared))
+        noise = noise_of_price(cap.composition, price, moved)
         if cap.price(charge_of(moved, noise)) == price:
             return True
     return kind in (QuestionNumbers, PersonNumbers)  # of which any noise has a price
