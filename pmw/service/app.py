@@ -32,7 +32,6 @@ from pmw.public.answers import Answers
 from pmw.public.charges import WHOLE
 from pmw.public.export import RowPlan, program_version
 from pmw.public.ledger import LedgerLine
-from pmw.public.quotes import Within
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
@@ -422,11 +421,8 @@ def measure(
             return told(request, asking.measured_rows(analyst, hosted.large, measured.questions, **how))
         if measured.sum is None:
             return told(request, analyst.measure(scope, **how))
-        within = None if measured.within is None else Within.parse(str(measured.within))
-        sums = analyst.measure_sum(
-            measured.sum, scope, share=share, within=within, squares=measured.squares, **how
-        )
-        return told(request, sums)
+        how |= {"share": share, "within": measured.within, "squares": measured.squares}
+        return told(request, analyst.measure_sum(measured.sum, scope, **how))
 
 
 def row_plan(

@@ -442,6 +442,7 @@ class Asking(ABC):
             What was measured, its price and its bar.
 
         Raises:
+            BudgetError: a share or a width is out of range, or both are given.
             BudgetExhaustedError: the price is not left; nothing is spent.
             PriceError: the price is higher; nothing is spent.
             QueryError: there is no such marginal, or it has too many cells; or the key was used for something
@@ -508,20 +509,11 @@ class Asking(ABC):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run: tell the price alone; free, and of no key.
-            request_id: idempotency key; see ``measure``.
+            dry_run, request_id: see ``measure``.
             at_most: see ``measure``; a share that is told is paid in any case.
 
-        Returns:
-            What was measured, its price and its bar.
-
         Raises:
-            BudgetError: the share or the width is out of range.
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: the values are not summed, or there are too many groups; or the key was used for
-                something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+            QueryError: the values are not summed, or there are too many groups; see ``measure``.
         """
         from pmw.session.measurement_requests import MeasurementRequest
 
@@ -544,21 +536,12 @@ class Asking(ABC):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run: tell the price alone; free, and of no key.
-            request_id: idempotency key; see ``measure``.
-            at_most: see ``measure_sum``.
-
-        Returns:
-            What was measured, its price and its bar.
+            dry_run, request_id, at_most: see ``measure_sum``.
 
         Raises:
-            BudgetError: the share is out of range.
-            BudgetExhaustedError: the price is not left; nothing is spent.
             DataError: the table does not tell persons apart; nothing is spent.
-            QueryError: persons are not counted apart from records, or there are too many groups; or the key
-                was used for something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+            QueryError: persons are not counted apart from records, or there are too many groups; see
+                ``measure``.
         """
         from pmw.session.measurement_requests import MeasurementRequest
 

@@ -332,11 +332,9 @@ def _check_apart(domain: Domain, measured: ApartMeasurement) -> None:
     is_of_persons = isinstance(measured, PersonsMeasurement)
     _require(domain.person is not None or not is_of_persons, "it counts persons, and none are declared")
     require_measurable(domain, requested(measured))
-    if isinstance(measured, SumMeasurement):
-        _require(measured.units.shape == measured.summed.shape(domain), "a sum has other cells")
-    else:
-        is_whole = measured.units.shape == domain.scope_shape(measured.scope)
-        _require(is_whole, "numbers of persons have other cells")
+    shape = domain.scope_shape(measured.scope)
+    shape = measured.summed.shape(domain) if isinstance(measured, SumMeasurement) else shape
+    _require(measured.units.shape == shape, "a measurement has other cells than its attributes")
     _check_range(measured.units, -_LARGEST_UNITS)
 
 
