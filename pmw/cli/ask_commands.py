@@ -487,28 +487,21 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
 
 def _measured(session: Session, attributes: str | None, given: dict[str, Any], at_most: Part) -> Quote:
     """Measure what was asked for, or tell its price alone."""
-    how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
     from pmw.public.quotes import Within
 
-    share, within = given["share"], given["within"]
+    how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
+    how["share"] = None if given["share"] is None else Within.parse(given["share"]).amount
     by = () if given["by"] is None else _names(given["by"])
-    part = None if share is None else Within.parse(share).amount
-    if attributes is not None:
-        names, width = _names(attributes), None if within is None else Within.parse(within)
-        if set(names) <= set(session.domain.names) or all(name.isidentifier() or not name for name in names):
-            _require_table(given)
-            return session.measure(names, **how)
-        return session.measure([attributes], share=part, within=width, **how)
     if given["heads"]:
-        return session.measure_heads(by, share=part, **how)
-    return session.measure_sum(
-        given["summed"],
-        by,
-        share=part,
-        within=None if within is None else Within.parse(within),
-        squares=given["squares"],
-        **how,
-    )
+        return session.measure_heads(by, **how)
+    how["within"] = None if given["within"] is None else Within.parse(given["within"])
+    if attributes is None:
+        return session.measure_sum(given["summed"], by, squares=given["squares"], **how)
+    names = _names(attributes)
+    if set(names) <= set(session.domain.names) or all(name.isidentifier() or not name for name in names):
+        _require_table(given)
+        return session.measure(names, **how)
+    return session.measure([attributes], **how)
 
 
 def _require_table(given: dict[str, Any]) -> None:
