@@ -132,12 +132,7 @@ class Numbers(ABC):
         """Return how much one person changes all of its numbers, in units."""
 
     def charge(self, noise: NoiseDistribution, options: Options) -> Charge:
-        """Return its price: that of one event, whatever it is.
-
-        Args:
-            noise: on each number, in units; on rows of a marginal, that of cells of the same price.
-            options: the custodian's choices.
-        """
+        """Return its price as one event, under noise in units; on rows, that of cells of the same price."""
         return charge_of(self.sensitivity(options), noise)
 
     def entry(self, noise: NoiseDistribution, options: Options) -> LedgerEntry:

@@ -1,4 +1,4 @@
-"""Marginals on request: the distribution of what is drawn, its charge, and what open rounds keep reserved."""
+"""What is requested: the distribution of what is drawn, its charge, and what open rounds keep reserved."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from numpy.typing import NDArray
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
 from pmw.loop import Requested, Tables, settle_requested
+from pmw.model import SummedValues
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import CellNumbers, Event, positive_entry, reserved_by_rounds
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.charges import (
+    CellNumbers,
+    Event,
+    Measurable,
+    PersonNumbers,
+    QuestionNumbers,
+    SumNumbers,
+    positive_entry,
+    reserved_by_rounds,
+)
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
-from queries import UNITS, CategoricalAttribute, Domain
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.draws import (
     MOVES,
     RELATIONS,
@@ -40,6 +50,16 @@ from tests.worlds import LETTERS
 NOISES: list[type[DiscreteLaplace] | type[DiscreteGaussian]] = [DiscreteLaplace, DiscreteGaussian]
 SMALL = Domain((CategoricalAttribute("a", ("p", "q")),))
 SCALE = 3  # records
+# Of each kind what is measured, and the shape of its numbers.
+MEASURED: dict[str, tuple[Measurable, tuple[int, ...]]] = {
+    "counts": (CellNumbers(("a",)), (3,)),
+    "questions": (
+        QuestionNumbers(tuple(LinearQuery.cells(SMALL, {"a": (0, end)}) for end in (0, 1, 1))),
+        (3,),
+    ),
+    "sums": (SumNumbers(SummedValues("x", ("a",), count_units=UNITS, squared=True)), (3, 2)),
+    "persons": (PersonNumbers(("a",), 3), (3,)),
+}
 
 
 def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple[PublicState, MemorySource]:
@@ -92,6 +112,25 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
     for alpha in (1.5, 2.0, 4.0):
         worst = max(renyi_divergence(found[one], found[other], alpha) for one, other in pairs)
         assert worst == pytest.approx(alpha * float(charge.rho), rel=1e-6)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("what", "shape"), MEASURED.values(), ids=MEASURED)
+def test_each_number_has_noise_of_its_own(
+    what: Measurable, shape: tuple[int, ...], require_independent: Callable[[NDArray[np.int64]], None]
+) -> None:
+    requested, zeros = Requested(what, DiscreteGaussian(Fraction(2**24))), np.zeros(shape, dtype=np.int64)
+    drawn = np.array(
+        [
+            np.ravel(requested.measured(zeros, BitSource(repeatable_seed(9, number))).units)
+            for number in range(600)
+        ]
+    )
+    require_independent(drawn)
+    assert drawn.std() == pytest.approx(2**24, rel=0.06)
+    true = np.arange(zeros.size).reshape(shape) * 2**40
+    moved = requested.measured(true, BitSource(repeatable_seed(9, 0))).units
+    assert np.array_equal(np.ravel(moved), np.ravel(true) + drawn[0])
 
 
 @pytest.mark.statistical

@@ -19,7 +19,6 @@ from pmw.data.memory import MemorySource, frame_parts
 from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
-from pmw.loop import Requested
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.persons import KEPT_FOR_PERSONS, SHARE, opening_persons
 from pmw.privacy.budget import Budget, NeighboringRelation
@@ -258,19 +257,6 @@ def test_bars_of_persons_hold() -> None:
             bars = [one.interval for one in found]
             held += [low <= true <= high for true, (low, high) in zip(truth, bars, strict=True)]
     assert np.mean(held) >= 0.95
-
-
-def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    requested = Requested(PersonNumbers(("region",), 3), DiscreteGaussian(Fraction(2**24)))
-    zeros = np.zeros(3, dtype=np.int64)
-    drawn = np.array(
-        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
-    )
-    require_independent(drawn)
-    assert drawn.std() == pytest.approx(2**24, rel=0.06)
-    counts = np.array([5, 0, 2**30])
-    moved = requested.measured(counts * UNITS, BitSource(repeatable_seed(9, 0))).units
-    assert np.array_equal(moved, counts * UNITS + drawn[0])
 
 
 @pytest.mark.parametrize("opening", [pmw.Opening.ONE_WAY, pmw.Opening.PAIRS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,8 +17,6 @@ from pmw.errors import PriceError, SessionError
 from pmw.loop import Requested, are_tested
 from pmw.model import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
@@ -158,19 +155,6 @@ def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
 
 
 # --- noise ------------------------------------------------------------------------------------------------
-
-
-def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    queries = tuple(LinearQuery.cells(DOMAIN, {"age": (0, end)}) for end in (9, 19, 29))
-    requested = Requested(QuestionNumbers(queries), DiscreteGaussian(Fraction(2**24)))
-    zeros = np.zeros(3, dtype=np.int64)
-    drawn = np.array(
-        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
-    )
-    require_independent(drawn)
-    assert drawn.std() == pytest.approx(2**24, rel=0.06)
-    moved = requested.measured(np.array([5, 0, 2**30]), BitSource(repeatable_seed(9, 0))).units
-    assert np.array_equal(moved, drawn[0] + [5, 0, 2**30])
 
 
 @pytest.mark.statistical

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.loop import Requested
 from pmw.model import SummedValues
 from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.aggregates import Aggregates
-from pmw.public.charges import Event, SumNumbers
+from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
@@ -137,22 +135,6 @@ def paid_for(session: pmw.Session) -> float:
     if composition is Composition.GDP:
         squared = charge.price * noise.sigma**2 / (1 + 1 / (2 * noise.sigma)) ** 2
     return math.sqrt(squared)
-
-
-def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    noise = DiscreteGaussian(Fraction(2**24))
-    requested = Requested(
-        SumNumbers(SummedValues("delay", ("region",), count_units=UNITS, squared=True)), noise
-    )
-    zeros = np.zeros((3, 2), dtype=np.int64)
-    drawn = np.array(
-        [
-            requested.measured(zeros, BitSource(repeatable_seed(9, number))).units.ravel()
-            for number in range(600)
-        ]
-    )
-    require_independent(drawn)
-    assert drawn.std() == pytest.approx(2**24, rel=0.06)
 
 
 def test_a_measured_sum_bounds_means_and_sums_of_its_groups_and_of_fewer() -> None:
