@@ -215,9 +215,7 @@ def priced(
     width = Within.of(within)
     count = asked.single_count if isinstance(asked, Statement) else asked
     with _placed(large, asked):
-        if count is not None:
-            return analyst.quote(count, width)
-        return analyst.quote_aggregate(cast("Statement", asked), width)
+        return analyst.quote(asked if count is None else count, width)
 
 
 def measured_rows(

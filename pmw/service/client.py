@@ -204,8 +204,8 @@ class RemoteSession(Asking, Publishing):
 
     # --- prices and bars ------------------------------------------------------------------------------------
 
-    def quote(self, question: Asked, within: Width) -> Quote:
-        body = {**self._form(self._request(question).text), "within": _width(within), "dry_run": True}
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        body = {**self._stated(question), "within": _width(within), "dry_run": True}
         return self._ask(Quote, body)
 
     def ask_within(
@@ -214,10 +214,6 @@ class RemoteSession(Asking, Publishing):
         request = self._request(question, request_id=request_id)
         body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
-
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
-        body = {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
-        return self._ask(Quote, body)
 
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None

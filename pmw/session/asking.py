@@ -330,21 +330,29 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote(self, question: Asked, within: Width) -> Quote:
-        """Return the smallest price at which the bar of a question is at most so many records; free.
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
 
-        It is that of the question's own number, or of the whole marginal of its attributes where that costs
-        at most twice as much.
+        Of a question it is that of its own number, or of the whole marginal of its attributes where that
+        costs at most twice as much.
 
         Args:
-            question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted: records, or a part of all records such as ``1%``.
+            question: a where-text, a structured condition, or a query. Or a statement with counts alone, or
+                with one AVG or SUM of an attribute's numbers, and no other aggregate.
+            within: half-width of the bar that is wanted, of a statement in every group: of counts a number of
+                records, or a part of all records such as ``1%``; else a number, or such a part of the least
+                that each may be. That is a drawn number, so that a little more may miss.
 
         Raises:
             BudgetError: the width is not positive and finite.
-            QueryError: cells do not decide the question, or no noise is so narrow.
+            QueryError: cells do not decide the question, it is no such statement, or no price gives such
+                bars.
             SessionError: the session measures nothing on request.
         """
+
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
+        """Return the price of the bars of a statement; see ``quote``."""
+        return self.quote(self._statement(statement), within)
 
     @abstractmethod
     def ask_within(
@@ -371,22 +379,6 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
-        """Return the smallest price at which the bars of a statement are at most so wide; free.
-
-        Args:
-            statement: with counts alone; or with one AVG or SUM of an attribute's numbers, and no other
-                aggregate.
-            within: half-width of every group's bar. Of counts a number of records, or a part of all records
-                such as ``1%``; else a number, or such a part of the least that each may be. That is a drawn
-                number, so that a little more may miss.
-
-        Raises:
-            QueryError: it is no such statement, or no price gives such bars.
-            SessionError: the session measures nothing on request.
-        """
-
-    @abstractmethod
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -397,7 +389,7 @@ class Asking(ABC):
         foreseen: then repeating pays again, but not under a key.
 
         Args:
-            statement: see ``quote_aggregate``.
+            statement: see ``quote``.
             within: likewise.
             request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
                 the answer as it is known by then.
@@ -592,6 +584,9 @@ class Asking(ABC):
         """Return a question whose text is read, where it is a statement."""
         return parse_sql(str(question), self.domain) if is_statement(question) else question
 
+    def _statement(self, statement: str | Statement) -> Statement:
+        return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
+
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
         if isinstance(questions, str | Mapping):
@@ -725,24 +720,18 @@ class LocalAsking(Asking):
     def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         """Return what counting questions could charge at most."""
 
-    def quote(self, question: Asked, within: Width) -> Quote:
-        from pmw.planning.row_quotes import quote_within
-
-        with self._asking():
-            return quote_within(self._limited(), self._request(question).query, within)
-
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
-        from pmw.planning.row_quotes import is_of_counts, quote_statement
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
+        from queries.statements import Statement
 
-        read = self._statement(statement)
+        read = self._read(question)
         with self._asking():
+            if not isinstance(read, Statement):
+                return quote_within(self._limited(), self._request(read).query, within)
             quote = quote_statement if is_of_counts(read) else quote_aggregate
             return quote(self._limited(), read, Within.of(within))
-
-    def _statement(self, statement: str | Statement) -> Statement:
-        return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""

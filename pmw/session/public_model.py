@@ -98,7 +98,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         read = self._statement(statement)
-        if self.quote_aggregate(read, within).needed:
+        if self.quote(read, within).needed:
             raise _refusal()
         return self.tabulate(read)
 
