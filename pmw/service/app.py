@@ -139,20 +139,11 @@ class Measured(_Body):
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        asked = self.questions is not None
-        kinds = (
-            asked,
-            self.sum is not None,
-            self.heads,
-            bool(self.scope) and self.sum is None and not self.heads,
-        )
-        if sum(kinds) != 1 or (self.squares and self.sum is None):
-            raise ValueError
-        if (self.within is not None and not asked and self.sum is None) or (
-            self.share is not None and kinds[3]
-        ):
-            raise ValueError
-        if self.share is not None and self.within is not None:
+        table = bool(self.scope) and self.sum is None and not self.heads
+        kinds = (self.questions is not None, self.sum is not None, self.heads, table)
+        allowed = 0 if table else 1  # of a share and a width
+        fits = sum(kinds) == 1 and (self.share is not None) + (self.within is not None) <= allowed
+        if not fits or (self.squares and self.sum is None) or (self.heads and self.within is not None):
             raise ValueError
         return self
 
