@@ -217,11 +217,10 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("gaussian-surcharge-not-in-the-scale", "pmw/planning/calibration",
      "while (gaussian_mu_squared(squared, sigma) or 0) > price:", "while False:",
      "pmw/planning/test_calibration"),
-    ("value-noise-of-one-record", "pmw/planning/calibration", "price, query_sensitivity(options), options",
-     "price, 2**20, options", "pmw/planning/test_calibration"),
-    ("marginal-noise-of-one-record", "pmw/planning/calibration",
-     "floor_price(price), l1_sensitivity(options)", "floor_price(price), 2**20",
-     "pmw/planning/test_calibration"),
+    ("value-noise-of-one-record", "pmw/planning/calibration", "moved = query_sensitivity(options)",
+     "moved = 2**20", "pmw/planning/test_calibration"),
+    ("marginal-noise-of-one-record", "pmw/planning/calibration", "CellNumbers(()).sensitivity(options))",
+     "Moved(2**20, 2**40))", "pmw/planning/test_calibration"),
     ("all-positives-at-the-price-of-one", "pmw/planning/calibration", " * (1 if kind.redraw else limit)", "",
      "pmw/planning/test_calibration"),
     ("sech2-positives-at-the-price-of-one", "pmw/planning/calibration",
@@ -816,9 +815,9 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("sums-within-a-bar-over-http-without-their-key", "pmw/service/asking", "asked), width, **how)",
      "asked), width, at_most=how.get('at_most'))", "pmw/service/test_app"),
     ("price-of-a-mean-asks-its-counts", "pmw/service/asking",
-     '        return analyst.quote_aggregate(cast("Statement", asked), width)',
-     '        analyst.tabulate(asked, at_most=1)\n'
-     '        return analyst.quote_aggregate(cast("Statement", asked), width)', "pmw/service/test_app"),
+     "        return analyst.quote(asked if count is None else count, width)",
+     "        analyst.tabulate(asked, at_most=1) if count is None else None\n"
+     "        return analyst.quote(asked if count is None else count, width)", "pmw/service/test_app"),
     ("statement-on-the-page-is-tested-not-paid", "pmw/service/shown_answers", "    if within:",
      "    if within and not isinstance(question.query, Statement):", "pmw/service/test_pages"),
     ("measured-over-http-without-its-key", "pmw/service/app",
@@ -832,7 +831,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "(self.summed, None, within, self.squares)", "pmw/session/test_measured_keys"),
 
     # --- engine: intent before noise, charge before release
-    ("rows-without-a-scale-are-planned", "pmw/session/opening", "    check_scales(contract, plan)\n", "",
+    ("rows-without-a-scale-are-planned", "pmw/planning/opening", "    check_scales(contract, plan)\n", "",
      "pmw/session/test_residuals_at_opening"),
     ("rows-without-a-scale-are-recorded", "pmw/loop/untested",
      "        noise_on(self._rows, self.noise)  # refused",

@@ -23,7 +23,7 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, NoiseDistribution
-from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.charges import CellNumbers, l1_sensitivity, query_sensitivity
 from pmw.public.options import Options
 from pmw.public.row_sensitivity import Moved
 from pmw.sparse_vector import (
@@ -71,7 +71,6 @@ def marginal_statistic(expected: int, options: Options) -> Statistic:
 
     Args:
         expected: about how many marginals will be tested.
-        options: the custodian's choices.
     """
     return Statistic(Sides.ONE_SIDED, l1_sensitivity(options), expected)
 
@@ -89,10 +88,6 @@ def scaled_test(
 
     Args:
         tests: price of all tests together, in the filter's own measure.
-        limit: number of positives.
-        statistic: what is tested.
-        kind: the distribution of the noise, and how often the threshold's is drawn.
-        composition: how charges add up.
 
     Raises:
         BudgetError: a sech^2 test under GDP, where it has no price.
@@ -160,7 +155,7 @@ def marginal_noise(composition: Composition, price: Fraction, options: Options) 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, floor_price(price), l1_sensitivity(options), options, one=False)
+    return noise_of_price(composition, floor_price(price), CellNumbers(()).sensitivity(options))
 
 
 def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
@@ -169,7 +164,8 @@ def value_noise(composition: Composition, price: Fraction, options: Options) -> 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, price, query_sensitivity(options), options, one=True)
+    moved = query_sensitivity(options)
+    return noise_of_price(composition, price, Moved(moved, moved**2))
 
 
 def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
@@ -189,30 +185,10 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     return root_down(8 * price) if composition is Composition.ZCDP else price
 
 
-def calibrated_noise(
-    composition: Composition, price: Fraction, l1: int, options: Options, *, one: bool
-) -> NoiseDistribution:
-    """Return the narrowest noise, in whole units, that costs at most the price.
-
-    Args:
-        composition: whether epsilons, rhos or squares of mu are added.
-        price: of the event; under GDP a multiple of 1/RHO_GRID.
-        l1: the L1 sensitivity, in units.
-        options: the custodian's choices.
-        one: a single number is released, whose L2 sensitivity is ``l1``; else a marginal.
-
-    Raises:
-        NoiseError: the price is not positive.
-    """
-    squared = l1 * l1 if one else int(l2_squared_sensitivity(options))
-    return noise_of_price(composition, price, Moved(l1, squared))
-
-
 def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) -> NoiseDistribution:
     """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
 
     Args:
-        ledger: the session's filter.
         share: the part of the cap that is paid; None for the usual one.
         moved: how much one person moves it.
 
@@ -232,7 +208,6 @@ def noise_of_price(composition: Composition, price: Fraction, moved: Moved) -> N
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
-        composition: whether epsilons, rhos or squares of mu are added.
         price: of the event; under GDP a multiple of 1/RHO_GRID.
         moved: how much one person moves what is released.
 
@@ -271,7 +246,6 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
 
     Args:
-        test: the comparison.
         tests: how many values are tested.
         positives: how many of them are to pass.
         beta: failure probability of the run.

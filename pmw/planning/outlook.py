@@ -112,14 +112,7 @@ class OrderForecast:
 
 
 def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, records: int) -> PublicState:
-    """Return the first public state of a session over a uniform table, where all noise came out as 0.
-
-    Args:
-        contract: what is fixed at opening.
-        plan: what is measured at opening.
-        opened: what is left after it.
-        records: stated number of records.
-    """
+    """Return the first public state of a session over a uniform table, where all noise came out as 0."""
     domain = contract.domain
     opening: list[OneWayMeasurement] = []
     total = Total(float(records), float(records), Total.released(plan, 0, ()).deviation)

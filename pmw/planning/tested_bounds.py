@@ -350,10 +350,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
 
     A question is within the certificate of its marginal, or the noise of one that was measured; where its
     marginal is not tested, it is tested by itself, while positives of that test are left.
-
-    Args:
-        certificates: what negatives promise.
-        test: of marginals.
     """
     for one in certificates.outlook.orders(None):
         if one.promise == "covered":
@@ -382,9 +378,7 @@ def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order:
     """Return how many marginals of an order have each number of cells, fine or on bins, up to one too many.
 
     Args:
-        plan: the test.
         domains: the declared one, and one of bins.
-        order: number of attributes.
     """
     tested: Counter[int] = Counter()
     for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
@@ -440,12 +434,6 @@ def forecast_sparse_vectors(
     """Yield every sparse vector that a session could use, under the filter's own accounting.
 
     Under GDP sech^2 tests have no price: a session that asks for them has another filter.
-
-    Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        ledger: the filter after opening.
-        records: stated number of records.
     """
     chosen = contract.options.chosen_sparse_vector(ledger.composition)
     for kind in SparseVectorKind:

@@ -20,7 +20,7 @@ from pmw.model import (
     Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
-from pmw.planning.persons import opening_persons
+from pmw.planning.opening import opening_persons
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import SummedValues
-from pmw.planning.value_sums import KEPT_FOR_SUMS
+from pmw.planning.opening import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.aggregates import Aggregates
