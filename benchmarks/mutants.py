@@ -816,9 +816,9 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("sums-within-a-bar-over-http-without-their-key", "pmw/service/asking", "asked), width, **how)",
      "asked), width, at_most=how.get('at_most'))", "pmw/service/test_app"),
     ("price-of-a-mean-asks-its-counts", "pmw/service/asking",
-     '        return analyst.quote_aggregate(cast("Statement", asked), width)',
-     '        analyst.tabulate(asked, at_most=1)\n'
-     '        return analyst.quote_aggregate(cast("Statement", asked), width)', "pmw/service/test_app"),
+     "        return analyst.quote(asked if count is None else count, width)",
+     "        analyst.tabulate(asked, at_most=1) if count is None else None\n"
+     "        return analyst.quote(asked if count is None else count, width)", "pmw/service/test_app"),
     ("statement-on-the-page-is-tested-not-paid", "pmw/service/shown_answers", "    if within:",
      "    if within and not isinstance(question.query, Statement):", "pmw/service/test_pages"),
     ("measured-over-http-without-its-key", "pmw/service/app",
