@@ -172,7 +172,7 @@ def founded_opening(plan: OpeningPlan, draws: OpeningDraws) -> tuple[OneWayMeasu
     """Return what opening measured of attributes, residuals with the number of records."""
     below = everybody(released_total(plan, draws))
     return tuple(
-        replace(one, foundation=below) if isinstance(one, ResidualMeasurement) else one
+        replace(one, foundation=(below,)) if isinstance(one, ResidualMeasurement) else one
         for one in draws.marginals
     )
 

@@ -330,7 +330,7 @@ def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total:
         isinstance(measurement, HierarchicalMeasurement) and bin_ is not None
     ):  # its cells' noise is correlated
         inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
-        variance = np.array([measurement.weighted_variance(one) for one in inside])
+        variance = np.array([measurement.estimate.weighted_variance(one) for one in inside])
     return Target(target.scope, coarsening.summed(target.scope, target.values), variance)
 
 

@@ -31,13 +31,7 @@ from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
 from pmw.public.foundations import due_scopes, everybody, strategy_of, with_founded
-from pmw.public.half_widths import (
-    Confidences,
-    ResidualNoise,
-    WeightStats,
-    measured_noise,
-    total_error_bound,
-)
+from pmw.public.half_widths import Confidences, SumNoise, measured_half_width, total_error_bound
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState, Total
@@ -46,6 +40,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
+from queries.products import CellSets
 
 _MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
@@ -175,7 +170,7 @@ def _even_residual(name: str, plan: OpeningPlan, total: Total) -> ResidualMeasur
     strategy = plan.strategies[name]
     units = np.zeros([axis.size for axis in strategy.axes], dtype=np.int64)
     measured = ResidualMeasurement((name,), units, plan.marginal_noise[name], strategy=strategy)
-    return replace(measured, foundation=everybody(total))
+    return replace(measured, foundation=(everybody(total),))
 
 
 class Outlook:
@@ -288,14 +283,14 @@ class Outlook:
         name, cells, half = attribute.name, attribute.size, max(1, attribute.size // 2)
         repeated, place, levels = measured.units.size // cells, 0, 1  # measured cells in one of these
         cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
-        deviation = math.sqrt(repeated * measured.variance)
-        if isinstance(measured, HierarchicalMeasurement | ResidualMeasurement):
+        deviation = math.sqrt(repeated * noise_variance(measured.noise))
+        if measured.rows is not None:
             levels = measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1
-            place = int(measured.cell_variances.argmax())
-            deviation = math.sqrt(float(measured.cell_variances[place]))
-            lower = (np.arange(cells) < half).astype(np.float64)
+            variances, lower = measured.cell_variances, (np.arange(cells) < half).astype(np.float64)
+            place = int(variances.argmax())
+            deviation = math.sqrt(float(variances[place]))
             cell_error = deviation * _HALF_NORMAL
-            range_error = math.sqrt(measured.weighted_variance(lower)) * _HALF_NORMAL
+            range_error = math.sqrt(measured.estimate.weighted_variance(lower)) * _HALF_NORMAL
         return AttributeForecast(
             name=name,
             cells=cells,
@@ -314,19 +309,13 @@ class Outlook:
         if is_whole_table(measured, self.state):
             return widest_bar(noise, measured.units.size, self.state.total.deviation, options, alone)
         if isinstance(measured, ResidualMeasurement):
-            return self._widest_run(measured)
+            # Half-widths are in proportion to the standard deviation of a sum, which is a norm of the
+            # weights: so that of a question is at most the sum of its cells'.
+            cells = np.arange(measured.values.size)
+            widths = SumNoise(measured.estimate, alone).product_half_widths([CellSets(cells, cells)])
+            return float(np.sum(widths))
         # Least squares vary no more than the cells alone; all numbers may be off at once.
-        numbers = measured_noise(options, noise, measured.units.size, alone)
-        return numbers.half_width(WeightStats.of_cells(measured.values.size))
-
-    def _widest_run(self, measured: ResidualMeasurement) -> float:
-        """Return what no bar of a question about an attribute that was measured by rows exceeds, in records.
-
-        Half-widths are in proportion to the standard deviation of a sum, which is a norm of the weights: so
-        that of a question is at most the sum of its cells'.
-        """
-        noise, cells = ResidualNoise(measured.counts, self.confidences.alone), np.arange(measured.values.size)
-        return float(np.sum(noise.half_widths(cells, cells)))
+        return measured_half_width(options, noise, measured.units.size, alone, measured.values.size)
 
 
 def _symmetric(sizes: tuple[int, ...]) -> list[int]:

@@ -26,7 +26,7 @@ from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.half_widths import Certified, Rests, WeightStats, certified_half_width, measured_noise
+from pmw.public.half_widths import Certified, Rests, WeightStats, certified_half_width, measured_half_width
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
@@ -323,8 +323,7 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
-    measured = measured_noise(options, plan.noise, cells, alone)
-    cell, widest = (measured.half_width(WeightStats.of_cells(one)) for one in (1, cells))
+    cell, widest = (measured_half_width(options, plan.noise, cells, alone, one) for one in (1, cells))
     return MarginalForecast(
         update_limit=plan.update_limit,
         threshold_scale=float(plan.sparse.test.threshold_scale) / UNITS,

@@ -140,12 +140,13 @@ class Total:
             return cls(max(1.0, estimate), estimate, 0.0)
         if plan.order > 1:
             return cls(max(1.0, estimate), estimate, math.sqrt(noise_variance(plan.total_noise)))
-        estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
+        estimates = [one.estimate for one in opening]
+        values = [estimate, *(float(one.values.sum()) for one in estimates)]
         variances = [noise_variance(plan.total_noise)]
-        variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in opening]
+        variances += [one.weighted_variance(np.ones(one.shape)) for one in estimates]
         precision = sum(1 / variance for variance in variances)
         combined = (
-            sum(value / variance for value, variance in zip(estimates, variances, strict=True)) / precision
+            sum(value / variance for value, variance in zip(values, variances, strict=True)) / precision
         )
         return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 

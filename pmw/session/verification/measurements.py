@@ -12,7 +12,6 @@ from pmw.loop import correct, marginal_units, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
-    HierarchicalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
@@ -102,12 +101,7 @@ def _kind(contents: Contents) -> type[NoiseDistribution]:
 
 
 def _measured(marginal: OneWayMeasurement) -> _Measured:
-    rows: HierarchicalHistogram | Strategy | None = None
-    if isinstance(marginal, HierarchicalMeasurement):
-        rows = marginal.tree
-    elif isinstance(marginal, ResidualMeasurement):
-        rows = marginal.strategy
-    return marginal.scope, marginal.noise, rows
+    return marginal.scope, marginal.noise, marginal.rows
 
 
 def _bins(contents: Contents) -> None:

@@ -75,7 +75,7 @@ def with_errors(state: PublicState, errors: dict[str, NDArray[np.float64]], ever
 
 def axis_noise(state: PublicState, name: str, shares: Shares) -> AxisNoise:
     (measured,) = (one for one in state.opening if one.scope == (name,))
-    return AxisNoise(measured, shares.measured)
+    return AxisNoise(measured.estimate, shares.measured)
 
 
 def part_shares(state: PublicState, attributes: int) -> Shares:
@@ -274,7 +274,7 @@ def test_all_runs_of_an_attribute_hold_together() -> None:
     for form in ("GDP", "pure"):
         measured = opened(form).opening[0]
         assert isinstance(measured, MarginalMeasurement)
-        noise, generator = AxisNoise(measured, 0.8), np.random.default_rng(6)
+        noise, generator = AxisNoise(measured.estimate, 0.8), np.random.default_rng(6)
         scale = math.sqrt(measured.variance)
         drawn = generator.normal(0, scale, (4000, CELLS))
         if isinstance(measured.noise, DiscreteLaplace):
