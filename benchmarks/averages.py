@@ -42,10 +42,11 @@ import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, tell
 from benchmarks.tables import AVERAGED, Averaged, TableAbsentError
 from pmw.data import MemorySource
-from pmw.loop import RequestedSum, Tables, settle_requested
+from pmw.loop import Requested, Tables, settle_requested
 from pmw.model import Places
 from pmw.planning.sum_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
+from pmw.public.charges import SumNumbers
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
@@ -206,7 +207,7 @@ class _Work:
         if summed.summed is None or summed.noise is None:
             return state
         self._drawn += 1
-        requested = RequestedSum(summed.summed, summed.noise)
+        requested = Requested(SumNumbers(summed.summed), summed.noise)
         bits = BitSource(repeatable_seed(self._seed, 10_000 + self._drawn))
         measured = requested.measured(requested.counted(Tables(self._source)), bits)
         return settle_requested(state, measured, state.ledger)

@@ -198,12 +198,18 @@ def _parts(domain: Domain, seed: int) -> Iterator[tuple[str, Callable[[pmw.Sessi
         yield f"statement {number}", lambda session, text=text: _table(session.sql("SELECT " + text))  # type: ignore[misc]
     yield "mean", lambda session: _table(session.mean(axis, by=other))
     yield "quantile", lambda session: _table(session.quantile(axis, 0.25, by=other))
-    yield "measured", lambda session: {"quote": np.array([repr(session.measure((axis, other)))])}
+    yield "measured", lambda session: {"quote": np.array([_told(session.measure((axis, other)))])}
     yield "after measuring", lambda session: _answers(session.ask_all(stream[:60], fresh=True))
     yield "pairs again", lambda session: _answers(session.answer_arrays((axis, other), *pairs, fresh=True))
     yield "sum again", lambda session: _table(session.sql("SELECT " + statements[2], fresh=True))
-    yield "finished", lambda session: {"quotes": np.array([repr(quote) for quote in session.finish()])}
+    yield "finished", lambda session: {"quotes": np.array([_told(quote) for quote in session.finish()])}
     yield "at the end", lambda session: _answers(session.ask_all(stream[60:120], fresh=True))
+
+
+def _told(quote: pmw.Quote) -> str:
+    """Return a price with all digits."""
+    names = ("scope", "cells", "noise", "share", "half_width", "affordable")
+    return f"Quote({', '.join(f'{name}={getattr(quote, name)!r}' for name in names)})"
 
 
 def _answers(found: Any) -> _Columns:

@@ -14,7 +14,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Correlation,
-    Heads,
+    Persons,
     Quantile,
     Spread,
     average,
@@ -61,7 +61,7 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     if isinstance(node, exp.CountIf):
         tests, node = [*tests, node.this], exp.Count(this=exp.Star())
     if is_of_people(node):
-        return Heads(_condition(tests, domain))
+        return Persons(_condition(tests, domain))
     given, values = _condition(tests, domain), list[CellValues]()
     read = _counted if isinstance(node, exp.Count) else _numbers
     for argument in _arguments(node):

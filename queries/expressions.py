@@ -467,7 +467,7 @@ class Correlation(Aggregate):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heads(Aggregate):
+class Persons(Aggregate):
     """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id).
 
     Args:
@@ -546,7 +546,7 @@ class Coalesced(Expression):
         return self.inner, self.other
 
 
-AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Heads
+AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Persons
 Node: TypeAlias = Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
-_MOST_HEADS = 2**6  # of statements
+_MOST_BEGINNINGS = 2**6  # of statements
 _MOST_BYTES = 2**24  # of each memory
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
@@ -53,7 +53,7 @@ class QuestionReader:
         self.domain = domain
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
-        self._heads: Memory[bool] = Memory(_MOST_HEADS, _MOST_BYTES)  # that were read
+        self._beginnings: Memory[bool] = Memory(_MOST_BEGINNINGS, _MOST_BYTES)  # that were read
         self._terms: Memory[LinearQuery] = Memory(_MOST_TERMS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
@@ -142,11 +142,11 @@ class QuestionReader:
         Raises:
             QueryError: the statement is refused.
         """
-        plain = plain_predicate(where, domain) if self._heads.get(head) else None
+        plain = plain_predicate(where, domain) if self._beginnings.get(head) else None
         if plain is not None:
             return count_where(plain, domain)
         query = parse_sql(head + where, domain).where
-        self._heads.keep(head, True, len(head))
+        self._beginnings.keep(head, True, len(head))
         return query
 
     def _term(

@@ -7,7 +7,7 @@ A session counts records, at most K of each person. Where K is one, everybody's 
 are persons with a kept record, so ``COUNT(DISTINCT id)`` is a count of records. With a condition it is not: a
 person may have a record that satisfies it, but is not the one that was kept. Only of attributes that are the
 same in all records of a person does it not matter which one that is. Where K is more, persons are numbers of
-their own (``Heads``), of those with a kept record that satisfies the condition.
+their own (``Persons``), of those with a kept record that satisfies the condition.
 """
 
 from __future__ import annotations

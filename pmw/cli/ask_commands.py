@@ -25,8 +25,6 @@ from pmw.cli.usage import echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
-    from pmw.planning.heads import HeadsQuote
-    from pmw.planning.sum_quotes import SumQuote
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
     from pmw.session.asking import Asking, Part
@@ -487,32 +485,23 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
-def _measured(
-    session: Session, attributes: str | None, given: dict[str, Any], at_most: Part
-) -> Quote | SumQuote | HeadsQuote:
+def _measured(session: Session, attributes: str | None, given: dict[str, Any], at_most: Part) -> Quote:
     """Measure what was asked for, or tell its price alone."""
-    how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
     from pmw.public.quotes import Within
 
-    share, within = given["share"], given["within"]
+    how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
+    how["share"] = None if given["share"] is None else Within.parse(given["share"]).amount
     by = () if given["by"] is None else _names(given["by"])
-    part = None if share is None else Within.parse(share).amount
-    if attributes is not None:
-        names, width = _names(attributes), None if within is None else Within.parse(within)
-        if set(names) <= set(session.domain.names) or all(name.isidentifier() or not name for name in names):
-            _require_table(given)
-            return session.measure(names, **how)
-        return session.measure([attributes], share=part, within=width, **how)
     if given["heads"]:
-        return session.measure_heads(by, share=part, **how)
-    return session.measure_sum(
-        given["summed"],
-        by,
-        share=part,
-        within=None if within is None else Within.parse(within),
-        squares=given["squares"],
-        **how,
-    )
+        return session.measure_heads(by, **how)
+    how["within"] = None if given["within"] is None else Within.parse(given["within"])
+    if attributes is None:
+        return session.measure_sum(given["summed"], by, squares=given["squares"], **how)
+    names = _names(attributes)
+    if set(names) <= set(session.domain.names) or all(name.isidentifier() or not name for name in names):
+        _require_table(given)
+        return session.measure(names, **how)
+    return session.measure([attributes], **how)
 
 
 def _require_table(given: dict[str, Any]) -> None:
@@ -532,15 +521,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _told(quote: Quote | SumQuote | HeadsQuote, session: Session, *, measured: bool) -> str:
+def _told(quote: Quote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import heads_quote_text, quote_text, sum_quote_text
-    from pmw.planning.heads import HeadsQuote
-    from pmw.public.quotes import Quote
+    from pmw.cli.texts import quote_text
 
-    confidence = session.contract.options.confidence
-    if isinstance(quote, Quote):
-        return quote_text(quote, confidence, measured=measured)
-    if isinstance(quote, HeadsQuote):
-        return heads_quote_text(quote, confidence, measured=measured)
-    return sum_quote_text(quote, session.domain, confidence, measured=measured)
+    return quote_text(quote, session.domain, session.contract.options.confidence, measured=measured)

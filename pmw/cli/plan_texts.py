@@ -14,7 +14,7 @@ from typing import Any
 from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
-from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_heads
+from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
@@ -86,7 +86,7 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
     if plan.sums:
         later = kept(KEPT_FOR_SUMS, "sums on request")
         yield f"  Sums of values of {listed(plan.sums)} are measured, too{later}."
-    if opens_heads(plan.contract.domain, plan.contract.options):
+    if opens_persons(plan.contract.domain, plan.contract.options):
         later = kept(KEPT_FOR_PERSONS, "persons by group")
         yield f"  The number of persons is measured, too, where that tells more than the records do{later}."
 

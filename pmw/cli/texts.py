@@ -33,8 +33,6 @@ from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
 
 if TYPE_CHECKING:
-    from pmw.planning.heads import HeadsQuote
-    from pmw.planning.sum_quotes import SumQuote
     from pmw.public.plans import TestPlan
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote
@@ -160,60 +158,37 @@ def answer_text(answer: Answer, population: PopulationInterval | None = None) ->
     return "\n".join(lines)
 
 
-def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
-    """Return the price of a marginal on request, or of questions, and its error bar, in words."""
-    rows = quote.of_questions
-    unit = "count" if rows else "cell"
-    about = ", ".join(quote.scope) or "everybody"
-    size = counted(cell_count(quote.cells), unit)
-    what = f"{size} by {about}" if rows else f"{about} ({size})"
-    bar = f"± {number(quote.half_width)} records at {confidence:.0%} confidence"
-    if measured:
-        return f"Measured {what} for {quote.share:.2%} of the budget: each {unit} within {bar}."
-    room = "" if quote.affordable else "; so much is not left"
-    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each {unit} within {bar}{room}."
-
-
-def sum_quote_text(quote: SumQuote, domain: Domain, confidence: float, *, measured: bool) -> str:
-    """Return the price of sums of values and their error bar, in words."""
-    if quote.summed is None:
+def quote_text(quote: Quote, domain: Domain, confidence: float, *, measured: bool) -> str:
+    """Return the price of what is measured on request, and its error bar, in words."""
+    if not quote.needed:
         return "The bar is narrow enough as it is; nothing need be measured."
-    name, by = quote.summed.attribute, ", ".join(quote.summed.scope)
-    what = (
-        f"the sums of {name} by {by} ({counted(cell_count(quote.cells), 'cell')})"
-        if by
-        else f"the sum of {name}"
-    )
-    what += _beside(quote)
-    grid = next(grid for grid in domain.grids if grid.attribute == name)
-    ends = f"values between {number(grid.minimum)} and {number(grid.maximum)}"
-    bar = f"± {number(quote.half_width)} at {confidence:.0%} confidence, {ends}"
-    size = "of everybody" if not by else "of a group of average size"
-    mean = f"the mean {size} is off by {number(quote.mean_half_width)} at most"
+    what, each, unit = _quoted(quote)
+    bar = f"{each}within ± {number(quote.half_width)}{unit} at {confidence:.0%} confidence"
+    if quote.summed is not None:
+        grid = next(grid for grid in domain.grids if grid.attribute == quote.summed.attribute)
+        size = "of a group of average size" if quote.scope else "of everybody"
+        bar += f", values between {number(grid.minimum)} and {number(grid.maximum)}; the mean {size} is off "
+        bar += f"by {number(quote.mean_half_width)} at most"
     if measured:
-        return f"Measured {what} for {quote.share:.2%} of the budget: each within {bar}; {mean}."
+        return f"Measured {what} for {quote.share:.2%} of the budget: {bar}."
     room = "" if quote.affordable else "; so much is not left"
-    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each within {bar}; {mean}{room}."
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: {bar}{room}."
 
 
-def _beside(quote: SumQuote) -> str:
-    """Return what is measured beside sums, in words."""
-    if not quote.counted:
-        return ""
-    return " with the numbers of values" + (" and the sums of squares" if quote.squared else "")
-
-
-def heads_quote_text(quote: HeadsQuote, confidence: float, *, measured: bool) -> str:
-    """Return the price of numbers of persons and their error bar, in words."""
-    by = ", ".join(quote.scope)
-    groups = f" by {by} ({counted(cell_count(quote.cells), 'cell')})"
-    what = f"the number of persons{groups if by else ''}"
-    bar = f"± {number(quote.half_width)} persons at {confidence:.0%} confidence"
-    each = f"each within {bar}" if by else f"within {bar}"
-    if measured:
-        return f"Measured {what} for {quote.share:.2%} of the budget: {each}."
-    room = "" if quote.affordable else "; so much is not left"
-    return f"Measuring {what} would cost {quote.share:.2%} of the budget: {each}{room}."
+def _quoted(quote: Quote) -> tuple[str, str, str]:
+    """Return what is measured, what of it has a bar, and in which unit, in words."""
+    by, size = ", ".join(quote.scope), counted(cell_count(quote.cells), "cell")
+    groups = f" by {by} ({size})" if by else ""
+    if quote.summed is not None:
+        beside = " with the numbers of values" if quote.counted else ""
+        beside += " and the sums of squares" if quote.squared else ""
+        return f"the sum{'s' if by else ''} of {quote.summed.attribute}{groups}{beside}", "each ", ""
+    if quote.measured == "persons":
+        return f"the number of persons{groups}", "each " if by else "", " persons"
+    about = by or "everybody"
+    if quote.of_questions:
+        return f"{counted(cell_count(quote.cells), 'count')} by {about}", "each count ", " records"
+    return f"{about} ({size})", "each cell ", " records"
 
 
 def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
@@ -308,7 +283,7 @@ def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, me
         return ["Nothing is measured: no question was asked."]
     if not quotes:
         return [f"Nothing is measured: what is left pays for no table that would serve {_asked(asked)}."]
-    return [quote_text(quote, confidence, measured=measured) for quote in quotes]
+    return [quote_text(quote, state.domain, confidence, measured=measured) for quote in quotes]
 
 
 def _narrower(before: Sequence[float], after: Sequence[float]) -> str:

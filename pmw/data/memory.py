@@ -427,16 +427,16 @@ class MemorySource(CountSource):
         return summed
 
     @property
-    def counts_heads(self) -> bool:
+    def counts_persons(self) -> bool:
         """Whether it is kept whose the records are."""
-        return self._records.heads is not None
+        return self._records.owners is not None
 
-    def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
-        if self.counts_heads and not scope:
+    def _persons(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
+        if self.counts_persons and not scope:
             return np.array([self._records.persons], dtype=np.int64)
-        if not self.counts_heads:
-            return super()._heads(scope)
-        return self._records.heads_of(self._summands(scope), self.domain.scope_size(scope))
+        if not self.counts_persons:
+            return super()._persons(scope)
+        return self._records.persons_of(self._summands(scope), self.domain.scope_size(scope))
 
     def _summands(self, scope: tuple[str, ...]) -> list[NDArray[np.int64] | None]:
         """Return what each cell of an attribute adds to the number of a cell of the scope."""

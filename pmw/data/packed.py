@@ -52,7 +52,7 @@ class PackedRecords:
         domain: the declared attributes.
         blocks: of some records each, as ``pack`` has them.
         limit: the memory that they were to take, where they are in a file; None where they are in memory.
-        heads: of each block the numbers of its records' persons; None where these are not kept.
+        owners: of each block the numbers of its records' persons; None where these are not kept.
         persons: how many persons there are: each of the numbers below has a record.
         times: of each block how many records each of its rows stands for: int64, shape (rows,). The rows are
             then different cells in growing order. None where each row is one record.
@@ -61,7 +61,7 @@ class PackedRecords:
     domain: Domain
     blocks: tuple[Block, ...]
     limit: MemoryLimit | None = None
-    heads: Block | None = None
+    owners: Block | None = None
     persons: int = 0
     times: tuple[NDArray[np.int64], ...] | None = None
 
@@ -144,7 +144,7 @@ class PackedRecords:
             places = np.flatnonzero(within)  # which take few rows several times as fast
             yield _summed(joined, [None if part is None else part.take(places) for part in codes])
 
-    def heads_of(self, tables: Sequence[NDArray[np.int64] | None], cells: int) -> NDArray[np.int64]:
+    def persons_of(self, tables: Sequence[NDArray[np.int64] | None], cells: int) -> NDArray[np.int64]:
         """Return how many persons have a record in each cell: int64, shape (cells,).
 
         Persons are looked at in parts, so that about as many records are put into order as at once.
@@ -156,12 +156,12 @@ class PackedRecords:
         Raises:
             DataError: the file that they are in cannot be read, or whose the records are is not kept.
         """
-        if self.heads is None:
+        if self.owners is None:
             raise DataError("expected records whose persons are known, got others")
         counts, parts = np.zeros(cells, dtype=np.int64), max(1, -(-len(self) // _SORTED_AT_ONCE))
         for part in range(parts):
             pairs = [np.zeros(0, dtype=np.int64)]
-            for found, block in zip(self.sums(tables), self.heads, strict=True):
+            for found, block in zip(self.sums(tables), self.owners, strict=True):
                 persons = _loaded(block).astype(np.int64)
                 chosen = persons % parts == part
                 pairs.append(persons[chosen] * cells + found[chosen])
@@ -238,8 +238,8 @@ class BlockKeeper:
         limit = None if self._file is None else self._limit
         if persons is None:
             return PackedRecords(self._domain, tuple(blocks), limit)
-        heads = tuple(block[-1] for block in blocks)
-        return PackedRecords(self._domain, tuple(block[:-1] for block in blocks), limit, heads, persons)
+        owners = tuple(block[-1] for block in blocks)
+        return PackedRecords(self._domain, tuple(block[:-1] for block in blocks), limit, owners, persons)
 
     def _count(self) -> None:
         """Count the records that are held, which are held no more."""

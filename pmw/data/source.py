@@ -28,7 +28,7 @@ _MOST_CACHED_CELLS = 2**24
 
 
 class CountSource(abc.ABC):
-    """A sensitive table. A search for ``.counts(``, ``.place_sums(`` or ``.heads(`` shows what costs privacy.
+    """A sensitive table. ``.counts(``, ``.place_sums(`` and ``.persons(`` are what costs privacy.
 
     Marginals that were counted are kept, so that asking again about a scope, or about a part of it, reads no
     record.
@@ -106,11 +106,11 @@ class CountSource(abc.ABC):
         return Marginal(self.domain, wanted, sums.reshape(self.domain.scope_shape(wanted)))
 
     @property
-    def counts_heads(self) -> bool:
+    def counts_persons(self) -> bool:
         """Whether it tells persons apart; so much is public."""
         return False
 
-    def heads(self, scope: Sequence[str]) -> Marginal:
+    def persons(self, scope: Sequence[str]) -> Marginal:
         """Return the exact number of persons with a kept record in each cell of a scope, in declared order.
 
         Privacy: exact and secret. One person is in at most ``records_per_person`` cells, and in one of a
@@ -123,7 +123,7 @@ class CountSource(abc.ABC):
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
-        return Marginal(self.domain, wanted, self._heads(wanted).reshape(self.domain.scope_shape(wanted)))
+        return Marginal(self.domain, wanted, self._persons(wanted).reshape(self.domain.scope_shape(wanted)))
 
     def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
         """Make ready to count these scopes, which are then counted in one reading.
@@ -177,7 +177,7 @@ class CountSource(abc.ABC):
         Or of their ``ValueGrid.squares``.
         """
 
-    def _heads(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
+    def _persons(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the persons per cell of a scope: int64, shape (cells,).
 
         Raises:

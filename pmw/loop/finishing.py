@@ -21,10 +21,10 @@ from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.charges import Parts, marginal_charge, requested_entry, reservation
+from pmw.public.charges import Parts, marginal_charge, reservation
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
-from pmw.public.state import PublicState, is_requested
+from pmw.public.state import PublicState, requested
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
@@ -52,7 +52,7 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     uses = _uses(state, Counter(query.scope for query in asked), plan.most_cells)
     left = affordable_price(state)
-    least = ledger.price(requested_entry((), plan.noise, options).charge)
+    least = ledger.price(marginal_charge(plan.noise, options))
     chosen: dict[tuple[str, ...], int] = {}
     for scope in sorted(uses, key=lambda scope: (-uses[scope], scope)):
         parts = _CERTIFIED if scope in state.certificates else 1
@@ -125,11 +125,11 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     if not is_due(state.settled) or state.closed or plan is None or kept is None:
         return None
     left = affordable_price(state) - quantiles_left(state) - kept_for_later(state)
-    least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
+    least = state.ledger.price(marginal_charge(plan.noise, state.contract.options))
     if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None
     asked = answered.scopes()
-    new = sum(not is_requested(one) for one in state.measured[answered.version(state.settled // 2) :])
+    new = sum(requested(one) is None for one in state.measured[answered.version(state.settled // 2) :])
     wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
     reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
     room = {

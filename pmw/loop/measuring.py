@@ -1,4 +1,4 @@
-"""Measuring: a marginal's numbers under fresh noise, cell by cell or by rows. They are drawn here alone."""
+"""Measuring: numbers under fresh noise, of a marginal cell by cell or by rows. They are drawn here alone."""
 
 from __future__ import annotations
 
@@ -24,9 +24,25 @@ def draw_numbers(
 
     Privacy: costs what ``marginal_charge`` says of the noise. Cells move by ``l2_squared_sensitivity`` at
         most; rows by ``Strategy.squared_sensitivity`` for each of a person's records, and their noise is as
-        much wider (``Strategy.noise``).
+        much wider (``noise_on``).
     """
-    if strategy is None:
-        return counts * UNITS + noise.sample_array(bits, counts.size).reshape(counts.shape)
-    drawn = strategy.noise(noise).sample_array(bits, counts.size)
-    return strategy.applied(counts) + drawn.reshape(counts.shape)
+    return with_noise(numbers_of(counts, strategy), noise_on(strategy, noise), bits)
+
+
+def numbers_of(counts: NDArray[np.int64], strategy: Strategy | None) -> NDArray[np.int64]:
+    """Return the true numbers of a marginal, in units: of its cells, or of rows. Secret."""
+    return counts * UNITS if strategy is None else strategy.applied(counts)
+
+
+def noise_on(strategy: Strategy | None, noise: NoiseDistribution) -> NoiseDistribution:
+    """Return the noise on each number, of that on cells of the same price.
+
+    Raises:
+        NoiseError: rows have no scale for it.
+    """
+    return noise if strategy is None else strategy.noise(noise)
+
+
+def with_noise(numbers: NDArray[np.int64], noise: NoiseDistribution, bits: BitSource) -> NDArray[np.int64]:
+    """Return true numbers, each with fresh independent noise: int64, of their shape."""
+    return numbers + noise.sample_array(bits, numbers.size).reshape(numbers.shape)

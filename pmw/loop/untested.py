@@ -8,7 +8,6 @@ for Gaussian noise).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -17,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, fitted_to, model_of_terms
-from pmw.loop.measuring import draw_numbers
+from pmw.loop.measuring import draw_numbers, noise_on, numbers_of, with_noise
 from pmw.model import (
     FIRST_STEP_SIZE,
     Coarsening,
     DenseDistribution,
-    HeadMeasurement,
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
+    PersonsMeasurement,
     RowsMeasurement,
     Strategy,
     SumMeasurement,
@@ -40,13 +39,20 @@ from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry, heads_entry, requested_entry, rows_entry, sum_entry
+from pmw.public.charges import (
+    CellNumbers,
+    LedgerEntry,
+    Measurable,
+    PersonNumbers,
+    QuestionNumbers,
+    SumNumbers,
+)
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import on_everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import PublicState, Total, planned_bins
+from pmw.public.state import ApartMeasurement, PublicState, Total, planned_bins
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -54,7 +60,7 @@ from queries.linear import LinearQuery
 if TYPE_CHECKING:
     from pmw.data import CountSource
 
-Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | SumMeasurement | HeadMeasurement  # on request
+Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | ApartMeasurement  # on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +101,9 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
         counts = source.counts(source.domain.names).counts
         units = draw_numbers(counts, plan.table_noise, None, bits)
         marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
-    sums = [RequestedSum(summed, noise) for summed, noise in plan.sums]
-    drawn = tuple(one.measured(one.counted(Tables(source)), bits) for one in sums)
-    return OpeningDraws(total, tuple(marginals), drawn)
+    drawn = ((one, noise, with_noise(_sums(one, source), noise, bits)) for one, noise in plan.sums)
+    sums = tuple(SumMeasurement(one, units, noise) for one, noise, units in drawn)
+    return OpeningDraws(total, tuple(marginals), sums)
 
 
 def settle_opening(
@@ -133,7 +139,7 @@ def settle_opening(
         plan=test,
         rounds=(False,) * len(test),
         coarsening=coarsening,
-        sums=draws.sums,
+        apart=draws.sums,
     )
     return fitted_to(state) if fitted is None else replace(state, step_size=fitted[1])
 
@@ -194,147 +200,75 @@ class Tables:
         return self.fine if fine or self.coarse is None else self.coarse
 
 
-class Requested(ABC):
-    """What will be measured, and how it is counted, drawn and taken in. A function of public state alone.
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What will be measured, and under which noise. A function of public state alone.
 
     Its true numbers are counted first, for that can fail. Then it is measured, and the state takes it in.
+
+    Args:
+        what: is measured.
+        noise: on each number, in units of 2^-20; on rows of a marginal, that of cells of the same price.
     """
 
-    __slots__ = ()
+    what: Measurable
+    noise: NoiseDistribution
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        noise_on(self._rows, self.noise)  # refused before it is recorded, where it has no scale
+
+    @property
+    def _rows(self) -> Strategy | None:
+        return self.what.strategy if isinstance(self.what, CellNumbers) else None
+
     def entry(self, options: Options) -> LedgerEntry:
         """Return what it charges, all of which is reserved for it."""
+        return self.what.entry(self.noise, options)
 
-    @abstractmethod
     def counted(self, tables: Tables) -> NDArray[np.int64]:
-        """Return the true numbers.
+        """Return the true numbers, in units.
 
         Privacy: exact and secret; for ``measured`` alone.
 
         Raises:
             DataError: the table cannot be counted.
         """
+        what, fine = self.what, tables.fine
+        if isinstance(what, QuestionNumbers):
+            fine.prepare([query.scope for query in what.queries])
+            answers = [query.answer(fine.counts(query.scope)) for query in what.queries]
+            return np.array(answers, dtype=np.int64)
+        if isinstance(what, SumNumbers):
+            return _sums(what.summed, fine)
+        if isinstance(what, PersonNumbers):
+            return fine.persons(what.scope).counts * UNITS
+        return numbers_of(tables.over(what.scope).counts(what.scope).counts, self._rows)
 
-    @abstractmethod
-    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> Measured:
+    def measured(self, numbers: NDArray[np.int64], bits: BitSource) -> Measured:
         """Return what is measured, each number with fresh noise.
 
         Args:
-            counts: int64, from ``counted``.
+            numbers: int64, from ``counted``.
             bits: source of the noise.
 
-        Privacy: independent noise on each number. Costs what ``entry`` says.
+        Privacy: independent noise on each number. Costs what ``entry`` says; on rows as ``draw_numbers``.
         """
+        what, noise = self.what, self.noise
+        units = with_noise(numbers, noise_on(self._rows, noise), bits)
+        if isinstance(what, QuestionNumbers):
+            return RowsMeasurement(what.queries, units, noise)
+        if isinstance(what, SumNumbers):
+            return SumMeasurement(what.summed, units, noise)
+        if isinstance(what, PersonNumbers):
+            return PersonsMeasurement(what.scope, units, noise)
+        return measured_as(what.scope, units, noise, self._rows, requested=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedMarginal(Requested):
-    """A marginal that will be measured, under one noise on each cell or row (``draw_numbers``).
-
-    Args:
-        scope: attribute names in declared order.
-        noise: on each cell, in units of 2^-20 records; by rows, that of cells of the same price.
-        strategy: the rows that are measured; None for the cells.
-    """
-
-    scope: tuple[str, ...]
-    noise: NoiseDistribution
-    strategy: Strategy | None = None
-
-    def __post_init__(self) -> None:
-        if self.strategy is not None:
-            self.strategy.noise(self.noise)  # refused before it is recorded, where it has no scale
-
-    def entry(self, options: Options) -> LedgerEntry:
-        return requested_entry(self.scope, self.noise, options)
-
-    def counted(self, tables: Tables) -> NDArray[np.int64]:
-        return tables.over(self.scope).counts(self.scope).counts
-
-    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> MarginalMeasurement:
-        numbers = draw_numbers(counts, self.noise, self.strategy, bits)
-        return measured_as(self.scope, numbers, self.noise, self.strategy, requested=True)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedRows(Requested):
-    """The answers to a list of questions that will be measured.
-
-    Args:
-        queries: each once; cells decide every one of them.
-        noise: on each answer, in units.
-    """
-
-    queries: tuple[LinearQuery, ...]
-    noise: NoiseDistribution
-
-    def entry(self, options: Options) -> LedgerEntry:
-        return rows_entry(self.queries, self.noise, options)
-
-    def counted(self, tables: Tables) -> NDArray[np.int64]:
-        tables.fine.prepare([query.scope for query in self.queries])
-        answers = [query.answer(tables.fine.counts(query.scope)) for query in self.queries]
-        return np.array(answers, dtype=np.int64)
-
-    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> RowsMeasurement:
-        return RowsMeasurement(self.queries, counts + self.noise.sample_array(bits, counts.size), self.noise)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedSum(Requested):
-    """Sums of values that will be measured, and what goes with them.
-
-    A person moves sums, numbers of values and squares together by ``sum_sensitivity`` at most.
-
-    Args:
-        summed: which sums.
-        noise: on each of them, in units.
-    """
-
-    summed: SummedValues
-    noise: NoiseDistribution
-
-    def entry(self, options: Options) -> LedgerEntry:
-        return sum_entry(self.summed, self.noise, options)
-
-    def counted(self, tables: Tables) -> NDArray[np.int64]:
-        summed, source = self.summed, tables.fine
-        over = source.domain.scope(summed.counted)
-        places = source.place_sums(over, summed.attribute).counts
-        squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
-        return summed.units(source.domain, places, source.counts(over).counts, squares)
-
-    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
-        drawn = self.noise.sample_array(bits, counts.size).reshape(counts.shape)
-        return SumMeasurement(self.summed, counts + drawn, self.noise)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedHeads(Requested):
-    """Numbers of persons that will be measured.
-
-    A person moves them by ``heads_sensitivity`` together, in L1 and in the square of L2.
-
-    Args:
-        scope: attribute names in declared order; none for one number of all persons.
-        cells: how many it has.
-        noise: on each number, in units.
-    """
-
-    scope: tuple[str, ...]
-    cells: int
-    noise: NoiseDistribution
-
-    def entry(self, options: Options) -> LedgerEntry:
-        return heads_entry(self.scope, self.cells, self.noise, options)
-
-    def counted(self, tables: Tables) -> NDArray[np.int64]:
-        return tables.fine.heads(self.scope).counts
-
-    def measured(self, counts: NDArray[np.int64], bits: BitSource) -> HeadMeasurement:
-        drawn = self.noise.sample_array(bits, counts.size).reshape(counts.shape)
-        return HeadMeasurement(self.scope, counts * UNITS + drawn, self.noise)
+def _sums(summed: SummedValues, source: CountSource) -> NDArray[np.int64]:
+    over = source.domain.scope(summed.counted)
+    places = source.place_sums(over, summed.attribute).counts
+    squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
+    return summed.units(source.domain, places, source.counts(over).counts, squares)
 
 
 def settle_requested(state: PublicState, measured: Measured, ledger: PrivacyFilter) -> PublicState:
@@ -346,10 +280,8 @@ def settle_requested(state: PublicState, measured: Measured, ledger: PrivacyFilt
         ledger: the filter after its charge.
     """
     state = replace(state, ledger=ledger)
-    if isinstance(measured, SumMeasurement):
-        return replace(state, sums=(*state.sums, measured))
-    if isinstance(measured, HeadMeasurement):
-        return replace(state, heads=(*state.heads, measured))
+    if isinstance(measured, ApartMeasurement):
+        return replace(state, apart=(*state.apart, measured))
     return correct(state, measured)
 
 

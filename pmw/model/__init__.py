@@ -24,7 +24,6 @@ from pmw.model.distribution import (
 from pmw.model.estimate import Block, Covariance, Estimate, OfTree, noise_variance
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
-from pmw.model.heads import HeadMeasurement
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
     leaf_variances,
@@ -46,7 +45,6 @@ from pmw.model.measurement import (
     combined,
     half_width,
     measured_as,
-    scope_of_rows,
     target_of,
 )
 from pmw.model.mirror_descent import (
@@ -57,6 +55,7 @@ from pmw.model.mirror_descent import (
     descend,
     free_numbers,
 )
+from pmw.model.persons import PersonsMeasurement
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
@@ -102,7 +101,6 @@ __all__ = [
     "free_numbers",
     "GraphicalDistribution",
     "half_width",
-    "HeadMeasurement",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
     "is_long",
@@ -122,6 +120,7 @@ __all__ = [
     "OfTree",
     "OneWayMeasurement",
     "opening_sums",
+    "PersonsMeasurement",
     "Places",
     "QueryMeasurement",
     "QueryTerm",
@@ -129,7 +128,6 @@ __all__ = [
     "ResidualMeasurement",
     "rows_of",
     "RowsMeasurement",
-    "scope_of_rows",
     "shared_prices",
     "SharedPrices",
     "SingleMeasurement",

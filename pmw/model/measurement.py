@@ -286,19 +286,14 @@ class RowsMeasurement:
     @property
     def scope(self) -> tuple[str, ...]:
         """All attributes that the questions are about, in declared order."""
-        return scope_of_rows(self.queries)
+        names = {name for query in self.queries for name in query.scope}
+        return self.queries[0].domain.scope(list(names))
 
     @property
     def numbers(self) -> tuple[QueryMeasurement, ...]:
         """The questions with their numbers, one by one."""
         pairs = zip(self.queries, self.units.tolist(), strict=True)
         return tuple(QueryMeasurement(query, units, self.noise) for query, units in pairs)
-
-
-def scope_of_rows(queries: Sequence[LinearQuery]) -> tuple[str, ...]:
-    """Return all attributes that questions are about, in declared order."""
-    names = list({name for query in queries for name in query.scope})
-    return queries[0].domain.scope(names) if queries else ()
 
 
 # What opening measures.

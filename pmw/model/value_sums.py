@@ -205,6 +205,11 @@ class SumMeasurement:
         object.__setattr__(self, "units", units)
 
     @property
+    def scope(self) -> tuple[str, ...]:
+        """Attribute names in declared order, by which values are summed."""
+        return self.summed.scope
+
+    @property
     def sums(self) -> NDArray[np.int64]:
         """The sums: int64, one axis per attribute of the scope, in units."""
         return np.asarray(self.units[0], dtype=np.int64)

@@ -23,8 +23,9 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, NoiseDistribution
-from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.charges import CellNumbers, l1_sensitivity, query_sensitivity
 from pmw.public.options import Options
+from pmw.public.row_sensitivity import Moved
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,
@@ -154,8 +155,7 @@ def marginal_noise(composition: Composition, price: Fraction, options: Options) 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    moved = l2_squared_sensitivity(options)
-    return noise_of_price(composition, floor_price(price), l1_sensitivity(options), moved)
+    return noise_of_price(composition, floor_price(price), CellNumbers(()).sensitivity(options))
 
 
 def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
@@ -165,7 +165,7 @@ def value_noise(composition: Composition, price: Fraction, options: Options) -> 
         NoiseError: the price is not positive, or too small for any noise.
     """
     moved = query_sensitivity(options)
-    return noise_of_price(composition, price, moved, Fraction(moved**2))
+    return noise_of_price(composition, price, Moved(moved, moved**2))
 
 
 def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
@@ -185,15 +185,12 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     return root_down(8 * price) if composition is Composition.ZCDP else price
 
 
-def noise_of_share(
-    ledger: PrivacyFilter, share: Fraction | None, l1: int, squared: Fraction
-) -> NoiseDistribution:
+def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) -> NoiseDistribution:
     """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
 
     Args:
         share: the part of the cap that is paid; None for the usual one.
-        l1: the L1 sensitivity, in units.
-        squared: the square of the L2 sensitivity.
+        moved: how much one person moves it.
 
     Raises:
         BudgetError: the share is no part of the budget, or too small.
@@ -202,20 +199,17 @@ def noise_of_share(
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
     try:
-        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), l1, squared)
+        return noise_of_price(ledger.composition, floor_price(share * ledger.cap), moved)
     except NoiseError:
         raise BudgetError("the share is too small to measure anything; give a larger one") from None
 
 
-def noise_of_price(
-    composition: Composition, price: Fraction, l1: int, squared: Fraction
-) -> NoiseDistribution:
+def noise_of_price(composition: Composition, price: Fraction, moved: Moved) -> NoiseDistribution:
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
         price: of the event; under GDP a multiple of 1/RHO_GRID.
-        l1: the L1 sensitivity, in units.
-        squared: the square of the L2 sensitivity.
+        moved: how much one person moves what is released.
 
     Raises:
         NoiseError: the price is not positive.
@@ -223,7 +217,8 @@ def noise_of_price(
     if price <= 0:
         raise NoiseError("expected a positive price, got 0")
     if composition is Composition.PURE:
-        return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
+        return DiscreteLaplace(Fraction(math.ceil(moved.l1 / price)))
+    squared = Fraction(moved.l2_squared)
     if composition is Composition.ZCDP:
         return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
     sigma = Fraction(max(_sqrt_up(squared / price), LEAST_SIGMA))

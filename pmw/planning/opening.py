@@ -39,30 +39,27 @@ from pmw.model import (
 )
 from pmw.planning import error_quantiles
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
-from pmw.planning.heads import counts_heads
+from pmw.planning.persons import counts_persons
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width, sum_half_width
 from pmw.public.charges import (
+    CellNumbers,
     LedgerEntry,
-    heads_charge,
-    heads_entry,
-    heads_sensitivity,
-    l1_sensitivity,
-    l2_squared_sensitivity,
+    PersonNumbers,
+    SumNumbers,
     opening_entries,
     query_sensitivity,
-    sum_charge,
-    sum_sensitivity,
 )
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan, marginal_tier
 from pmw.public.prior import Prior, is_prior_of
-from pmw.public.state import PublicState
+from pmw.public.row_sensitivity import Moved
+from pmw.public.state import PublicState, requested
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
@@ -198,17 +195,17 @@ def _of_residuals(
 def _of_values(domain: Domain, options: Options) -> list[Release]:
     """Return the sums of values and the number of persons that opening measures.
 
-    The second is drawn where it tells more than the number of records does (``opening_heads``).
+    The second is drawn where it tells more than the number of records does (``opening_persons``).
     """
     sums = planned_sums(domain, options)
     found = [Release(Part.SUMS, min(SUM_SHARE, _MOST_SUMS / len(sums)), summed=one) for one in sums]
-    return found + ([Release(Part.PERSONS, PERSONS_SHARE)] if opens_heads(domain, options) else [])
+    return found + ([Release(Part.PERSONS, PERSONS_SHARE)] if opens_persons(domain, options) else [])
 
 
 def _kept(domain: Domain, options: Options) -> list[Release]:
     """Return what is kept for sums and persons on request, where opening measures some of them."""
     found = [Release(Part.MORE_SUMS, KEPT_FOR_SUMS)] if planned_sums(domain, options) else []
-    more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_heads(domain, options) else []
+    more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_persons(domain, options) else []
     return found + more
 
 
@@ -232,14 +229,13 @@ def planned_sums(domain: Domain, options: Options) -> Sequence[SummedValues]:
     Where intervals hold for all questions at once, within an accuracy contract, or where single questions are
     tested, plans are for counts alone.
     """
-    sums = options.tests_marginals and options.opening is not Opening.NONE
-    sums = sums and not options.simultaneous and options.bar_limit is None
+    sums = options.measures_apart and options.opening is not Opening.NONE
     return opening_sums(domain) if sums else ()
 
 
-def opens_heads(domain: Domain, options: Options) -> bool:
+def opens_persons(domain: Domain, options: Options) -> bool:
     """Tell whether opening measures the number of persons, where that tells more than the records do."""
-    return options.opening is not Opening.NONE and counts_heads(domain, options)
+    return options.opening is not Opening.NONE and counts_persons(domain, options)
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
@@ -369,23 +365,21 @@ def _noise(release: Release, budget_filter: PrivacyFilter, options: Options) -> 
     levels = 1 if release.tree is None else release.tree.height  # one person changes as much in each
     price = floor_price(release.weight / levels * budget_filter.cap)
     try:
-        return noise_of_price(budget_filter.composition, price, *_moved(release, options))
+        return noise_of_price(budget_filter.composition, price, _moved(release, options))
     except NoiseError:
         raise too_small() from None
 
 
-def _moved(release: Release, options: Options) -> tuple[int, Fraction]:
-    """Return how much one person changes a release in L1, and the square of that in L2, in units."""
+def _moved(release: Release, options: Options) -> Moved:
+    """Return how much one person changes a release."""
     if release.part is Part.RECORDS:
         moved = query_sensitivity(options)
-        return moved, Fraction(moved**2)
+        return Moved(moved, moved**2)
     if release.part is Part.PERSONS:
-        moved = heads_sensitivity(1, options)
-        return moved * UNITS, Fraction(moved * UNITS**2)
+        return PersonNumbers((), 1).sensitivity(options)
     if release.summed is not None:
-        moved, squared = sum_sensitivity(release.summed, options)
-        return moved, Fraction(squared)
-    return l1_sensitivity(options), l2_squared_sensitivity(options)
+        return SumNumbers(release.summed).sensitivity(options)
+    return CellNumbers(()).sensitivity(options)
 
 
 def too_small() -> BudgetError:
@@ -401,29 +395,29 @@ class Opened:
         entries: what opening charges.
         ledger: the filter after these charges.
         test: the tiers of tests; none where nothing is left for any.
-        heads: the noise of the number of persons, where that is measured.
+        persons: the noise of the number of persons, where that is measured.
     """
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter
     test: TestPlan
-    heads: NoiseDistribution | None = None
+    persons: NoiseDistribution | None = None
 
 
-def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: bool = True) -> Opened:
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, apart: bool = True) -> Opened:
     """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
 
     Nothing here depends on a released count but the number of records, so that a session differs from its
     plan only by the noise on that.
 
     Args:
-        heads: the table tells persons apart.
+        apart: the table tells persons apart.
     """
     domain, options, entries = contract.domain, contract.options, opening_entries(plan, contract.options)
     ledger = choose_filter(domain, contract.budget, options)
-    persons = opening_heads(domain, ledger, options, total) if heads else None
+    persons = opening_persons(domain, ledger, options, total) if apart else None
     if persons is not None:
-        entries = (*entries, heads_entry((), 1, persons, options))
+        entries = (*entries, PersonNumbers((), 1).entry(persons, options))
     for entry in entries:
         ledger = ledger.charge(entry.charge)
     kept = _weight(_kept(domain, options)) * ledger.cap if plan.order > 1 else 0
@@ -431,7 +425,7 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: b
     return Opened(entries, ledger, test, persons)
 
 
-def opening_heads(
+def opening_persons(
     domain: Domain, budget_filter: PrivacyFilter, options: Options, total: float
 ) -> NoiseDistribution | None:
     """Return the noise of the number of persons at opening; None where it would tell nothing.
@@ -439,7 +433,7 @@ def opening_heads(
     There are at most as many persons as records, n, and at least n/K. The number is measured where its noise,
     at the session's confidence, is narrower than that. So it depends on public numbers alone.
     """
-    if not opens_heads(domain, options):
+    if not opens_persons(domain, options):
         return None
     try:
         noise = _noise(Release(Part.PERSONS, PERSONS_SHARE), budget_filter, options)
@@ -455,10 +449,10 @@ def kept_for_later(state: PublicState) -> Fraction:
     if plan is None or plan.order == 1:
         return Fraction(0)
     sums = state.sums[len(planned_sums(state.domain, options)) :]
-    heads = [one for one in state.heads if one.scope]
+    persons = [one for one in state.persons if one.scope]
     charges = {
-        Part.MORE_SUMS: [sum_charge(one.summed, one.noise, options) for one in sums],
-        Part.MORE_PERSONS: [heads_charge(one.noise, one.units.size, options) for one in heads],
+        part: [paid.charge(one.noise, options) for one in found if (paid := requested(one)) is not None]
+        for part, found in ((Part.MORE_SUMS, sums), (Part.MORE_PERSONS, persons))
     }
     left = Fraction(0)
     for one in _kept(state.domain, options):

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 from pmw.errors import SessionError
-from pmw.model import half_width, scope_of_rows
+from pmw.model import half_width
 from pmw.planning.calibration import noise_of_share
-from pmw.public.charges import rows_entry
+from pmw.public.charges import QuestionNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import (
     Quote,
     Within,
-    affordable_price,
+    nothing_needed,
     present_half_width,
+    quote_of,
     quote_question,
     require_measuring,
     widest_noise,
 )
-from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError
 from queries.expressions import Linear
-from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import require_aligned
 from queries.statements import Statement
@@ -37,20 +35,6 @@ from queries.statements import Statement
 MOST_ROWS = 2**16  # that are measured together: each is a draw
 _MOST_COUNTED = 2**24  # declared cells of the attributes of one question
 _PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
-
-
-@dataclass(frozen=True, slots=True)
-class RowsQuote(Quote):
-    """A list of questions on request, and its price; ``cells`` are its numbers."""
-
-    @property
-    def of_questions(self) -> bool:
-        """Whether questions themselves are measured."""
-        return True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {**Quote.to_dict(self), "questions": self.cells}
 
 
 def quote_within(state: PublicState, query: LinearQuery, within: Within | float | str) -> Quote:
@@ -67,7 +51,7 @@ def quote_within(state: PublicState, query: LinearQuery, within: Within | float 
     wanted = Within.of(within).in_records(state.total.value)
     present = present_half_width(state, query)
     if present is not None and present <= wanted:
-        return RowsQuote(query.scope, 1, None, 0.0, present, affordable=True)
+        return nothing_needed(QuestionNumbers, query.scope, 1, present)
     own = quote_rows(state, [query], within=wanted)
     try:
         whole = quote_question(state, query, wanted)
@@ -83,7 +67,7 @@ def quote_rows(
     share: Fraction | None = None,
     within: float | None = None,
     groups: int = 1,
-) -> RowsQuote:
+) -> Quote:
     """Return the price of a list of questions, under one noise on each.
 
     Args:
@@ -100,7 +84,8 @@ def quote_rows(
     """
     require_measuring(state)
     _require_rows(queries)
-    moved = rows_sensitivity(queries, state.contract.options, persons=state.domain.person is not None)
+    what = QuestionNumbers(tuple(queries))
+    moved = what.sensitivity(state.contract.options)
     if not moved.l1:
         raise _refused("no person moves the answers, which public numbers give; nothing need be measured")
     confidence = Confidences.in_state(state, groups=groups).alone
@@ -110,19 +95,11 @@ def quote_rows(
         if noise is None:
             raise _refused(f"no noise has a bar of {wanted:g} records; ask for a wider one")
     else:
-        noise = noise_of_share(state.ledger, share, moved.l1, Fraction(moved.l2_squared))
-    price = state.ledger.price(rows_entry(queries, noise, state.contract.options).charge)
-    return RowsQuote(
-        scope_of_rows(queries),
-        len(queries),
-        noise,
-        float(price / state.ledger.cap),
-        half_width(noise, confidence),
-        affordable=price <= affordable_price(state),
-    )
+        noise = noise_of_share(state.ledger, share, moved)
+    return quote_of(state, what, len(queries), noise, half_width(noise, confidence))
 
 
-def quote_statement(state: PublicState, statement: Statement, within: Within) -> RowsQuote:
+def quote_statement(state: PublicState, statement: Statement, within: Within) -> Quote:
     """Return the smallest price at which the bars of all counts of a statement are at most so wide.
 
     All of its groups are measured together, those too that a condition on answers would leave out, so that
@@ -143,7 +120,7 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
     known = [width for width in widths if width is not None and width <= wanted]
     if len(known) == len(queries):
         widest = max(known, default=0.0)
-        return RowsQuote(scope_of_rows(queries), len(queries), None, 0.0, widest, affordable=True)
+        return nothing_needed(QuestionNumbers, QuestionNumbers(queries).scope, len(queries), widest)
     return quote_rows(state, queries, within=wanted, groups=statement.choices)
 
 

@@ -10,90 +10,31 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from pmw.errors import BudgetError, SessionError
 from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_share
-from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
-from pmw.public.charges import sum_charge, sum_sensitivity
+from pmw.public.charges import SumNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
-from pmw.public.quotes import Within, affordable_price, asked_scope
+from pmw.public.quotes import Quote, Within, nothing_needed, quote_of, require_apart
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
-from queries.cells import cell_count
 from queries.errors import QueryError
 from queries.expressions import Linear, Ratio, average
 from queries.factors import UNITS
-from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
-MOST_CELLS = 2**16  # of sums that are measured together: each is a draw, or up to three
 _FINEST = 2**16  # parts of the cap that prices are looked for in
 _LEAST_OF_SQUARES = 0.5  # of a sum's units, for the number of values where squares are measured
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
-
-
-@dataclass(frozen=True, slots=True)
-class SumQuote:
-    """Sums of values on request, and their price.
-
-    Args:
-        summed: which sums; None where the answer is known as well already.
-        noise: on each of them; None where nothing need be measured.
-        cells: of the scope; of each a sum is measured, and what goes with it.
-        share: the price as a part of the cap, in [0, 1] where it is affordable.
-        half_width: how far each measured sum may be off at the session's confidence, in the attribute's unit.
-        mean_half_width: how far the mean of a group of average size may be off, by that and by its number of
-            values.
-        affordable: the price is left under the cap, besides what open rounds have reserved.
-    """
-
-    summed: SummedValues | None
-    noise: NoiseDistribution | None
-    cells: int
-    share: float
-    half_width: float
-    mean_half_width: float
-    affordable: bool
-
-    @property
-    def counted(self) -> bool:
-        """Whether the number of values is measured beside each sum."""
-        return self.summed is not None and bool(self.summed.count_units)
-
-    @property
-    def squared(self) -> bool:
-        """Whether the squares are summed too."""
-        return self.summed is not None and self.summed.squared
-
-    @property
-    def needed(self) -> bool:
-        """Whether anything need be measured."""
-        return self.noise is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {
-            "sum": None if self.summed is None else self.summed.attribute,
-            "scope": [] if self.summed is None else list(self.summed.scope),
-            "cells": self.cells,
-            "counted": self.counted,
-            "squared": self.squared,
-            "share": self.share,
-            "half_width": self.half_width,
-            "mean_half_width": self.mean_half_width,
-            "affordable": self.affordable,
-        }
 
 
 def quote_sum(
@@ -103,7 +44,7 @@ def quote_sum(
     squares: bool = False,
     share: Fraction | None = None,
     within: Within | None = None,
-) -> SumQuote:
+) -> Quote:
     """Return the price of sums of values.
 
     Beside each sum the number of its values is measured, where means are better known for it: a public rule,
@@ -130,39 +71,7 @@ def quote_sum(
     return min(quotes, key=lambda quote: quote.mean_half_width)
 
 
-def quote_sums(
-    state: PublicState,
-    name: str,
-    by: str | Sequence[str],
-    *,
-    share: Number | None,
-    within: Within | float | str | None,
-    squares: bool,
-) -> SumQuote:
-    """Return the price of sums of values, as it is asked for; see ``quote_sum``.
-
-    Args:
-        state: the public state.
-        name: the attribute whose values are summed.
-        by: one attribute, or several.
-        share: the part of the budget that is paid.
-        within: in place of a share.
-        squares: the squares are summed too.
-
-    Raises:
-        BudgetError: the share or the width is out of range, or both are given.
-        QueryError: as ``quote_sum`` raises it.
-        SessionError: the session measures nothing on request.
-    """
-    if share is not None and within is not None:
-        raise BudgetError("expected a share of the budget or a width, got both")
-    scope = asked_scope(state.domain, (by,) if isinstance(by, str) else tuple(by))
-    part = None if share is None else as_fraction(share, "share")
-    width = None if within is None else Within.of(within)
-    return quote_sum(state, (name, scope), squares=squares, share=part, within=width)
-
-
-def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> SumQuote:
+def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> Quote:
     """Return the smallest price at which the bars of a mean or a sum, of every group, are at most so wide.
 
     Groups that nothing says have records are left out.
@@ -187,14 +96,14 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
         )
     wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
     if _fits(present, wanted):
-        return SumQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True)
+        return nothing_needed(SumNumbers, (), 0, 0.0)
     ways = _ways(state, require_summed(state, summed.attribute, summed.scope))
 
-    def fits(quote: SumQuote) -> bool:
+    def fits(quote: Quote) -> bool:
         if quote.summed is None or quote.noise is None:
             return False
         later = _expected(state, quote.summed, quote.noise)
-        return _fits(dict(_intervals(replace(state, sums=(*state.sums, later)), statement, node)), wanted)
+        return _fits(dict(_intervals(replace(state, apart=(*state.apart, later)), statement, node)), wanted)
 
     return _cheapest(state, ways, fits, within)
 
@@ -206,33 +115,21 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
         QueryError: the values are not summed, or there are too many cells.
         SessionError: the session measures nothing on request.
     """
-    domain, options = state.domain, state.contract.options
-    if state.closed:
-        raise SessionError("the session is closed: nothing is measured any more")
-    if not options.tests_marginals or options.simultaneous or options.bar_limit is not None:
-        raise SessionError(
-            "the session measures no sums of values: its bars hold for all questions at once, keep an "
-            "accuracy, or rest on tests of single questions"
-        )
+    domain = state.domain
     known = [grid.attribute for grid in domain.grids]
     if name not in known:
+        require_apart(state, SumNumbers, name, 1)
         told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
         raise QueryError(f"the values of {name!r} are not summed; {told}", code="unknown_attribute")
     summed = sums_of(domain, name, scope)
     cells = domain.scope_size(domain.scope(summed.counted))
-    if cells > MOST_CELLS:
-        raise QueryError(
-            f"sums of {name} by {', '.join(scope)} need {cell_count(cells)} cells, at "
-            f"most {MOST_CELLS:,} fit; group by fewer attributes",
-            code="too_large",
-        )
+    require_apart(state, SumNumbers, f"sums of {name} by {', '.join(scope)}", cells)
     return summed
 
 
-def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumQuote:
+def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> Quote:
     """Return the price of sums of values under some noise."""
-    ledger, domain = state.ledger, state.domain
-    price = ledger.price(sum_charge(summed, noise, state.contract.options))
+    domain = state.domain
     scale, away, known = _of_a_group(state, summed)
     halves, whole = (Confidences.in_state(state, events).alone for events in (2, 1))
     cells = domain.scope_size(summed.scope)
@@ -240,15 +137,7 @@ def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistri
     mean = width + away * known
     if summed.count_units:
         mean = sum_half_width(noise, scale**2 + (away * UNITS / summed.count_units) ** 2, whole)
-    return SumQuote(
-        summed,
-        noise,
-        cells,
-        float(price / ledger.cap),
-        width,
-        mean * cells / state.total.value,
-        affordable=price <= affordable_price(state),
-    )
+    return quote_of(state, SumNumbers(summed), cells, noise, width, mean * cells / state.total.value)
 
 
 def _of_a_group(state: PublicState, summed: SummedValues) -> tuple[float, float, float]:
@@ -301,13 +190,12 @@ def _ways(state: PublicState, summed: SummedValues, *, squared: bool = False) ->
 
 
 def _noise(state: PublicState, summed: SummedValues, share: Fraction | None) -> NoiseDistribution:
-    moved, squared = sum_sensitivity(summed, state.contract.options)
-    return noise_of_share(state.ledger, share, moved, Fraction(squared))
+    return noise_of_share(state.ledger, share, SumNumbers(summed).sensitivity(state.contract.options))
 
 
 def _cheapest(
-    state: PublicState, ways: Sequence[SummedValues], fits: Callable[[SumQuote], bool], within: Within
-) -> SumQuote:
+    state: PublicState, ways: Sequence[SummedValues], fits: Callable[[Quote], bool], within: Within
+) -> Quote:
     """Return the quote of the least share that fits, to a part in 65,536 of the budget.
 
     Raises:
@@ -322,12 +210,10 @@ def _cheapest(
     return min(found, key=lambda quote: quote.share)
 
 
-def _least_share(
-    state: PublicState, summed: SummedValues, fits: Callable[[SumQuote], bool]
-) -> SumQuote | None:
+def _least_share(state: PublicState, summed: SummedValues, fits: Callable[[Quote], bool]) -> Quote | None:
     """Return the quote of the least share of one way that fits; None where the whole budget does not."""
 
-    def quote(parts: int) -> SumQuote:
+    def quote(parts: int) -> Quote:
         return quote_sum_noise(state, summed, _noise(state, summed, Fraction(parts, _FINEST)))
 
     low, high = 0, _FINEST  # low does not fit, high does

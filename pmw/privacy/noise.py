@@ -267,7 +267,7 @@ def bernoulli_exp_array(
     """
     whole, rest = np.divmod(numerators, denominator)
     kept = _exp_coins(rest, denominator, bits)
-    _keep_heads(kept, whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 1, bits))
+    _keep_tossed(kept, whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 1, bits))
     return kept
 
 
@@ -306,8 +306,8 @@ def _exp_coins(numerators: NDArray[np.int64], denominator: int, bits: BitSource)
     active = np.arange(len(numerators))
     k = 1
     while len(active):
-        heads = uniform_array_below(denominator * k, len(active), bits) < numerators[active]
-        active = active[heads]
+        shown = uniform_array_below(denominator * k, len(active), bits) < numerators[active]
+        active = active[shown]
         odd[active] ^= True
         k += 1
     return odd
@@ -331,14 +331,14 @@ def _gaussian_coins(distances: NDArray[np.int64], high: int, bits: BitSource) ->
     """
     whole, rest = np.divmod(distances, high)
     kept = np.ones(len(distances), dtype=bool)
-    _keep_heads(kept, whole * whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 2, bits))
-    _keep_heads(kept, whole, lambda rows: _exp_coins(rest[rows], high, bits))
+    _keep_tossed(kept, whole * whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 2, bits))
+    _keep_tossed(kept, whole, lambda rows: _exp_coins(rest[rows], high, bits))
     rows = np.flatnonzero(kept)
     kept[rows] = _exp_half_square(rest[rows], high, bits)
     return kept
 
 
-def _keep_heads(kept: NDArray[np.bool_], tosses: NDArray[np.int64], toss: _Coins) -> None:
+def _keep_tossed(kept: NDArray[np.bool_], tosses: NDArray[np.int64], toss: _Coins) -> None:
     """Toss ``tosses[i]`` coins for each row still kept, and drop the rows with a tail."""
     number = 1
     while True:
@@ -372,9 +372,9 @@ class SechSquared:
 
         Pr[H = y] = tanh((y+1)/2b) - tanh(y/2b) = 2 (1 - e^(-1/b)) r_y / ((1 + r_y)(1 + r_(y+1))),
 
-    so H is one-sided geometric noise y, kept if two coins of 1/(1 + r_y) and 1/(1 + r_(y+1)) both show heads:
+    so H is one-sided geometric noise y, kept if two coins of 1/(1 + r_y) and 1/(1 + r_(y+1)) both show 1:
     about every second is. Such a coin takes fair coins and coins of r alone, by a two-coin Bernoulli factory:
-    heads if a fair coin shows heads, else tails if a coin of r shows heads, else again. Every draw is exact,
+    1 if a fair coin shows 1, else 0 if a coin of r shows 1, else again. Every draw is exact,
     and its running time depends on the noise drawn and not on the value that it is compared with.
 
     Args:
@@ -426,8 +426,8 @@ class SechSquared:
         while True:
             draw = Geometric(self.scale).sample(bits)
             # Both coins are tossed whatever the first shows, as they are for many draws at a time.
-            heads = [_logistic_coin((draw + more) * low, high, bits) for more in (0, 1)]
-            if all(heads):
+            coins = [_logistic_coin((draw + more) * low, high, bits) for more in (0, 1)]
+            if all(coins):
                 return draw
 
     def _kept(self, draws: NDArray[np.int64], bits: BitSource) -> NDArray[np.bool_]:

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.bars import SumBounds
-from pmw.public.heads import estimated_heads
 from pmw.public.joint_sums import JointLine
+from pmw.public.persons import estimated_persons
 from pmw.public.state import PublicState
 from pmw.public.sums import (
     Estimate,
@@ -50,8 +50,8 @@ from queries.expressions import (
     EVERYBODY,
     AggregateNode,
     Correlation,
-    Heads,
     Linear,
+    Persons,
     Quantile,
     Ratio,
     Spread,
@@ -93,8 +93,8 @@ class Aggregates:
         sums = self._sums.over(node.condition)
         if isinstance(node, Quantile):
             return quantile(sums, node, group, events)
-        if isinstance(node, Heads):
-            return estimated_heads(self._state, sums, sums.weights(EVERYBODY, group), events)
+        if isinstance(node, Persons):
+            return estimated_persons(self._state, sums, sums.weights(EVERYBODY, group), events)
         if isinstance(node, Spread):
             return spread(sums, node, group, events)
         return Estimate(correlation(sums, node, group))
@@ -108,7 +108,7 @@ class Aggregates:
         if isinstance(node, Linear) and node.is_count:
             return self._statement.counted(group)
         parts = self._parts(node, group)
-        if isinstance(node, Heads) or (isinstance(node, Linear) and node.counting):
+        if isinstance(node, Persons) or (isinstance(node, Linear) and node.counting):
             (weights,) = parts
             condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
             return counted_where([condition], self._domain)
@@ -120,7 +120,7 @@ class Aggregates:
 
     def may_hold(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether some record may be one that an aggregate of a group is taken of."""
-        if isinstance(node, Heads):
+        if isinstance(node, Persons):
             return True
         sums = self._sums
         if isinstance(node, Linear | Ratio):
@@ -151,7 +151,7 @@ class Aggregates:
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
             return list(self._sums.pair((node.numerator, group), (node.denominator, group)))
-        forms = [EVERYBODY] if isinstance(node, Heads) else [summed_values(one) for one in _values(node)]
+        forms = [EVERYBODY] if isinstance(node, Persons) else [summed_values(one) for one in _values(node)]
         return [self._sums.over(node.condition).weights(form, group) for form in forms]
 
     # --- sums and ratios ------------------------------------------------------------------------------------

@@ -6,26 +6,27 @@ Sensitivities are in units of 2^-20 records.
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from pmw.errors import BudgetError
+from pmw.model.strategy import Strategy
 from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.row_sensitivity import rows_charge
+from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
-Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
-
-
 if TYPE_CHECKING:
     from queries.linear import LinearQuery
+
+Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
 
 class Event(enum.StrEnum):
@@ -41,7 +42,7 @@ class Event(enum.StrEnum):
     REQUESTED = "requested"
     QUANTILE = "error quantile"
     SUM = "sum of values"
-    HEADS = "number of persons"
+    PERSONS = "number of persons"
     ROWS = "questions"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
@@ -100,36 +101,209 @@ def l2_squared_sensitivity(options: Options) -> Fraction:
     return Fraction(moves * (options.records_per_person * UNITS) ** 2)
 
 
-def sum_sensitivity(summed: SummedValues, options: Options) -> tuple[int, int]:
-    """Return how much one person changes sums of values, and what is measured beside them, in units.
+# --- what no test decides ----------------------------------------------------------------------------------
 
-    A record adds x to a sum, t to the number of values and z to the squares of one cell: x between -U and U,
-    z between 0 and U = 2^20, t = ``count_units``. So K records that are added or removed move the numbers by
-    K (U + t + U) at most in L1, and by K root of U^2 + t^2 + U^2 in L2: all of them may share a cell. Where
-    they are replaced, L1 doubles. The square of the L2 distance is convex in what each person adds, so it is
-    largest where all records of either are alike: in two cells it is K^2 (2 U^2 + 2 t^2 + 2 U^2); in one the
-    numbers of values are equal and it is 4 K^2 U^2, from one end to the other, whose squares are equal: the
-    sum moves by d U and the squares by at most d (2 - d) U, d <= 2, and d^2 (1 + (2 - d)^2) <= 4. (Rounding
-    down moves each by one unit at most, which 2 t^2 is more than.)
 
-    Where the values of a person are clipped, all of them add U at most to the sums, whatever K is, K t to the
-    numbers of values; replaced, the sums move by 2 U, the numbers by two vectors of length K t at most.
+class Numbers(ABC):
+    """What can be measured without a test, under whatever noise.
+
+    Attributes:
+        event: in the words of the ledger.
+        kind: of the batch, and of the measurement that comes of it, in a session's file.
+        measured: in the words of quotes.
+        abandoned: in the words of the ledger, where the batch was never finished.
+        title: of the label, where one is refused.
+    """
+
+    __slots__ = ()
+    event: ClassVar[Event]
+    kind: ClassVar[str]
+    measured: ClassVar[str]
+    abandoned: ClassVar[str]
+    title: ClassVar[str] = "{}"
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What the ledger calls it."""
+
+    @abstractmethod
+    def sensitivity(self, options: Options) -> Moved:
+        """Return how much one person changes all of its numbers, in units."""
+
+    def charge(self, noise: NoiseDistribution, options: Options) -> Charge:
+        """Return its price as one event, under noise in units; on rows, that of cells of the same price."""
+        return charge_of(self.sensitivity(options), noise)
+
+    def entry(self, noise: NoiseDistribution, options: Options) -> LedgerEntry:
+        """Return what is charged for it; see ``charge``."""
+        return LedgerEntry(self.event, self.label, self.charge(noise, options))
+
+
+@dataclass(frozen=True, slots=True)
+class CellNumbers(Numbers):
+    """The records of each cell of a marginal, which cost what they do at a positive, without a test.
+
+    Args:
+        scope: attribute names in declared order.
+        strategy: the rows that are measured; None for the cells. They cost the same.
+    """
+
+    scope: tuple[str, ...]
+    strategy: Strategy | None = None
+    event = Event.REQUESTED
+    kind = "requested"
+    measured = "counts"
+    abandoned = "a requested marginal"
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.scope)
+
+    def sensitivity(self, options: Options) -> Moved:
+        return Moved(l1_sensitivity(options), int(l2_squared_sensitivity(options)))
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionNumbers(Numbers):
+    """The answers to a list of questions; a person moves all of them together.
+
+    Args:
+        queries: each once; some record changes one of them.
+    """
+
+    queries: tuple[LinearQuery, ...]
+    event = Event.ROWS
+    kind = measured = "questions"
+    abandoned = "requested questions"
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attributes that they are about, in declared order."""
+        names = {name for query in self.queries for name in query.scope}
+        return self.queries[0].domain.scope(list(names)) if self.queries else ()
+
+    @property
+    def label(self) -> str:
+        """One question in words, several by what they are about."""
+        if len(self.queries) == 1:
+            return self.queries[0].describe()
+        names = {name: None for query in self.queries for name in query.scope}
+        return f"{len(self.queries):,} by {', '.join(names)}"
+
+    def sensitivity(self, options: Options) -> Moved:
+        persons = any(query.domain.person is not None for query in self.queries[:1])
+        return rows_sensitivity(self.queries, options, persons=persons)
+
+
+@dataclass(frozen=True, slots=True)
+class SumNumbers(Numbers):
+    """Sums of values, and what is measured with them.
 
     Args:
         summed: which sums.
-        options: the custodian's choices.
-
-    Returns:
-        In L1, and the square of that in L2.
     """
-    records = options.records_per_person
-    alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
-    squared = records * UNITS * summed.squared
-    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
-        return alone + counted + squared, alone**2 + counted**2 + squared**2
-    if summed.clipped:
-        return 2 * (alone + counted), 4 * alone**2 + 2 * counted**2
-    return 2 * (alone + counted + squared), max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
+
+    summed: SummedValues
+    event = Event.SUM
+    kind = "sums of values"
+    measured = "sums"
+    abandoned = "requested sums of values"
+    title = "the sums of {}"
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """By whose values they are."""
+        return self.summed.scope
+
+    @property
+    def label(self) -> str:
+        by = ", ".join(self.scope)
+        return f"{self.summed.attribute} by {by}" if by else self.summed.attribute
+
+    def sensitivity(self, options: Options) -> Moved:
+        """Return how much one person changes sums of values, and what is measured beside them, in units.
+
+        A record adds x to a sum, t to the number of values and z to the squares of one cell: x between -U and
+        U, z between 0 and U = 2^20, t = ``count_units``. So K records that are added or removed move the
+        numbers by K (U + t + U) at most in L1, and by K root of U^2 + t^2 + U^2 in L2: all of them may share
+        a cell. Where they are replaced, L1 doubles. The square of the L2 distance is convex in what each
+        person adds, so it is largest where all records of either are alike: in two cells it is
+        K^2 (2 U^2 + 2 t^2 + 2 U^2); in one the numbers of values are equal and it is 4 K^2 U^2, from one end
+        to the other, whose squares are equal: the sum moves by d U and the squares by at most d (2 - d) U,
+        d <= 2, and d^2 (1 + (2 - d)^2) <= 4. (Rounding down moves each by one unit at most, which 2 t^2 is
+        more than.)
+
+        Where the values of a person are clipped, all of them add U at most to the sums, whatever K is, K t to
+        the numbers of values; replaced, the sums move by 2 U, the numbers by two vectors of length K t at
+        most.
+        """
+        summed, records = self.summed, options.records_per_person
+        alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
+        squared = records * UNITS * summed.squared
+        if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+            return Moved(alone + counted + squared, alone**2 + counted**2 + squared**2)
+        if summed.clipped:
+            return Moved(2 * (alone + counted), 4 * alone**2 + 2 * counted**2)
+        most = max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
+        return Moved(2 * (alone + counted + squared), most)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonNumbers(Numbers):
+    """Numbers of persons, each of which counts once in a cell.
+
+    Args:
+        scope: attribute names in declared order; none for one number of all persons.
+        cells: how many it has.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    event = Event.PERSONS
+    kind = "numbers of persons"
+    measured = "persons"
+    abandoned = "requested numbers of persons"
+    title = "the numbers of persons {}"
+
+    @property
+    def label(self) -> str:
+        return f"by {', '.join(self.scope)}" if self.scope else "everybody"
+
+    def sensitivity(self, options: Options) -> Moved:
+        """Return how much one person changes numbers of persons by groups, in units.
+
+        A person is in at most m = min(K, groups) of them, and counts once in each. So m numbers change by 1
+        where a person comes or goes. Where one takes the place of another, only the groups that one of them
+        is in and the other is not change, by 1 each: 2m at most, and no more than there are. Each changes by
+        1, so this is the square of the L2 sensitivity, too.
+        """
+        most = min(options.records_per_person, self.cells)
+        moved = min(2 * most, self.cells) if options.replaces else most
+        return Moved(moved * UNITS, moved * UNITS**2)
+
+
+Measurable: TypeAlias = CellNumbers | QuestionNumbers | SumNumbers | PersonNumbers
+MEASURABLE: tuple[type[Measurable], ...] = (CellNumbers, QuestionNumbers, SumNumbers, PersonNumbers)
+
+
+def charge_of(moved: Moved, noise: NoiseDistribution) -> Charge:
+    """Return the price of numbers under independent noise on each, as much as one person moves them."""
+    if isinstance(noise, DiscreteLaplace):
+        return pure_charge(moved.l1 / noise.scale)
+    return gaussian_charge(Fraction(moved.l2_squared), noise.sigma)
+
+
+def number_charge(noise: NoiseDistribution, options: Options) -> Charge:
+    """Return the price of one number under noise that moves as a question's answer does."""
+    moved = query_sensitivity(options)
+    return charge_of(Moved(moved, moved**2), noise)
+
+
+def marginal_charge(noise: NoiseDistribution, options: Options, levels: int = 1) -> Charge:
+    """Return the price of a whole marginal under noise, or of a tree of so many levels."""
+    moved = CellNumbers(()).sensitivity(options)
+    return charge_of(Moved(levels * moved.l1, levels * moved.l2_squared), noise)
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
@@ -150,110 +324,11 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
         entries.append(
             LedgerEntry(Event.MARGINAL, "the whole table", marginal_charge(plan.table_noise, options))
         )
-    entries += [sum_entry(one, noise, options) for one, noise in plan.sums]
+    entries += [SumNumbers(one).entry(noise, options) for one, noise in plan.sums]
     return tuple(entries)
 
 
-def sum_charge(summed: SummedValues, noise: NoiseDistribution, options: Options) -> Charge:
-    """Return the price of sums of values, however many cells they are over."""
-    moved, squared = sum_sensitivity(summed, options)
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(moved / noise.scale)
-    return gaussian_charge(Fraction(squared), noise.sigma)
-
-
-def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) -> LedgerEntry:
-    """Return what sums of values charge.
-
-    Args:
-        summed: which sums.
-        noise: on each of them, in units.
-        options: the custodian's choices.
-    """
-    return LedgerEntry(Event.SUM, sum_label(summed), sum_charge(summed, noise, options))
-
-
-def sum_label(summed: SummedValues) -> str:
-    """Return what the ledger calls sums of values."""
-    scope = ", ".join(summed.scope)
-    return f"{summed.attribute} by {scope}" if scope else summed.attribute
-
-
-def heads_sensitivity(groups: int, options: Options) -> int:
-    """Return how much one person changes numbers of persons by groups, in L1, in persons.
-
-    A person is in at most m = min(K, groups) of them, and counts once in each. So m numbers change by 1 where
-    a person comes or goes. Where one takes the place of another, only the groups that one of them is in and
-    the other is not change, by 1 each: 2m at most, and no more than there are. Each changes by 1, so this is
-    the square of the L2 sensitivity, too.
-
-    Args:
-        groups: how many numbers; one for all persons.
-        options: the custodian's choices.
-    """
-    most = min(options.records_per_person, groups)
-    return min(2 * most, groups) if options.replaces else most
-
-
-def heads_charge(noise: NoiseDistribution, groups: int, options: Options) -> Charge:
-    """Return the price of numbers of persons by so many groups."""
-    moved = heads_sensitivity(groups, options)
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(moved * UNITS / noise.scale)
-    return gaussian_charge(Fraction(moved * UNITS**2), noise.sigma)
-
-
-def heads_entry(scope: Sequence[str], groups: int, noise: NoiseDistribution, options: Options) -> LedgerEntry:
-    """Return what numbers of persons charge.
-
-    Args:
-        scope: attribute names; none for one number of all persons.
-        groups: how many cells it has.
-        noise: on each of them, in units.
-        options: the custodian's choices.
-    """
-    return LedgerEntry(Event.HEADS, heads_label(scope), heads_charge(noise, groups, options))
-
-
-def heads_label(scope: Sequence[str]) -> str:
-    """Return what the ledger calls numbers of persons."""
-    return f"by {', '.join(scope)}" if scope else "everybody"
-
-
-def rows_entry(queries: Sequence[LinearQuery], noise: NoiseDistribution, options: Options) -> LedgerEntry:
-    """Return what a list of questions charges: one event, since a person moves all of its numbers together.
-
-    Args:
-        queries: each once; some record changes one of them.
-        noise: on each of their answers, in units.
-        options: the custodian's choices.
-    """
-    persons = queries[0].domain.person is not None
-    charge = rows_charge(queries, noise, options, persons=persons)
-    return LedgerEntry(Event.ROWS, rows_label(queries), charge)
-
-
-def rows_label(queries: Sequence[LinearQuery]) -> str:
-    """Return what the ledger calls a list of questions: one in words, several by what they are about."""
-    if len(queries) == 1:
-        return queries[0].describe()
-    names = {name: None for query in queries for name in query.scope}
-    return f"{len(queries):,} by {', '.join(names)}"
-
-
-def number_charge(noise: NoiseDistribution, options: Options) -> Charge:
-    """Return the price of one number under noise that moves as a question's answer does."""
-    moved = query_sensitivity(options)
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(moved / noise.scale)
-    return gaussian_charge(Fraction(moved**2), noise.sigma)
-
-
-def marginal_charge(noise: NoiseDistribution, options: Options, levels: int = 1) -> Charge:
-    """Return the price of a whole marginal under noise, or of a tree of so many levels."""
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(levels * l1_sensitivity(options) / noise.scale)
-    return gaussian_charge(levels * l2_squared_sensitivity(options), noise.sigma)
+# --- what tests charge -------------------------------------------------------------------------------------
 
 
 def threshold_entry(tier: TierPlan, place: int, composition: Composition) -> LedgerEntry:
@@ -276,17 +351,6 @@ def positive_entry(tier: TierPlan, options: Options, composition: Composition, l
     else:
         event, measured = Event.MARGINAL, marginal_charge(tier.noise, options)
     return LedgerEntry(event, label, tier.sparse.charges(composition)[1] + measured)
-
-
-def requested_entry(scope: Sequence[str], noise: NoiseDistribution, options: Options) -> LedgerEntry:
-    """Return what a marginal charges that an analyst asked for: what it costs at a positive, without a test.
-
-    Args:
-        scope: attribute names.
-        noise: on each of its cells.
-        options: the custodian's choices.
-    """
-    return LedgerEntry(Event.REQUESTED, ", ".join(scope), marginal_charge(noise, options))
 
 
 def quantile_entry(kind: str, noise: NoiseDistribution, options: Options) -> LedgerEntry:

@@ -22,7 +22,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from fractions import Fraction
 from typing import Any
 
@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
-    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -97,7 +97,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     AxisRows: {},
     SummedValues: {},
     SumMeasurement: {},
-    HeadMeasurement: {},
+    PersonsMeasurement: {},
     DraftCharge: {},
     HierarchicalMeasurement: {"kind": "hierarchical histogram"},
     QueryMeasurement: {"kind": "query"},
@@ -211,7 +211,7 @@ def form_of(value: Any, *, without: Sequence[str] = ()) -> Any:
     if kind in _WRITTEN:
         return _WRITTEN[kind](value)
     if kind in _TAGS:
-        names = (field.name for field in fields(kind) if field.init and field.name not in without)
+        names = (one.name for one in fields(kind) if _has_form(one) and one.name not in without)
         return {**_TAGS[kind], **{name: form_of(getattr(value, name)) for name in names}}
     if isinstance(value, enum.Enum):
         return value.value
@@ -432,8 +432,13 @@ def _are_runs(runs: Any) -> bool:
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     """Return the annotations of the fields that a dataclass is made of."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind) if field.init}
+    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery})  # that prices do not import
+    return {one.name: hints[one.name] for one in fields(kind) if _has_form(one)}
+
+
+def _has_form(field: Field[Any]) -> bool:
+    """Tell whether a field is written: one that is made, and not marked ``{"form": False}``."""
+    return field.init and field.metadata.get("form", True) is True
 
 
 def _has_tag(form: Mapping[str, Any], tag: Mapping[str, str]) -> bool:

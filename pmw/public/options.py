@@ -226,6 +226,15 @@ class Options:
         """Whether whole marginals are tested first, and questions that none of them holds after them."""
         return self.test is TestKind.MARGINAL
 
+    @property
+    def measures_apart(self) -> bool:
+        """Whether sums of values and numbers of persons are measured.
+
+        Plans whose intervals hold for all questions at once, or within an accuracy contract, or where single
+        questions are tested, are for counts of records alone.
+        """
+        return self.tests_marginals and not self.simultaneous and self.bar_limit is None
+
     def _check_test(self) -> None:
         """Refuse choices that the test of this session has no use for."""
         if self.opening is Opening.TRIPLES:

@@ -9,19 +9,26 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.model import measured_as
+from pmw.model import SummedValues, measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
-from pmw.public.charges import Event, LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.charges import (
+    CellNumbers,
+    Measurable,
+    PersonNumbers,
+    QuestionNumbers,
+    SumNumbers,
+    reserved_by_rounds,
+)
 from pmw.public.evidence import Holding, holding_of
 from pmw.public.foundations import founded, strategy_of
 from pmw.public.free_answers import ModelAnswers
@@ -33,6 +40,7 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
+MOST_APART = 2**16  # cells of sums or persons that are measured together: each is a draw, or up to three
 _WIDEST = 2**48  # units: of noise that says nothing of any table, and on rows is less than 3 times as wide
 _HELD_BY = {
     Holding.OPENING: "what opening measured of {} leaves room for no records",
@@ -41,8 +49,6 @@ _HELD_BY = {
     Holding.PARTS: "counts of {} are not held",
     Holding.NOTHING: "counts of {} are not held",
 }
-
-_MEASURED = {Event.SUM: "the sums of {}", Event.HEADS: "the numbers of persons {}"}  # by what is charged
 
 
 class Within(NamedTuple):
@@ -108,29 +114,50 @@ class Within(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A marginal on request, and its price.
+    """What would be measured on request, and its price.
 
     Args:
+        measured: counts of a marginal, questions themselves, sums of values, or persons.
         scope: attribute names in declared order.
-        cells: how many numbers are measured: declared cells, or bins where a scope has too many.
+        cells: how many numbers are measured: declared cells, or bins where a scope has too many; of sums,
+            what goes with each is left out.
         noise: on each of them; None where nothing need be measured.
         share: the price as a part of the cap, in [0, 1] where it is affordable.
         half_width: of the question, in records, at the session's confidence, after the measurement: of one
-            cell of the marginal where a marginal was asked for.
+            cell of the marginal where a marginal was asked for. Of sums, that of each in the attribute's
+            unit; of persons, in persons.
         affordable: the price is left under the cap, besides what open rounds have reserved.
+        summed: of sums, which they are; None where the answer is known as well already.
+        mean_half_width: of sums, how far the mean of a group of average size may be off, by that and by its
+            number of values.
+        what: would be measured; None where nothing need be, and of a quote that was paid before.
     """
 
+    measured: str
     scope: tuple[str, ...]
     cells: int
     noise: NoiseDistribution | None
     share: float
     half_width: float
     affordable: bool
+    summed: SummedValues | None = None
+    mean_half_width: float = 0.0
+    what: Measurable | None = field(default=None, compare=False, repr=False, metadata={"form": False})
 
     @property
     def of_questions(self) -> bool:
         """Whether questions themselves are measured, and no table of counts."""
-        return False
+        return self.measured == QuestionNumbers.measured
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of values is measured beside each sum."""
+        return self.summed is not None and bool(self.summed.count_units)
+
+    @property
+    def squared(self) -> bool:
+        """Whether the squares are summed too."""
+        return self.summed is not None and self.summed.squared
 
     @property
     def needed(self) -> bool:
@@ -139,13 +166,40 @@ class Quote:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
+        of_sums, name = self.measured == SumNumbers.measured, self.summed and self.summed.attribute
         return {
+            **({"heads": True} if self.measured == PersonNumbers.measured else {}),
+            **({"sum": name} if of_sums else {}),
             "scope": list(self.scope),
             "cells": self.cells,
+            **({"counted": self.counted, "squared": self.squared} if of_sums else {}),
             "share": self.share,
             "half_width": self.half_width,
+            **({"mean_half_width": self.mean_half_width} if of_sums else {}),
             "affordable": self.affordable,
+            **({"questions": self.cells} if self.of_questions else {}),
         }
+
+
+def quote_of(
+    state: PublicState,
+    what: Measurable,
+    cells: int,
+    noise: NoiseDistribution,
+    half_width: float,
+    mean_half_width: float = 0.0,
+) -> Quote:
+    """Return the price of what would be measured, under some noise; see ``Quote``."""
+    price = state.ledger.price(what.charge(noise, state.contract.options))
+    share, affordable = float(price / state.ledger.cap), price <= affordable_price(state)
+    summed = what.summed if isinstance(what, SumNumbers) else None
+    known = (what.measured, what.scope, cells, noise, share, half_width, affordable)
+    return Quote(*known, summed, mean_half_width, what)
+
+
+def nothing_needed(kind: type[Measurable], scope: tuple[str, ...], cells: int, half_width: float) -> Quote:
+    """Return the price of a bar that is as narrow already: none."""
+    return Quote(kind.measured, scope, cells, None, 0.0, half_width, affordable=True)
 
 
 def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
@@ -216,7 +270,7 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
     scope, present = query.scope, present_half_width(state, query)
     if present is not None and present <= within:
         cells = state.grid(scope).scope_size(scope) if scope else 1
-        return Quote(scope, cells, None, 0.0, present, affordable=True)
+        return nothing_needed(CellNumbers, scope, cells, present)
     plan = measuring_plan(state)
     if not scope:
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
@@ -240,27 +294,25 @@ def affordable_price(state: PublicState) -> Fraction:
     return max(state.ledger.remaining - held, Fraction(0))
 
 
-def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
+def require_affordable(state: PublicState, what: Measurable, noise: NoiseDistribution) -> None:
     """Refuse a requested measurement whose price is not left. It depends on public state alone.
 
     Raises:
         BudgetExhaustedError: the price is not left.
     """
-    price, most = state.ledger.price(entry.charge), affordable_price(state)
+    price = state.ledger.price(what.charge(noise, state.contract.options))
+    most = affordable_price(state)
     if price > most:
         cap = state.ledger.cap
-        what = _MEASURED.get(Event(entry.event), "{}").format(entry.label)
         raise BudgetExhaustedError(
-            f"measuring {what} costs {float(price / cap):.3%} of the budget, and "
+            f"measuring {what.title.format(what.label)} costs {float(price / cap):.3%} of the budget, and "
             f"{float(most / cap):.3%} is left for it; nothing was spent"
         )
 
 
 def _quote(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, width: float) -> Quote:
-    price = state.ledger.price(requested_entry(scope, noise, state.contract.options).charge)
-    cells = state.grid(scope).scope_size(scope)
-    share = float(price / state.ledger.cap)
-    return Quote(scope, cells, noise, share, width, affordable=price <= affordable_price(state))
+    what = CellNumbers(scope, strategy_of(state, scope))
+    return quote_of(state, what, state.grid(scope).scope_size(scope), noise, width)
 
 
 def measuring_plan(state: PublicState) -> MarginalTestPlan:
@@ -283,8 +335,7 @@ def require_measuring(state: PublicState) -> None:
         SessionError: it does not.
     """
     options = state.contract.options
-    if state.closed:
-        raise SessionError("the session is closed: nothing is measured any more")
+    _require_open(state)
     if not options.tests_marginals:
         raise SessionError(
             "the session tests single questions, and answers none from a marginal on request; "
@@ -295,6 +346,37 @@ def require_measuring(state: PublicState) -> None:
             "the error bars of the session hold for all questions at once, and each planned measurement has "
             "its part of them: there is none for a measurement on request"
         )
+
+
+def require_apart(state: PublicState, kind: type[Measurable], what: str, cells: int) -> None:
+    """Refuse what is measured apart from the model in a session that measures none of it.
+
+    Args:
+        state: the public state.
+        kind: of what is measured.
+        what: is measured, in words.
+        cells: how many draws it takes.
+
+    Raises:
+        QueryError: there are too many cells.
+        SessionError: the session measures nothing of the kind.
+    """
+    _require_open(state)
+    if not state.contract.options.measures_apart:
+        raise SessionError(
+            f"the session measures no {kind.kind}: its bars hold for all questions at once, keep an "
+            "accuracy, or rest on tests of single questions"
+        )
+    if cells > MOST_APART:
+        raise QueryError(
+            f"{what} need {cell_count(cells)} cells, at most {MOST_APART:,} fit; group by fewer attributes",
+            code="too_large",
+        )
+
+
+def _require_open(state: PublicState) -> None:
+    if state.closed:
+        raise SessionError("the session is closed: nothing is measured any more")
 
 
 def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:

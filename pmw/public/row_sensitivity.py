@@ -8,14 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
-from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from queries.factors import UNITS
 
@@ -108,23 +105,6 @@ def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, person
     if persons or shared:
         pair, pair_squared = max(pair, column), max(pair_squared, column_squared)
     return Moved(records * pair, records**2 * pair_squared)
-
-
-def rows_charge(
-    queries: Sequence[LinearQuery], noise: NoiseDistribution, options: Options, *, persons: bool
-) -> Charge:
-    """Return the price of the answers to a list of rows, with noise of their own on each.
-
-    Args:
-        queries: the rows, of which a record changes some.
-        noise: on each of them, in units.
-        options: the custodian's choices.
-        persons: the table has a column of ids.
-    """
-    moved = rows_sensitivity(queries, options, persons=persons)
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(moved.l1 / noise.scale)
-    return gaussian_charge(Fraction(moved.l2_squared), noise.sigma)
 
 
 def _equal(one: Factor, other: Factor) -> bool:

@@ -15,10 +15,10 @@ from pmw.model import (
     FIRST_STEP_SIZE,
     CoarsenedDistribution,
     Coarsening,
-    HeadMeasurement,
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -29,7 +29,7 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import Event, rows_label
+from pmw.public.charges import CellNumbers, Event, Measurable, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import (
@@ -45,23 +45,31 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement | ResidualMeasurement | RowsMeasurement
+ApartMeasurement: TypeAlias = SumMeasurement | PersonsMeasurement  # the model takes none of them in
 _MEASURED = {QueryTestPlan: QueryMeasurement, MarginalTestPlan: MarginalMeasurement}  # at positives, by tier
 
 
-def is_requested(measurement: LaterMeasurement) -> bool:
-    """Tell whether a measurement was made on request, without a test; else a positive made it."""
-    marginal = isinstance(measurement, MarginalMeasurement) and measurement.requested
-    return marginal or isinstance(measurement, RowsMeasurement)
+def requested(measurement: LaterMeasurement | ApartMeasurement) -> Measurable | None:
+    """Return what was measured, where no test decided it; None where a positive did."""
+    if isinstance(measurement, SumMeasurement):
+        return SumNumbers(measurement.summed)
+    if isinstance(measurement, PersonsMeasurement):
+        return PersonNumbers(measurement.scope, measurement.units.size)
+    if isinstance(measurement, RowsMeasurement):
+        return QuestionNumbers(measurement.queries)
+    if isinstance(measurement, MarginalMeasurement) and measurement.requested:
+        return CellNumbers(measurement.scope)
+    return None
 
 
-def paid_for(measurement: LaterMeasurement) -> tuple[str, str]:
+def paid_for(measurement: LaterMeasurement | ApartMeasurement) -> tuple[str, str]:
     """Return event and label of the charge that pays for a measurement after opening."""
     if isinstance(measurement, QueryMeasurement):
         return Event.MEASUREMENT, measurement.query.describe()
-    if isinstance(measurement, RowsMeasurement):
-        return Event.ROWS, rows_label(measurement.queries)
-    event = Event.REQUESTED if measurement.requested else Event.MARGINAL
-    return event, ", ".join(measurement.scope)
+    what = requested(measurement)
+    if what is not None:
+        return what.event, what.label
+    return Event.MARGINAL, ", ".join(measurement.scope)
 
 
 def singly(measured: Iterable[Measurement]) -> Iterator[SingleMeasurement]:
@@ -182,8 +190,7 @@ class PublicState:
         quantiles: of the errors of answered questions, in order.
         elects_prior: whether the model begins with the contract's prior; None where there is none, or pairs
             that decide it are not measured yet.
-        sums: the sums of values that were measured, in order, those of opening first.
-        heads: the numbers of persons that were measured, in order.
+        apart: sums of values and numbers of persons, in order, those of opening first.
         found: shared with the states that are made of this one.
     """
 
@@ -204,8 +211,7 @@ class PublicState:
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
     elects_prior: bool | None = None
-    sums: tuple[SumMeasurement, ...] = ()
-    heads: tuple[HeadMeasurement, ...] = ()
+    apart: tuple[ApartMeasurement, ...] = ()
     found: Found = field(default_factory=Found, compare=False, repr=False)
 
     @property
@@ -243,6 +249,16 @@ class PublicState:
         return (*self.opening, *self.measured)
 
     @property
+    def sums(self) -> tuple[SumMeasurement, ...]:
+        """The sums of values that were measured, those of opening first."""
+        return tuple(one for one in self.apart if isinstance(one, SumMeasurement))
+
+    @property
+    def persons(self) -> tuple[PersonsMeasurement, ...]:
+        """The numbers of persons that were measured."""
+        return tuple(one for one in self.apart if isinstance(one, PersonsMeasurement))
+
+    @property
     def marginals(self) -> tuple[MarginalMeasurement, ...]:
         """The marginals measured since opening."""
         return tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
@@ -260,7 +276,7 @@ class PublicState:
     def positives(self, place: int) -> int:
         """Return the positives of a tier so far: each has measured one thing."""
         kind = _MEASURED[type(self.plan[place])]
-        return sum(isinstance(one, kind) and not is_requested(one) for one in self.measured)
+        return sum(isinstance(one, kind) and requested(one) is None for one in self.measured)
 
     @property
     def round_open(self) -> bool:

@@ -35,11 +35,11 @@ from queries.expressions import (
     Compared,
     Constant,
     Correlation,
-    Heads,
     Joined,
     KeyFunction,
     Linear,
     Node,
+    Persons,
     Quantile,
     Ratio,
     Rounding,
@@ -463,7 +463,7 @@ def _ordered(keys: Sequence[OutputColumn], groups: Sequence[Group]) -> dict[str,
 
 def _unit(node: Node) -> str:
     """Return what a number counts, or of which attribute it is a value; empty where it is neither."""
-    if isinstance(node, Heads):
+    if isinstance(node, Persons):
         return "persons"
     if isinstance(node, Quantile):
         return ", ".join(node.values.scope)

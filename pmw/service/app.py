@@ -32,7 +32,6 @@ from pmw.public.answers import Answers
 from pmw.public.charges import WHOLE
 from pmw.public.export import RowPlan, program_version
 from pmw.public.ledger import LedgerLine
-from pmw.public.quotes import Within
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
@@ -140,20 +139,11 @@ class Measured(_Body):
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
         """Refuse a table without attributes, and what goes with sums alone."""
-        asked = self.questions is not None
-        kinds = (
-            asked,
-            self.sum is not None,
-            self.heads,
-            bool(self.scope) and self.sum is None and not self.heads,
-        )
-        if sum(kinds) != 1 or (self.squares and self.sum is None):
-            raise ValueError
-        if (self.within is not None and not asked and self.sum is None) or (
-            self.share is not None and kinds[3]
-        ):
-            raise ValueError
-        if self.share is not None and self.within is not None:
+        table = bool(self.scope) and self.sum is None and not self.heads
+        kinds = (self.questions is not None, self.sum is not None, self.heads, table)
+        allowed = 0 if table else 1  # of a share and a width
+        fits = sum(kinds) == 1 and (self.share is not None) + (self.within is not None) <= allowed
+        if not fits or (self.squares and self.sum is None) or (self.heads and self.within is not None):
             raise ValueError
         return self
 
@@ -422,11 +412,8 @@ def measure(
             return told(request, asking.measured_rows(analyst, hosted.large, measured.questions, **how))
         if measured.sum is None:
             return told(request, analyst.measure(scope, **how))
-        within = None if measured.within is None else Within.parse(str(measured.within))
-        sums = analyst.measure_sum(
-            measured.sum, scope, share=share, within=within, squares=measured.squares, **how
-        )
-        return told(request, sums)
+        how |= {"share": share, "within": measured.within, "squares": measured.squares}
+        return told(request, analyst.measure_sum(measured.sum, scope, **how))
 
 
 def row_plan(

@@ -16,12 +16,12 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
-from pmw.public.quotes import Within
+from pmw.public.quotes import Quote, Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement, is_statement
 from pmw.session.dialogue import Dialogue
-from pmw.session.exact import Cost, Price
+from pmw.session.exact import Cost
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -53,7 +53,7 @@ class Reading:
     """The questions of one request.
 
     Args:
-        heads: of each answer object: the question's id.
+        ids: of each answer object: the question's id.
         refused: the errors of those that are, by place.
         questions: those that were read, by place, each with its own key.
         first: where the same question stands first, by place.
@@ -61,7 +61,7 @@ class Reading:
         keyed: the request has an idempotency key.
     """
 
-    heads: list[dict[str, Any]]
+    ids: list[dict[str, Any]]
     refused: dict[int, QueryError]
     questions: dict[int, Question]
     first: dict[int, int]
@@ -83,14 +83,14 @@ def read(
     Raises:
         QueryError: they ask for too many cells, or reading them evaluates too many; nothing is spent.
     """
-    heads: list[dict[str, Any]] = []
+    ids: list[dict[str, Any]] = []
     refused: dict[int, QueryError] = {}
     questions: dict[int, Question] = {}
     places: dict[int, int] = {}
     texts: dict[object, int] = {}
     cells = evaluated = 0
     for place, form in enumerate(forms):
-        heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
+        ids.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
         first = texts.setdefault(_text_of(form, place), place)
         told = f" in the first {place + 1:,} questions" if len(forms) > 1 else ""
         with counted_reading(session.look) as work:
@@ -111,7 +111,7 @@ def read(
                 f"{evaluated:,}{told}; ask in several requests",
                 code="too_large",
             )
-    return Reading(heads, refused, questions, places, cells, key is not None)
+    return Reading(ids, refused, questions, places, cells, key is not None)
 
 
 def answered(session: Dialogue, reading: Reading, **how: Any) -> Result:
@@ -151,14 +151,14 @@ def answered_all(session: Dialogue, reading: Reading, **how: Any) -> list[Result
             )
         else:
             found |= {place: found[reading.first[place]] for place in places}
-    return [found[place] for place in range(len(reading.heads))]
+    return [found[place] for place in range(len(reading.ids))]
 
 
 def forms_of(reading: Reading, results: Sequence[Result | QueryError]) -> list[dict[str, Any]]:
     """Return the object that ``pmw ask --json`` prints of each answer; a refused question has an error."""
     return [
         {**head, **({"error": one.to_dict()} if isinstance(one, QueryError) else one.to_dict())}
-        for head, one in zip(reading.heads, results, strict=True)
+        for head, one in zip(reading.ids, results, strict=True)
     ]
 
 
@@ -204,7 +204,7 @@ def cost(analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement
 
 def priced(
     analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str
-) -> Price:
+) -> Quote:
     """Return what a bar of some width costs a question; free. See ``answered_within``.
 
     Nothing is asked: of a mean or a sum of which nothing is known yet there is no price.
@@ -215,14 +215,12 @@ def priced(
     width = Within.of(within)
     count = asked.single_count if isinstance(asked, Statement) else asked
     with _placed(large, asked):
-        if count is not None:
-            return analyst.quote(count, width)
-        return analyst.quote_aggregate(cast("Statement", asked), width)
+        return analyst.quote(asked if count is None else count, width)
 
 
 def measured_rows(
     analyst: Dialogue, large: LargeRequests, questions: Sequence[str | dict[str, Any]], **how: Any
-) -> Price:
+) -> Quote:
     """Measure conditions, and statements with counts alone, together; see ``Asking.measure``.
 
     Raises:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -42,14 +42,12 @@ from pmw.session.asking import (
 )
 from pmw.session.exact import (
     AskedQuestions,
-    CountPrice,
     Described,
     Foreseen,
-    StatementPrice,
     read_exact,
 )
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import MeasurementRequest, PriceT, ceiling_form
+from pmw.session.measurement_requests import MeasurementRequest, ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
@@ -206,9 +204,9 @@ class RemoteSession(Asking, Publishing):
 
     # --- prices and bars ------------------------------------------------------------------------------------
 
-    def quote(self, question: Asked, within: Width) -> Quote:
-        body = {**self._form(self._request(question).text), "within": _width(within), "dry_run": True}
-        return self._ask(cast("type[CountPrice]", CountPrice), body)
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        body = {**self._stated(question), "within": _width(within), "dry_run": True}
+        return self._ask(Quote, body)
 
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
@@ -216,10 +214,6 @@ class RemoteSession(Asking, Publishing):
         request = self._request(question, request_id=request_id)
         body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
         return self._ask(Answers, body, _paying_key(request.request_id))[0]
-
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> StatementPrice:
-        body = {"sql": _text_of(statement), "within": _width(within), "dry_run": True}
-        return self._ask(cast("type[StatementPrice]", StatementPrice), body)
 
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
@@ -234,10 +228,10 @@ class RemoteSession(Asking, Publishing):
         return self._ask(Explanation, {**self._stated(question), "explain": True})
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         body, key = {**request.form(), "dry_run": dry_run, **ceiling_form(at_most)}, _paying_key(request_id)
-        return self._exact(request.price, "POST", "/measure", body, key=None if dry_run else key)
+        return self._exact(Quote, "POST", "/measure", body, key=None if dry_run else key)
 
     # --- where it stands ------------------------------------------------------------------------------------
 

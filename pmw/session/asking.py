@@ -34,16 +34,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmw.loop import Forecast
-    from pmw.planning.heads import HeadsQuote
-    from pmw.planning.row_quotes import RowsQuote
-    from pmw.planning.sum_quotes import SumQuote
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.accounts import Activity
     from pmw.session.explaining import Explanation
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
+    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
@@ -333,21 +330,29 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote(self, question: Asked, within: Width) -> Quote:
-        """Return the smallest price at which the bar of a question is at most so many records; free.
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
 
-        It is that of the question's own number, or of the whole marginal of its attributes where that costs
-        at most twice as much.
+        Of a question it is that of its own number, or of the whole marginal of its attributes where that
+        costs at most twice as much.
 
         Args:
-            question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted: records, or a part of all records such as ``1%``.
+            question: a where-text, a structured condition, or a query. Or a statement with counts alone, or
+                with one AVG or SUM of an attribute's numbers, and no other aggregate.
+            within: half-width of the bar that is wanted, of a statement in every group: of counts a number of
+                records, or a part of all records such as ``1%``; else a number, or such a part of the least
+                that each may be. That is a drawn number, so that a little more may miss.
 
         Raises:
             BudgetError: the width is not positive and finite.
-            QueryError: cells do not decide the question, or no noise is so narrow.
+            QueryError: cells do not decide the question, it is no such statement, or no price gives such
+                bars.
             SessionError: the session measures nothing on request.
         """
+
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
+        """Return the price of the bars of a statement; see ``quote``."""
+        return self.quote(self._statement(statement), within)
 
     @abstractmethod
     def ask_within(
@@ -374,22 +379,6 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
-        """Return the smallest price at which the bars of a statement are at most so wide; free.
-
-        Args:
-            statement: with counts alone; or with one AVG or SUM of an attribute's numbers, and no other
-                aggregate.
-            within: half-width of every group's bar. Of counts a number of records, or a part of all records
-                such as ``1%``; else a number, or such a part of the least that each may be. That is a drawn
-                number, so that a little more may miss.
-
-        Raises:
-            QueryError: it is no such statement, or no price gives such bars.
-            SessionError: the session measures nothing on request.
-        """
-
-    @abstractmethod
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -400,7 +389,7 @@ class Asking(ABC):
         foreseen: then repeating pays again, but not under a key.
 
         Args:
-            statement: see ``quote_aggregate``.
+            statement: see ``quote``.
             within: likewise.
             request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
                 the answer as it is known by then.
@@ -445,6 +434,7 @@ class Asking(ABC):
             What was measured, its price and its bar.
 
         Raises:
+            BudgetError: a share or a width is out of range, or both are given.
             BudgetExhaustedError: the price is not left; nothing is spent.
             PriceError: the price is higher; nothing is spent.
             QueryError: there is no such marginal, or it has too many cells; or the key was used for something
@@ -452,15 +442,15 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import CountsRequest, QuestionsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             if share is not None or within is not None:
                 raise BudgetError("a table of counts has a noise of its own: leave share and within out")
-            return self._measured(CountsRequest(names), request_id, at_most, dry_run=dry_run)
-        request = QuestionsRequest(self._rows(several), share, within)
+            return self._measured(MeasurementRequest("counts", names), request_id, at_most, dry_run=dry_run)
+        request = MeasurementRequest("questions", (), share, within, self._rows(several))
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def _is_name(self, text: str) -> bool:
@@ -498,7 +488,7 @@ class Asking(ABC):
         dry_run: bool = False,
         request_id: str | None = None,
         at_most: Part = None,
-    ) -> SumQuote:
+    ) -> Quote:
         """Measure the sums of an attribute's values now, by the values of others, under the session's cap.
 
         Means and sums of these groups are bounded by it from then on. Values beyond the declared ends count
@@ -511,24 +501,15 @@ class Asking(ABC):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run: tell the price alone; free, and of no key.
-            request_id: idempotency key; see ``measure``.
+            dry_run, request_id: see ``measure``.
             at_most: see ``measure``; a share that is told is paid in any case.
 
-        Returns:
-            What was measured, its price and its bar.
-
         Raises:
-            BudgetError: the share or the width is out of range.
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: the values are not summed, or there are too many groups; or the key was used for
-                something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+            QueryError: the values are not summed, or there are too many groups; see ``measure``.
         """
-        from pmw.session.measurement_requests import SumsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
-        request = SumsRequest(name, _listed(by), share, within, squares)
+        request = MeasurementRequest("sums", _listed(by), share, within, (), name, squares)
         return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     def measure_heads(
@@ -539,7 +520,7 @@ class Asking(ABC):
         dry_run: bool = False,
         request_id: str | None = None,
         at_most: Part = None,
-    ) -> HeadsQuote:
+    ) -> Quote:
         """Measure how many persons have a kept record with each value of some attributes, now.
 
         ``COUNT(DISTINCT id)`` of these groups is bounded by it from then on.
@@ -547,30 +528,22 @@ class Asking(ABC):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run: tell the price alone; free, and of no key.
-            request_id: idempotency key; see ``measure``.
-            at_most: see ``measure_sum``.
-
-        Returns:
-            What was measured, its price and its bar.
+            dry_run, request_id, at_most: see ``measure_sum``.
 
         Raises:
-            BudgetError: the share is out of range.
-            BudgetExhaustedError: the price is not left; nothing is spent.
             DataError: the table does not tell persons apart; nothing is spent.
-            QueryError: persons are not counted apart from records, or there are too many groups; or the key
-                was used for something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+            QueryError: persons are not counted apart from records, or there are too many groups; see
+                ``measure``.
         """
-        from pmw.session.measurement_requests import PersonsRequest
+        from pmw.session.measurement_requests import MeasurementRequest
 
-        return self._measured(PersonsRequest(_listed(by), share), request_id, at_most, dry_run=dry_run)
+        request = MeasurementRequest("persons", _listed(by), share)
+        return self._measured(request, request_id, at_most, dry_run=dry_run)
 
     @abstractmethod
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         """Measure what is requested, and return its price and its bar; or tell these alone."""
 
     @abstractmethod
@@ -610,6 +583,9 @@ class Asking(ABC):
     def _read(self, question: Asked | Statement) -> Asked | Statement:
         """Return a question whose text is read, where it is a statement."""
         return parse_sql(str(question), self.domain) if is_statement(question) else question
+
+    def _statement(self, statement: str | Statement) -> Statement:
+        return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -744,24 +720,18 @@ class LocalAsking(Asking):
     def _forecast(self, asked: Sequence[Asked]) -> Forecast:
         """Return what counting questions could charge at most."""
 
-    def quote(self, question: Asked, within: Width) -> Quote:
-        from pmw.planning.row_quotes import quote_within
-
-        with self._asking():
-            return quote_within(self._limited(), self._request(question).query, within)
-
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
-        from pmw.planning.row_quotes import is_of_counts, quote_statement
+    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
+        from queries.statements import Statement
 
-        read = self._statement(statement)
+        read = self._read(question)
         with self._asking():
+            if not isinstance(read, Statement):
+                return quote_within(self._limited(), self._request(read).query, within)
             quote = quote_statement if is_of_counts(read) else quote_aggregate
             return quote(self._limited(), read, Within.of(within))
-
-    def _statement(self, statement: str | Statement) -> Statement:
-        return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""

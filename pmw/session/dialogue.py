@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pmw.loop import Requested
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from pmw.loop import Forecast
     from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
-    from pmw.session.journal import RequestedMeasurement, Tie
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
-    from pmw.session.ties import Price
+    from pmw.session.journal import Tie
+    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
 
@@ -144,21 +144,18 @@ class Dialogue(LocalAsking):
             return engine.limited(self._account)
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
-        from pmw.session.ties import tie_of
-
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         asked, key = request.text, self._key(request_id, dry_run=dry_run)
         with self._engaged() as engine:
-            earlier: PriceT | None = engine.tied(request.kind, key, asked)
-            if earlier is not None:
-                return earlier
-            quote = request.quote(engine.limited(self._account))
-            if not dry_run:
-                told = getattr(request, "share", None)  # which is a price of its own
-                self._require_price(quote, told if at_most is None else at_most)
-                self._pay(engine, request.measured(engine.state, quote), tie_of(key, asked, quote))
-            return quote
+
+            def quoted() -> Quote:
+                return request.quote(engine.limited(self._account))
+
+            if dry_run:
+                return quoted()
+            most = request.share if at_most is None else at_most  # a share that was told is its own price
+            return self._bought(engine, (key, asked, request.measured), quoted, most)
 
     def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
         """Return the key that a measurement is tied to; None for none.
@@ -171,7 +168,7 @@ class Dialogue(LocalAsking):
         require_key(request_id)
         return key_of(self._account.name, request_id)
 
-    def _require_price(self, quote: Price, at_most: Part) -> None:
+    def _require_price(self, quote: Quote, at_most: Part) -> None:
         """Refuse a price that is left, and above what may be charged.
 
         Raises:
@@ -186,7 +183,7 @@ class Dialogue(LocalAsking):
         from pmw.planning.row_quotes import is_of_counts
         from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text, requested_sum
+        from pmw.session.measurement_requests import asked_text
         from pmw.session.ties import tie_of
 
         read, key = self._statement(statement), self._key(request_id, dry_run=False)
@@ -202,7 +199,7 @@ class Dialogue(LocalAsking):
                 quote = quote_aggregate(engine.limited(self._account), read, Within.of(within))
                 if quote.needed:
                     self._require_price(quote, max(float(most) - charged, 0.0))
-                    self._pay(engine, requested_sum(quote), tie_of(key, asked, quote))
+                    self._pay(engine, quote, tie_of(key, asked, quote))
                     found = self.tabulate(read, at_most=0)
             return replace(found, spent=replace(found.spent, charged=charged + quote.share))
 
@@ -210,7 +207,7 @@ class Dialogue(LocalAsking):
         self, statement: Statement, within: Within, key: str | None, at_most: Part
     ) -> AnswerTable:
         """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
-        from pmw.planning.row_quotes import quote_statement, rows_of
+        from pmw.planning.row_quotes import quote_statement
         from pmw.session.measurement_requests import asked_text
 
         asked = asked_text("counts within", (), _text_of(key, statement), *within)
@@ -219,7 +216,7 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return quote_statement(engine.limited(self._account), statement, within)
 
-            quote = self._bought(engine, (key, asked), quoted, rows_of(statement), at_most)
+            quote = self._bought(engine, (key, asked, None), quoted, at_most)
             found = self.tabulate(statement, fresh=True, at_most=0)
             return replace(found, spent=replace(found.spent, charged=quote.share))
 
@@ -239,41 +236,38 @@ class Dialogue(LocalAsking):
             def quoted() -> Quote:
                 return self.quote(request.query, width)
 
-            quote = self._bought(engine, (key, asked), quoted, (request.query,), at_most)
+            quote = self._bought(engine, (key, asked, None), quoted, at_most)
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
     def _bought(
         self,
         engine: Engine,
-        tied: tuple[str | None, str],
+        tied: tuple[str | None, str, str | None],
         quoted: Callable[[], Quote],
-        queries: Sequence[LinearQuery],
         at_most: Part,
     ) -> Quote:
-        """Return the price of the bars of questions, once it is paid.
+        """Return the price of what is measured, or of bars, once it is paid.
 
         Args:
             engine: in a turn.
-            tied: the idempotency key, and the canonical text of the request.
+            tied: the idempotency key, the canonical text of the request, and what it measures, if one thing.
             quoted: returns the price, as things stand.
-            queries: the questions.
             at_most: what may be charged.
         """
-        from pmw.session.measurement_requests import requested_rows
         from pmw.session.ties import tie_of
 
-        key, asked = tied
-        quote: Quote | None = engine.tied(None, key, asked)
+        key, asked, measured = tied
+        quote = engine.tied(measured, key, asked)
         if quote is None:
             quote = quoted()
             self._require_price(quote, at_most)
-            self._pay(engine, requested_rows(engine.state, quote, queries), tie_of(key, asked, quote))
+            self._pay(engine, quote, tie_of(key, asked, quote))
         return quote
 
-    def _pay(self, engine: Engine, requested: RequestedMeasurement | None, tie: Tie | None = None) -> None:
-        if requested is not None:
-            engine.measure(requested, self._account, tie)
+    def _pay(self, engine: Engine, quote: Quote, tie: Tie | None = None) -> None:
+        if quote.what is not None and quote.noise is not None:
+            engine.measure(Requested(quote.what, quote.noise), self._account, tie)
 
     def stored(self, question: LinearQuery | Statement) -> Answer | AnswerTable | None:
         """Return the answer to a question that was answered before; None for another one. Nothing is asked.

@@ -12,7 +12,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
-    RequestedMarginal,
+    Requested,
     are_tested,
     batch_entries,
     draw_tests,
@@ -36,7 +36,7 @@ from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.charges import LedgerEntry, Parts, charged
+from pmw.public.charges import CellNumbers, LedgerEntry, Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.free_answers import FreeAnswers
@@ -54,6 +54,7 @@ from queries.questions import Places, Questions
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
+    from pmw.public.quotes import Quote
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
@@ -318,7 +319,7 @@ class Engine:
 
     # --- measurements on request ----------------------------------------------------------------------------
 
-    def tied(self, kind: str | None, key: str | None, asked: str) -> Any:
+    def tied(self, kind: str | None, key: str | None, asked: str) -> Quote | None:
         """Return what a request to measure was given before; None where its key is new, or it has none.
 
         Args:
@@ -344,7 +345,7 @@ class Engine:
 
     def measure(
         self,
-        requested: journal.RequestedMeasurement,
+        requested: Requested,
         account: Account = SESSION,
         tie: journal.Tie | None = None,
     ) -> None:
@@ -364,7 +365,7 @@ class Engine:
 
         self.finish_interrupted()
         self.bookings.know(account)
-        quotes.require_affordable(self.limited(account), requested.entry(self._state.contract.options))
+        quotes.require_affordable(self.limited(account), requested.what, requested.noise)
         self._release(releases.MeasuredRelease.of(requested, self._state), account.whole, tie)
 
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
@@ -549,8 +550,8 @@ class Engine:
                 if table is not None:
                     table.prepare([scope for scope in due if self._state.grid(scope) == table.domain])
             for scope in due:
-                rows = strategy_of(self._state, scope)
-                requested = RequestedMarginal(scope, plan.noise_of(scope), rows)
+                cells = CellNumbers(scope, strategy_of(self._state, scope))
+                requested = Requested(cells, plan.noise_of(scope))
                 self._release(releases.MeasuredRelease.of(requested, self._state), SESSION.whole)
 
     def _release_due(self, account: Account) -> None:

@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 from pmw.loop import Forecast
 from pmw.model import QueryMeasurement, RowsMeasurement
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.row_quotes import RowsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
@@ -32,17 +29,12 @@ from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
 from pmw.session.explaining import ExplainedScope, Explanation
-from pmw.session.ties import PRICES
 from queries.date_parts import NUMBERS, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.frozen import dataclass
 from queries.schema import format_schema
 
-SumPrice: TypeAlias = SumQuote
-CountPrice: TypeAlias = Quote | RowsQuote
-StatementPrice: TypeAlias = SumQuote | RowsQuote
 Foreseen: TypeAlias = Forecast
-Price: TypeAlias = Quote | RowsQuote | SumQuote  # of a bar
 Cost: TypeAlias = Forecast | Explanation
 
 _Plain: TypeAlias = str | int | float | bool | None
@@ -147,9 +139,6 @@ TYPES: tuple[type, ...] = (
     Answers,
     TableColumns,
     Quote,
-    RowsQuote,
-    SumQuote,
-    HeadsQuote,
     Forecast,
     ExplainedScope,
     Explanation,
@@ -162,7 +151,7 @@ TYPES: tuple[type, ...] = (
     Described,
     AskedQuestions,
 )
-register({one: {} for one in TYPES if one not in PRICES})  # the journal tells prices apart
+register({one: {} for one in TYPES})
 
 
 def exact_text(result: Any) -> str:

@@ -17,66 +17,39 @@ from pmw.loop import (
     OpeningDraws,
     Proposal,
     QueryRequest,
-    RequestedHeads,
-    RequestedMarginal,
-    RequestedRows,
-    RequestedSum,
+    Requested,
 )
 from pmw.loop.secret import SecretState
-from pmw.model import Coarsening, HeadMeasurement
+from pmw.model import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
-from pmw.public.charges import LedgerEntry, Parts, abandoned_entry
+from pmw.public.charges import MEASURABLE, LedgerEntry, Parts, abandoned_entry
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.public.contract import Contract
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.measurement_rows import (
+    Measured,
     certificate_row,
     measured_row,
     one_way_row,
     opening_sum_row,
     require_cells,
-    require_heads,
-    require_rows,
-    require_sum,
+    require_measurable,
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import (
-    HEADS,
-    QUANTILES,
-    REQUESTED,
-    ROWS,
-    SUMS,
-    TESTS,
-    IntentRow,
-    LedgerRow,
-    Outcome,
-)
+from pmw.session.store import QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
 from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
-RequestedMeasurement: TypeAlias = RequestedMarginal | RequestedRows | RequestedSum | RequestedHeads
-Batch: TypeAlias = Proposal | RequestedMeasurement | tuple[QuantileRequest, ...]
-_BATCHES = {
-    TESTS: Proposal,
-    REQUESTED: RequestedMarginal,
-    ROWS: RequestedRows,
-    SUMS: RequestedSum,
-    HEADS: RequestedHeads,
-    QUANTILES: tuple[QuantileRequest, ...],
-}
-KINDS = {batch: kind for kind, batch in _BATCHES.items()}
-_ABANDONED = {
-    REQUESTED: "a requested marginal",
-    ROWS: "requested questions",
-    SUMS: "requested sums of values",
-    HEADS: "requested numbers of persons",
-}  # what the ledger calls a batch of a kind
+Batch: TypeAlias = Proposal | Requested | tuple[QuantileRequest, ...]
+_REQUESTED = {one.kind: one for one in MEASURABLE}
+_ABANDONED = {one.kind: one.abandoned for one in MEASURABLE}  # what the ledger calls a batch of a kind
 
 # What a damaged text makes of its readers.
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -151,10 +124,7 @@ register(
         Proposal: {},
         QueryRequest: {"tests": "question"},
         MarginalRequest: {"tests": "marginal"},
-        RequestedMarginal: {},
-        RequestedRows: {},
-        RequestedSum: {},
-        RequestedHeads: {},
+        **{one: {} for one in MEASURABLE},
         QuantileRequest: {},
         Tie: {},
         Recorded: {},
@@ -165,8 +135,9 @@ register(
 def recorded_text(recorded: Recorded) -> str:
     """Return the text that a batch is recorded by."""
     apart = ("reserved",) if isinstance(recorded.batch, Proposal) else ()  # it stands beside the batch
-    form = form_of(recorded, without=("batch",))
-    batch = recorded.batch
+    form, batch = form_of(recorded, without=("batch",)), recorded.batch
+    if isinstance(batch, Requested):
+        return dumps({**form, "batch": {**form_of(batch.what), "noise": form_of(batch.noise)}})
     return dumps({**form, "batch": form_of(batch, without=apart) if apart else form_of(batch)})
 
 
@@ -182,14 +153,9 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
     """
     with damage_is_one_error():
         recorded, form = _read_head(intent.proposal)
-        given = {"reserved": recorded.reserved} if intent.kind == TESTS else None
-        if intent.kind not in _BATCHES:
-            raise FormError("a batch is of a kind that is not known")
-        batch: Batch = read(_BATCHES[intent.kind], form, domain=coarsening.fine, given=given)
-        _check(coarsening, batch)
-        found = replace(recorded, batch=batch)
+        found = replace(recorded, batch=_read_batch(coarsening, intent.kind, form, recorded.reserved))
         found.requests  # noqa: B018 - of each question one mark
-        if found.tie is not None and intent.kind not in _ABANDONED:
+        if found.tie is not None and intent.kind not in _REQUESTED:
             raise FormError("a key is tied to a batch that nobody asked for")
         return found
 
@@ -227,22 +193,27 @@ def _read_head(text: str) -> tuple[Recorded, Any]:
     return read(Recorded, form, given={"batch": ()}), batch
 
 
-def _check(coarsening: Coarsening, batch: Batch) -> None:
-    """Refuse scopes out of their order, and marginals that have other cells than their scopes."""
-    requests = batch.requests if isinstance(batch, Proposal) else ()
-    for request in requests:
+def _read_batch(coarsening: Coarsening, kind: str, form: Any, reserved: Charge | None) -> Batch:
+    """Return the requests of a batch.
+
+    Scopes out of their order are refused, and marginals that have other cells than their scopes.
+    """
+    domain = coarsening.fine
+    if kind in _REQUESTED:
+        noise: NoiseDistribution = read(NoiseDistribution, form.pop("noise"))
+        requested = Requested(read(_REQUESTED[kind], form, domain=domain), noise)
+        require_measurable(domain, requested.what)
+        return requested
+    if kind == QUANTILES:
+        quantiles: Batch = read(tuple[QuantileRequest, ...], form, domain=domain)
+        return quantiles
+    if kind != TESTS:
+        raise FormError("a batch is of a kind that is not known")
+    proposal: Proposal = read(Proposal, form, domain=domain, given={"reserved": reserved})
+    for request in proposal.requests:
         if isinstance(request, MarginalRequest):
             require_cells(coarsening, request.scope, request.model_units)
-    if isinstance(batch, RequestedMarginal) and coarsening.fine.scope(batch.scope) != batch.scope:
-        raise FormError("a marginal's attributes are not in declared order")
-    if isinstance(batch, RequestedRows):
-        require_rows(batch.queries)
-    if isinstance(batch, RequestedSum):
-        require_sum(coarsening.fine, batch.summed)
-    if isinstance(batch, RequestedHeads):
-        require_heads(coarsening.fine, batch.scope)
-        if coarsening.fine.scope_size(batch.scope) != batch.cells:
-            raise FormError("numbers of persons have other cells than their attributes")
+    return proposal
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -278,11 +249,11 @@ def opening_outcome(
     plan: OpeningPlan,
     draws: OpeningDraws,
     test: TestPlan,
-    heads: Sequence[HeadMeasurement] = (),
+    persons: Sequence[Measured] = (),
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
     rows = [total_row(plan, draws), *map(one_way_row, draws.marginals)]
-    rows += [*map(opening_sum_row, draws.sums), *map(measured_row, heads)]
+    rows += [*map(opening_sum_row, draws.sums), *map(measured_row, persons)]
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 
@@ -293,7 +264,7 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
         ledger=ledger_rows(entries),
         measurements=[
             measured_row(one)
-            for name in ("measured", "sums", "heads", "quantiles")
+            for name in ("measured", "apart", "quantiles")
             for one in getattr(after, name)[len(getattr(before, name)) :]
         ],
         certificates=[

@@ -21,21 +21,13 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
 from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import PublicState
+from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState
 from pmw.session import measurement_rows
 from pmw.session.journal import damage_is_one_error, threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
-from pmw.session.store import (
-    HEADS,
-    LATER,
-    QUANTILES,
-    SUMS,
-    ChainedRows,
-    LedgerRow,
-    MeasurementRow,
-    SessionStore,
-)
+from pmw.session.store import ChainedRows, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
@@ -203,34 +195,25 @@ def load_released(store: SessionStore) -> Released:
     with damage_is_one_error():
         draws = measurement_rows.read_opening(contract, chained.measurements)
         coarsening = choose_bins(contract, plan, draws, test)
+        since = [one for _, one in measurement_rows.read_since(coarsening, chained)]
         return Released(
             contract=contract,
             opening_plan=plan,
             test_plan=test,
             spent=ledger.spent,
             draws=draws,
-            measured=tuple(
-                measurement_rows.read_measured(coarsening, row) for row in _of_kind(chained, *LATER)
-            ),
+            measured=tuple(one for one in since if isinstance(one, LaterMeasurement)),
             certificates=tuple(
                 measurement_rows.read_certificate(coarsening, row) for row in store.certificates()
             ),
-            quantiles=tuple(map(measurement_rows.read_quantile, _of_kind(chained, QUANTILES))),
-            sums=tuple(measurement_rows.read_sum(contract.domain, row) for row in _of_kind(chained, SUMS)),
-            heads=tuple(
-                measurement_rows.read_heads(contract.domain, row) for row in _of_kind(chained, HEADS)
-            ),
+            quantiles=tuple(one for one in since if isinstance(one, ErrorQuantile)),
+            apart=tuple(one for one in since if isinstance(one, ApartMeasurement)),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,
             asked=store.answers.count(),
             settled=store.answers.settled_count(),
             coarsening=coarsening,
         )
-
-
-def _of_kind(chained: ChainedRows, *kinds: str) -> list[MeasurementRow]:
-    """Return the measurements of some kinds, in order."""
-    return [row for row in chained.measurements if row.kind in kinds]
 
 
 def _charged(contract: Contract, chained: ChainedRows) -> PrivacyFilter:

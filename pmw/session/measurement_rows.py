@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pmw.loop import OpeningDraws
 from pmw.model import (
     Coarsening,
-    HeadMeasurement,
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -27,32 +27,28 @@ from pmw.model import (
     sums_of,
 )
 from pmw.privacy.noise import NoiseDistribution
+from pmw.public.charges import CellNumbers, Measurable, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import FormError, dumps, form_of, loads, read
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan
-from pmw.public.state import Certificate, LaterMeasurement
-from pmw.session.store import (
-    HEADS,
-    OPENING_SUM,
-    QUANTILES,
-    REQUESTED,
-    ROWS,
-    SUMS,
-    CertificateRow,
-    MeasurementRow,
-)
+from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, requested
+from pmw.session.store import OPENING_SUM, QUANTILES, CertificateRow, ChainedRows, MeasurementRow
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
-Measured: TypeAlias = LaterMeasurement | SumMeasurement | HeadMeasurement | ErrorQuantile
-_KINDS: dict[type, str] = {
-    QueryMeasurement: "query",
-    RowsMeasurement: ROWS,
-    SumMeasurement: SUMS,
-    HeadMeasurement: HEADS,
-    ErrorQuantile: QUANTILES,
+Measured: TypeAlias = LaterMeasurement | ApartMeasurement | ErrorQuantile
+OPENED = ("total", "marginal", "hierarchical histogram", "residual", OPENING_SUM)  # kinds of opening's rows
+_KINDS: dict[str, type[Measured]] = {
+    "query": QueryMeasurement,
+    "measured": MarginalMeasurement,
+    CellNumbers.kind: MarginalMeasurement,
+    QuestionNumbers.kind: RowsMeasurement,
+    SumNumbers.kind: SumMeasurement,
+    PersonNumbers.kind: PersonsMeasurement,  # opening measures such a number, too
+    QUANTILES: ErrorQuantile,
 }
+SINCE = frozenset(_KINDS)  # opening
 # Fields of a measurement that have columns of their own, or follow from others.
 _APART = ("units", "noise", "foundation")
 
@@ -71,10 +67,9 @@ def one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
 
 def measured_row(measurement: Measured) -> MeasurementRow:
     """Return the row of what a positive, a request, or the release of error quantiles measured."""
-    kind = _KINDS.get(type(measurement))
-    if kind is None and isinstance(measurement, MarginalMeasurement):
-        kind = REQUESTED if measurement.requested else "measured"
-    return _row(kind or "", measurement)
+    what = None if isinstance(measurement, ErrorQuantile) else requested(measurement)
+    tested = {QueryMeasurement: "query", ErrorQuantile: QUANTILES}.get(type(measurement), "measured")
+    return _row(tested if what is None else what.kind, measurement)
 
 
 def opening_sum_row(measured: SumMeasurement) -> MeasurementRow:
@@ -102,93 +97,76 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
             units = _read_units(row.units).reshape(contract.domain.scope_shape(scope))
             marginals.append(_marginal(row, units))
         if row.kind == "hierarchical histogram":
-            marginals.append(_measurement(HierarchicalMeasurement, row, _read_units(row.units)))
+            units = _read_units(row.units)
+            marginals.append(_measurement(HierarchicalMeasurement, contract.domain, row, units))
     (total,) = (row for row in rows if row.kind == "total")
-    sums = [read_sum(contract.domain, row) for row in rows if row.kind == OPENING_SUM]
-    return OpeningDraws(_one(total.units), tuple(marginals), tuple(sums))
+    sums = tuple(_read_sums(contract.domain, row) for row in rows if row.kind == OPENING_SUM)
+    return OpeningDraws(_one(total.units), tuple(marginals), sums)
 
 
-def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
-    """Return what a row says was measured: a question, or a marginal over declared cells or groups."""
-    if row.kind == "query":
-        given = {"units": _one(row.units), "noise": read_noise(row)}
-        return read(QueryMeasurement, loads(row.what), domain=coarsening.fine, given=given)  # type: ignore[no-any-return]
-    if row.kind == ROWS:
-        return _read_rows(coarsening.fine, row)
-    units = _read_cells(coarsening, _scope(row), row.units)
-    measurement = _marginal(row, units)
-    if measurement.requested != (row.kind == REQUESTED):
-        raise FormError("a measurement is of another kind")
-    return measurement
+def read_since(coarsening: Coarsening, chained: ChainedRows) -> list[tuple[int, Measured]]:
+    """Return all that was measured since opening, and of persons then, in order, each with its batch."""
+    pairs = zip(chained.measurement_intents, chained.measurements, strict=True)
+    return [(intent, _read_measured(coarsening, row)) for intent, row in pairs if row.kind in SINCE]
 
 
-def _read_rows(domain: Domain, row: MeasurementRow) -> RowsMeasurement:
-    """Return the answers to a list of questions of a row."""
-    given = {"units": _read_units(row.units), "noise": read_noise(row)}
-    found: RowsMeasurement = read(RowsMeasurement, loads(row.what), domain=domain, given=given)
-    require_rows(found.queries)
+def _read_measured(coarsening: Coarsening, row: MeasurementRow) -> Measured:
+    """Return what a row says was measured; marginals are over declared cells or groups."""
+    kind, domain = _KINDS[row.kind], coarsening.fine
+    if kind is MarginalMeasurement:
+        marginal = _marginal(row, _read_cells(coarsening, _scope(row), row.units))
+        if marginal.requested != (row.kind == CellNumbers.kind):
+            raise FormError("a measurement is of another kind")
+        return marginal
+    if kind is SumMeasurement:
+        return _read_sums(domain, row)
+    is_single = kind in (QueryMeasurement, ErrorQuantile)
+    units = _one(row.units) if is_single else _read_units(row.units)
+    if kind is PersonsMeasurement:
+        units = _read_units(row.units).reshape(domain.scope_shape(_scope(row)))
+    found: Measured = _measurement(kind, domain, row, units)
+    if not isinstance(found, ErrorQuantile):
+        require_measurable(domain, requested(found))
     return found
 
 
-def require_rows(queries: Sequence[LinearQuery]) -> None:
-    """Refuse lists that no session measures: a question that is there twice, or that cells do not decide.
+def _read_sums(domain: Domain, row: MeasurementRow) -> SumMeasurement:
+    """Return the sums of values of a row."""
+    summed: SummedValues = read(SummedValues, loads(row.what)["summed"])
+    require_measurable(domain, SumNumbers(summed))
+    units = _read_units(row.units).reshape(summed.shape(domain))
+    found: SumMeasurement = _measurement(SumMeasurement, domain, row, units)
+    return found
+
+
+def require_measurable(domain: Domain, what: Measurable | None) -> None:
+    """Refuse what no session measures, as a file may say it did.
 
     Raises:
-        FormError: it is one.
+        ScopeError: an attribute is not declared, or values are not summed.
+        FormError: the attributes are not in declared order, or there are others cells than theirs; sums are
+            measured from elsewhere; a list of questions is empty, has one twice, or one that cells do not
+            decide.
     """
+    if what is None:
+        return
+    if isinstance(what, QuestionNumbers):
+        _require_questions(what.queries)
+    if domain.scope(what.scope) != what.scope:
+        raise FormError(f"the attributes of {what.kind} are not in declared order")
+    if isinstance(what, SumNumbers):
+        summed = what.summed
+        if replace(summed, count_units=0, squared=False) != sums_of(domain, summed.attribute, summed.scope):
+            raise FormError("a sum is measured from elsewhere than its values are")
+    if isinstance(what, PersonNumbers) and what.cells != domain.scope_size(what.scope):
+        raise FormError("numbers of persons have other cells than their attributes")
+
+
+def _require_questions(queries: Sequence[LinearQuery]) -> None:
     if not queries or len({query.to_json() for query in queries}) != len(queries):
         raise FormError("a list of questions is empty, or has one twice")
     if any(query.readings is not None for query in queries):
         raise FormError("a list of questions has one that cells do not decide")
-
-
-def read_sum(domain: Domain, row: MeasurementRow) -> SumMeasurement:
-    """Return the sums of values of a row."""
-    what = loads(row.what)
-    summed: SummedValues = read(SummedValues, what["summed"])
-    require_sum(domain, summed)
-    units = _read_units(row.units).reshape(summed.shape(domain))
-    found: SumMeasurement = _measurement(SumMeasurement, row, units)
-    return found
-
-
-def require_sum(domain: Domain, summed: SummedValues) -> None:
-    """Refuse sums of what is not summed, and a scope whose attributes are not in declared order.
-
-    Raises:
-        ScopeError: the values are not summed, or an attribute is not declared.
-        FormError: the attributes are not in order.
-    """
-    if domain.scope(summed.scope) != summed.scope:
-        raise FormError("the attributes of a sum are not in declared order")
-    if replace(summed, count_units=0, squared=False) != sums_of(domain, summed.attribute, summed.scope):
-        raise FormError("a sum is measured from elsewhere than its values are")
-
-
-def read_heads(domain: Domain, row: MeasurementRow) -> HeadMeasurement:
-    """Return the numbers of persons of a row."""
-    scope = _scope(row)
-    require_heads(domain, scope)
-    units = _read_units(row.units).reshape(domain.scope_shape(scope))
-    found: HeadMeasurement = _measurement(HeadMeasurement, row, units)
-    return found
-
-
-def require_heads(domain: Domain, scope: tuple[str, ...]) -> None:
-    """Refuse a scope whose attributes are not in declared order.
-
-    Raises:
-        ScopeError: an attribute is not declared.
-        FormError: the attributes are not in order.
-    """
-    if domain.scope(scope) != scope:
-        raise FormError("the attributes of numbers of persons are not in declared order")
-
-
-def read_quantile(row: MeasurementRow) -> ErrorQuantile:
-    """Return the error quantile of a row."""
-    quantile: ErrorQuantile = _measurement(ErrorQuantile, row, _one(row.units))
-    return quantile
 
 
 def read_noise(row: MeasurementRow) -> NoiseDistribution:
@@ -226,8 +204,8 @@ def _marginal(row: MeasurementRow, units: NDArray[np.int64]) -> MarginalMeasurem
     return found
 
 
-def _measurement(kind: type, row: MeasurementRow, units: NDArray[np.int64] | int) -> Any:
-    return read(kind, loads(row.what), given={"units": units, "noise": read_noise(row)})
+def _measurement(kind: type, domain: Domain, row: MeasurementRow, units: NDArray[np.int64] | int) -> Any:
+    return read(kind, loads(row.what), domain=domain, given={"units": units, "noise": read_noise(row)})
 
 
 def _scope(row: MeasurementRow) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ too, so all that is read is checked as well, before a model is made of it.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import re
 import stat
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,9 @@ from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop import choose_bins
 from pmw.model import (
-    HeadMeasurement,
     HierarchicalMeasurement,
     OneWayMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     RowsMeasurement,
     SumMeasurement,
@@ -38,9 +40,9 @@ from pmw.public.half_widths import Confidences, Rests, negative_margin
 from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.prior import is_prior_of
-from pmw.public.state import LaterMeasurement, PublicState
+from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState, requested
 from pmw.session.journal import UNREADABLE
-from pmw.session.measurement_rows import require_cells, require_heads, require_rows, require_sum
+from pmw.session.measurement_rows import require_cells, require_measurable
 from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -55,6 +57,7 @@ _LONGEST_HEAD = 200  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes
 _FAULTS: dict[type, str] = {SchemaError: "its schema cannot be read"}
 _LEFT_OUT = {"settled": 0, "coarsening": None}  # not told; made of all else
+_APART: dict[str, type[ApartMeasurement]] = {"sums": SumMeasurement, "heads": PersonsMeasurement}
 _MOST_VALUES = 2**21  # of the JSON text: each takes up to about 70 bytes in memory
 _MOST_TREE = 2**24  # cells of the model: 128 MB in float64
 _LARGEST_UNITS = 2**60  # of a released number, in units: 10^12 records
@@ -123,8 +126,9 @@ def _written(released: Released) -> bytes:
 def _model_form(released: Released) -> dict[str, Any]:
     """Return the form of what was released. It is a function of that, and holds nothing else."""
     contract = published_contract(released.contract)
-    form = form_of(replace(released, contract=contract), without=tuple(_LEFT_OUT))
-    return {"guarantee": guarantee(contract), **form}
+    form = form_of(replace(released, contract=contract), without=(*_LEFT_OUT, "apart"))
+    apart = {name: [one for one in released.apart if isinstance(one, kind)] for name, kind in _APART.items()}
+    return {"guarantee": guarantee(contract), **form, **form_of(apart)}
 
 
 def _read_form(form: Any) -> Released:
@@ -136,8 +140,13 @@ def _read_form(form: Any) -> Released:
     """
     _require(isinstance(form, dict) and "guarantee" in form, "it says no guarantee")
     read(str, form.pop("guarantee"))
-    released: Released = read(Released, form, given=_LEFT_OUT, most_cells=MOST_CELLS)
-    return released
+    lists = [form.pop(name, None) for name in _APART]
+    given = {**_LEFT_OUT, "apart": ()}
+    released: Released = read(Released, form, given=given, most_cells=MOST_CELLS)
+    how = {"domain": released.contract.domain, "most_cells": MOST_CELLS}
+    kinds = zip(_APART.values(), lists, strict=True)
+    found = (read(Sequence[kind], one, **how) for kind, one in kinds)  # type: ignore[valid-type, arg-type]
+    return replace(released, apart=tuple(itertools.chain.from_iterable(found)))
 
 
 def read_model(path: Path) -> tuple[PublicState, bytes]:
@@ -266,10 +275,8 @@ def _checked_state(released: Released) -> PublicState:
     for quantile in released.quantiles:
         _check_range(np.array([quantile.units]), -_LARGEST_UNITS)
         _require(min(quantile.asked, quantile.questions) >= 0, "a quantile is of fewer questions than none")
-    for summed in (*draws.sums, *released.sums):
-        _check_sum(contract.domain, summed)
-    for heads in released.heads:
-        _check_heads(contract.domain, heads)
+    for apart in (*draws.sums, *released.apart):
+        _check_apart(contract.domain, apart)
     _check_certificates(released)
     state = state_of(released, _kept_model(released))
     _check_bars(state)
@@ -324,18 +331,13 @@ def _check_opening(released: Released, one: OneWayMeasurement) -> None:
         _require(not one.requested, "its opening was requested")
 
 
-def _check_sum(domain: Domain, measured: SumMeasurement) -> None:
-    require_sum(domain, measured.summed)
-    _require(measured.units.shape == measured.summed.shape(domain), "a sum has other cells")
-    _check_range(measured.units, -_LARGEST_UNITS)
-
-
-def _check_heads(domain: Domain, measured: HeadMeasurement) -> None:
-    require_heads(domain, measured.scope)
-    _require(domain.person is not None, "it counts persons, and none are declared")
-    _require(
-        measured.units.shape == domain.scope_shape(measured.scope), "numbers of persons have other cells"
-    )
+def _check_apart(domain: Domain, measured: ApartMeasurement) -> None:
+    is_of_persons = isinstance(measured, PersonsMeasurement)
+    _require(domain.person is not None or not is_of_persons, "it counts persons, and none are declared")
+    require_measurable(domain, requested(measured))
+    shape = domain.scope_shape(measured.scope)
+    shape = measured.summed.shape(domain) if isinstance(measured, SumMeasurement) else shape
+    _require(measured.units.shape == shape, "a measurement has other cells than its attributes")
     _check_range(measured.units, -_LARGEST_UNITS)
 
 
@@ -345,7 +347,7 @@ def _check_later(released: Released, one: LaterMeasurement) -> None:
         _check_range(np.array([one.units, one.model_units]), -_LARGEST_UNITS)
         return
     if isinstance(one, RowsMeasurement):
-        require_rows(one.queries)
+        require_measurable(released.contract.domain, requested(one))
         _check_range(one.units, -_LARGEST_UNITS)
         return
     tests_questions = released.contract.options.test is TestKind.QUERY

@@ -28,7 +28,8 @@ from queries.linear import LinearQuery
 from queries.statements import Statement
 
 if TYPE_CHECKING:
-    from pmw.session.measurement_requests import MeasurementRequest, PriceT
+    from pmw.public.quotes import Quote
+    from pmw.session.measurement_requests import MeasurementRequest
 
 _BATCH = 1024  # answers that are delivered together
 
@@ -97,7 +98,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
         read = self._statement(statement)
-        if self.quote_aggregate(read, within).needed:
+        if self.quote(read, within).needed:
             raise _refusal()
         return self.tabulate(read)
 
@@ -105,8 +106,8 @@ class PublicModel(LocalAsking, LocalPublishing):
         return self._state
 
     def _measured(
-        self, request: MeasurementRequest[PriceT], request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> PriceT:
+        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
+    ) -> Quote:
         quote = request.quote(self._state)
         if not dry_run:
             raise _refusal()

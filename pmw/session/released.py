@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
-    HeadMeasurement,
     MarginalTerm,
     OneWayMeasurement,
     QueryMeasurement,
     QueryTerm,
-    SumMeasurement,
     SyntheticDistribution,
     Term,
     dual_numbers,
@@ -33,7 +31,7 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import Certificate, LaterMeasurement, PublicState, singly
+from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, PublicState, singly
 from queries.frozen import dataclass
 
 
@@ -63,8 +61,7 @@ class Released:
         measured: what was measured since, in order.
         certificates: the newest negative test of each marginal.
         quantiles: of the errors of answered questions, in order.
-        sums: of values, that were measured since, in order.
-        heads: numbers of persons, in order.
+        apart: sums of values that were measured since, and numbers of persons, in order.
         distribution: a model; None where there is none.
         closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
@@ -80,8 +77,7 @@ class Released:
     measured: tuple[LaterMeasurement, ...]
     certificates: tuple[Certificate, ...]
     quantiles: tuple[ErrorQuantile, ...]
-    sums: tuple[SumMeasurement, ...]
-    heads: tuple[HeadMeasurement, ...]
+    apart: tuple[ApartMeasurement, ...]
     distribution: KeptModel | None
     closed: bool
     asked: int
@@ -127,8 +123,7 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
         asked=released.asked,
         settled=released.settled,
         quantiles=released.quantiles,
-        sums=(*draws.sums, *released.sums),
-        heads=released.heads,
+        apart=(*draws.sums, *released.apart),
     )
 
 

@@ -1,6 +1,6 @@
 """Releases that no test decides: that they are made, and at which price, is a function of public state.
 
-Marginals and sums on request, and error quantiles, are recorded, drawn and settled alike: one batch, one
+What is requested, and error quantiles, are recorded, drawn and settled alike: one batch, one
 outcome.
 """
 
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pmw.loop import (
     FirstAnswer,
     Proposal,
-    RequestedHeads,
-    RequestedMarginal,
+    Requested,
     Tables,
     draw_opening,
     draw_quantiles,
@@ -28,13 +27,13 @@ from pmw.loop import (
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import Event, LedgerEntry, Parts
+from pmw.public.charges import CellNumbers, Event, LedgerEntry, Parts, PersonNumbers
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import KINDS, Batch, Recorded, RequestedMeasurement, Tie, opening_outcome
+from pmw.session.journal import Batch, Recorded, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
 from pmw.session.store import QUANTILES, Outcome, SessionStore
 from queries.domain import Domain
@@ -59,19 +58,19 @@ class MeasuredRelease:
         event: in the words of the ledger, where that is not the batch's own.
     """
 
-    batch: RequestedMeasurement
+    batch: Requested
     event: Event | None = None
 
     @classmethod
-    def of(cls, batch: RequestedMeasurement, state: PublicState) -> MeasuredRelease:
+    def of(cls, batch: Requested, state: PublicState) -> MeasuredRelease:
         """Return the release of a batch in a state, which tells whether it is a part of opening."""
-        opens = isinstance(batch, RequestedMarginal) and batch.scope in due_scopes(state)
+        opens = isinstance(batch.what, CellNumbers) and batch.what.scope in due_scopes(state)
         return cls(batch, Event.OPENING if opens else None)
 
     @property
     def kind(self) -> str:
         """The kind of the batch."""
-        return KINDS[type(self.batch)]
+        return self.batch.what.kind
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
@@ -139,9 +138,9 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     total = released_total(plan, draws).value
     from pmw.planning.opening import plan_opened  # once in a session's life
 
-    planned = plan_opened(contract, plan, total, heads=source.counts_heads)
-    heads = () if planned.heads is None else (RequestedHeads((), 1, planned.heads),)
-    drawn = [one.measured(one.counted(Tables(source)), bits) for one in heads]
+    planned = plan_opened(contract, plan, total, apart=source.counts_persons)
+    persons = () if planned.persons is None else (Requested(PersonNumbers((), 1), planned.persons),)
+    drawn = [one.measured(one.counted(Tables(source)), bits) for one in persons]
     return opening_outcome(planned.entries, plan, draws, planned.test, drawn)
 
 
@@ -192,7 +191,7 @@ def due_marginal(
     spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
     if spare is None:
         return None
-    marginal = RequestedMarginal(spare.scope, spare.noise, strategy_of(state, spare.scope))
+    marginal = Requested(CellNumbers(spare.scope, strategy_of(state, spare.scope)), spare.noise)
     return MeasuredRelease.of(marginal, state), spare.booked
 
 

@@ -158,7 +158,6 @@ class Session(Dialogue, LocalPublishing):
         Privacy: what is measured is a function of public state and of the questions.
         """
         from pmw.loop import finishing
-        from pmw.session.measurement_requests import requested_marginal
 
         with self._turn:
             self._open_store()
@@ -166,7 +165,7 @@ class Session(Dialogue, LocalPublishing):
             quotes = finishing.plan_finish(self.state, self.asked())
             if not dry_run:
                 for quote in quotes:
-                    self._pay(self._engine, requested_marginal(self.state, quote))
+                    self._pay(self._engine, quote)
                 self._engine.finalize()
             return quotes
 

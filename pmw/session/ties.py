@@ -5,45 +5,33 @@ It is apart from the journal, for prices take a while to load and most sessions 
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from pmw.errors import SessionCorruptError
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.row_quotes import RowsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.public.codec import dumps, form_of, loads, read, register
 from pmw.public.quotes import Quote
 from pmw.session.journal import Tie, damage_is_one_error
 
-Price: TypeAlias = Quote | RowsQuote | SumQuote | HeadsQuote
-
-# What tells prices apart.
-PRICES: dict[type, dict[str, str]] = {
-    Quote: {"measured": "counts"},
-    RowsQuote: {"measured": "questions"},
-    SumQuote: {"measured": "sums"},
-    HeadsQuote: {"measured": "persons"},
-}
-register(PRICES)
+register({Quote: {}})
 
 
-def tie_of(key: str | None, asked: str, quote: Price) -> Tie | None:
+def tie_of(key: str | None, asked: str, quote: Quote) -> Tie | None:
     """Return what a request's key will be tied to; None where it has none."""
     return None if key is None else Tie(key, asked, dumps(form_of(quote)))
 
 
-def read_price(text: str, kind: str | None = None) -> Price:
+def read_price(text: str, kind: str | None = None) -> Quote:
     """Return what a request was given.
 
     Args:
-        text: as a tie keeps it.
-        kind: of what was measured: counts, sums or persons; None for any.
+        text: as a tie keeps it; what is of sums alone may be left out, and the scope of sums.
+        kind: of what was measured, in the words of quotes; None for any.
 
     Raises:
         SessionCorruptError: it cannot be read, or is of another kind.
     """
     with damage_is_one_error():
-        quote: Price = read(Price, loads(text))
-    if kind is not None and PRICES[type(quote)]["measured"] != kind:
+        form = {"summed": None, "mean_half_width": 0.0, **loads(text)}
+        scope = [] if form["summed"] is None else form["summed"]["scope"]
+        quote: Quote = read(Quote, {"scope": scope, **form})
+    if kind is not None and quote.measured != kind:
         raise SessionCorruptError("the session file is damaged: a key is tied to another measurement")
     return quote

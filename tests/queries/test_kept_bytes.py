@@ -79,7 +79,7 @@ def test_readers_keep_no_more_than_their_bytes_whatever_is_asked(monkeypatch: py
     limit = 50 * CELLS // 8  # the bytes of the cells of half of the long ones
     monkeypatch.setattr("queries.reader._MOST_BYTES", limit)
     reader, generator = QuestionReader(DOMAIN), np.random.default_rng(2)
-    memories = (reader._conditions, reader._terms, reader._statements, reader._heads)
+    memories = (reader._conditions, reader._terms, reader._statements, reader._beginnings)
     for number in range(300):
         if number % 3:
             first, last = np.sort(generator.integers(0, CELLS, 2))

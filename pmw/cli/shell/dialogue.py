@@ -264,12 +264,13 @@ class Dialogue:
         if not attributes:
             raise click.ClickException("expected .measure with an attribute, or several with commas between")
         names = tuple(name.strip().strip('"') for name in attributes.split(","))
-        confidence = self._session.state.contract.options.confidence
+        contract = self._session.state.contract
+        how = (contract.domain, contract.options.confidence)
         quote = self._session.measure(names, dry_run=True)
-        show(quote_text(quote, confidence, measured=False))
+        show(quote_text(quote, *how, measured=False))
         if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
             quote = self._session.measure(names, at_most=quote.share)
-            show(quote_text(quote, confidence, measured=True))
+            show(quote_text(quote, *how, measured=True))
 
     def _quit(self, _: str) -> None:
         self._over = True

@@ -20,13 +20,8 @@ from queries.frozen import dataclass
 
 OPENING = "opening"  # kind of the first batch
 TESTS = "tests"  # kind of a batch of tests
-REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 OPENING_SUM = "sum"  # kind of sums of values that opening measured
-SUMS = "sums of values"  # kind of a batch, and of the measurement that comes of it
-ROWS = "questions"  # kind of a batch, and of the measurement that comes of it
-HEADS = "numbers of persons"  # kind of a batch, and of the measurement that comes of it or of opening
-LATER = ("query", "measured", REQUESTED, ROWS)  # kinds of measurements since opening
 
 FORMAT_VERSION = 19
 
@@ -99,7 +94,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``OPENING``, ``TESTS``, ``REQUESTED``, ``ROWS``, ``SUMS``, ``HEADS`` or ``QUANTILES``.
+        kind: ``OPENING``, ``TESTS``, ``QUANTILES``, or that of what is measured on request.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import reduce
 from operator import add
 
 from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
-from pmw.model import QueryMeasurement, measurable
+from pmw.model import measurable
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
+    MEASURABLE,
     WHOLE,
+    CellNumbers,
     Event,
     LedgerEntry,
+    Measurable,
+    PersonNumbers,
+    QuestionNumbers,
+    SumNumbers,
     abandoned_entry,
-    heads_label,
+    charge_of,
     l1_sensitivity,
-    l2_squared_sensitivity,
-    marginal_charge,
     query_sensitivity,
-    sum_charge,
-    sum_label,
-    sum_sensitivity,
 )
 from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TierPlan, marginal_tier
-from pmw.public.state import is_requested, paid_for
+from pmw.public.state import paid_for, requested
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved, read_tie
 from pmw.session.requests import analyst_of
@@ -55,7 +56,7 @@ from pmw.session.verification.report import (
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
 # One measurement each, untested.
-_ON_REQUEST = (Event.OPENING, Event.REQUESTED, Event.SUM, Event.HEADS, Event.ROWS)
+_ON_REQUEST = (Event.OPENING, *(one.event for one in MEASURABLE))
 _UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 
 
@@ -271,10 +272,8 @@ def _payments(contents: Contents, store: SessionStore) -> str:
         if entry.event in _ON_REQUEST or any(vector.measures(entry) for vector in vectors)
     ]
     untested = {intent: entries[0].event for intent, entries in contents.untested.items()}
-    found = ((intent, *paid_for(one)) for intent, one in contents.measured)
+    found = ((intent, *paid_for(one)) for intent, one in contents.since if not isinstance(one, ErrorQuantile))
     measured = [(intent, untested.get(intent, event), label) for intent, event, label in found]
-    measured += [(intent, Event.SUM, sum_label(one.summed)) for intent, one in contents.sums]
-    measured += [(intent, Event.HEADS, heads_label(one.scope)) for intent, one in contents.heads]
     measured.sort(key=lambda one: one[0])
     for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
@@ -290,13 +289,11 @@ def _payments(contents: Contents, store: SessionStore) -> str:
 def _keys_tied(contents: Contents, store: SessionStore) -> None:
     """Check that each idempotency key of a measurement names one that its analyst paid for."""
     scopes = {
-        intent: (one.scope, one.noise)
-        for intent, one in contents.measured
-        if not isinstance(one, QueryMeasurement) and is_requested(one)
+        intent: (asked.scope, one.noise)
+        for intent, one in contents.since
+        if not isinstance(one, ErrorQuantile) and intent != contents.opening_intent
+        if (asked := requested(one)) is not None
     }
-    scopes |= {intent: (one.summed.scope, one.noise) for intent, one in contents.sums}
-    opening = contents.opening_intent
-    scopes |= {intent: (one.scope, one.noise) for intent, one in contents.heads if intent != opening}
     payers = {
         intent: entry.booked[0][0]
         for intent, entry in zip(contents.chained.ledger_intents, contents.entries, strict=True)
@@ -357,39 +354,27 @@ def _fitting(contents: Contents, reserved: Charge) -> str:
 
 
 def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
-    """Tell whether an abandoned batch is charged what a requested marginal costs, under some noise."""
-    if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "a requested marginal"):
-        return False
-    options, composition = contents.contract.options, contents.cap.composition
-    price, moved = contents.cap.price(entry.charge), l2_squared_sensitivity(options)
-    noise = noise_of_price(composition, price, l1_sensitivity(options), moved)
-    return contents.cap.price(marginal_charge(noise, options)) == price
-
-
-def _is_price_of_a_sum(contents: Contents, entry: LedgerEntry) -> bool:
-    """Tell whether an abandoned batch is charged what sums of values cost, under some noise."""
-    if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "requested sums of values"):
-        return False
+    """Tell whether an abandoned batch is charged what something requested costs, under some noise."""
     options, cap = contents.contract.options, contents.cap
+    for kind in MEASURABLE:
+        if replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, kind.abandoned):
+            break
+    else:
+        return False
     price = cap.price(entry.charge)
-    for summed in measurable():
-        moved, squared = sum_sensitivity(summed, options)
-        noise = noise_of_price(cap.composition, price, moved, Fraction(squared))
-        if cap.price(sum_charge(summed, noise, options)) == price:
+    for what in _priced(kind):
+        moved = what.sensitivity(options)
+        noise = noise_of_price(cap.composition, price, moved)
+        if cap.price(charge_of(moved, noise)) == price:
             return True
-    return False
+    return kind in (QuestionNumbers, PersonNumbers)  # of which any noise has a price
 
 
-def _is_price_of_rows(contents: Contents, entry: LedgerEntry) -> bool:
-    """Tell whether an abandoned batch is one of questions; any noise on a list has a price."""
-    del contents
-    return replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, "requested questions")
-
-
-def _is_price_of_heads(contents: Contents, entry: LedgerEntry) -> bool:
-    """Tell whether an abandoned batch is one of numbers of persons; any noise of theirs has a price."""
-    del contents
-    return replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, "requested numbers of persons")
+def _priced(kind: type[Measurable]) -> Iterable[Measurable]:
+    """Return what can be requested of a kind, as far as prices tell it apart."""
+    if kind is CellNumbers:
+        return (CellNumbers(()),)
+    return map(SumNumbers, measurable()) if kind is SumNumbers else ()
 
 
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
@@ -398,14 +383,7 @@ def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     return within and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, QUANTILES)
 
 
-# Of an abandoned batch that no test decides.
-_UNTESTED_PRICES = (
-    _is_price_of_a_request,
-    _is_price_of_rows,
-    _is_price_of_a_sum,
-    _is_price_of_heads,
-    _is_price_of_quantiles,
-)
+_UNTESTED_PRICES = (_is_price_of_a_request, _is_price_of_quantiles)  # of an abandoned batch
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
 from pmw.loop import OpeningDraws, choose_bins
-from pmw.model import Coarsening, HeadMeasurement, MarginalMeasurement, RowsMeasurement, SumMeasurement
+from pmw.model import Coarsening
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import (
+    CellNumbers,
     Event,
     LedgerEntry,
-    heads_entry,
+    Measurable,
     opening_entries,
     positive_entry,
     quantile_entry,
-    requested_entry,
-    rows_entry,
-    sum_entry,
     threshold_entry,
 )
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
-from pmw.public.state import LaterMeasurement
+from pmw.public.state import ApartMeasurement, LaterMeasurement, requested
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
-from pmw.session.measurement_rows import read_heads, read_measured, read_opening, read_quantile, read_sum
+from pmw.session.measurement_rows import Measured, read_opening, read_since
 from pmw.session.released import empty_ledger
-from pmw.session.store import (
-    HEADS,
-    LATER,
-    OPENING,
-    QUANTILES,
-    SUMS,
-    ChainedRows,
-    IntentRow,
-    MeasurementRow,
-    SessionStore,
-)
+from pmw.session.store import OPENING, ChainedRows, IntentRow, SessionStore
 from pmw.sparse_vector import Sparse
 from queries.frozen import dataclass
 
@@ -166,22 +154,18 @@ class Contents:
         """What each batch charges that no test decides, recomputed from its noises."""
         options = self.contract.options
         found: dict[int, list[LedgerEntry]] = {}
-        opened = set[tuple[str, ...]]()
-        for intent, one in self.measured:
-            if isinstance(one, MarginalMeasurement) and one.requested:
-                entry = requested_entry(one.scope, one.noise, options)
-                opens = intent in self._opening_intents and one.scope not in opened
+        opened = set[Measurable]()
+        for intent, one in self.since:
+            if isinstance(one, ErrorQuantile):
+                entry = quantile_entry(one.kind.describe(), one.noise, options)
+                found.setdefault(intent, []).append(entry)
+                continue
+            what = requested(one)
+            if what is not None:
+                entry = what.entry(one.noise, options)
+                opens = intent in self._opening_intents and what not in opened
                 found[intent] = [replace(entry, event=Event.OPENING) if opens else entry]
-                opened.add(one.scope)
-            elif isinstance(one, RowsMeasurement):
-                found[intent] = [rows_entry(one.queries, one.noise, options)]
-        for intent, summed in self.sums:
-            found[intent] = [sum_entry(summed.summed, summed.noise, options)]
-        for intent, heads in self.heads:
-            found[intent] = [heads_entry(heads.scope, heads.units.size, heads.noise, options)]
-        for intent, quantile in self.quantiles:
-            entry = quantile_entry(quantile.kind.describe(), quantile.noise, options)
-            found.setdefault(intent, []).append(entry)
+                opened |= {what} if isinstance(what, CellNumbers) else set()
         return found
 
     @cached_property
@@ -198,31 +182,24 @@ class Contents:
         return frozenset(intent for intent, entry in charges if entry.event == Event.OPENING)
 
     @cached_property
-    def sums(self) -> list[tuple[int, SumMeasurement]]:
-        """The sums of values since opening, each with its batch."""
-        domain = self.contract.domain
-        return [(intent, read_sum(domain, row)) for intent, row in self._rows((SUMS,))]
+    def since(self) -> list[tuple[int, Measured]]:
+        """All that was measured since opening, and of persons then, each with its batch."""
+        return read_since(self.coarsening, self.chained)
 
     @cached_property
-    def heads(self) -> list[tuple[int, HeadMeasurement]]:
-        """The numbers of persons, each with its batch, which may be that of opening."""
-        domain = self.contract.domain
-        return [(intent, read_heads(domain, row)) for intent, row in self._rows((HEADS,))]
+    def measured(self) -> list[tuple[int, LaterMeasurement]]:
+        """What the model is fitted to since opening, each with its batch."""
+        return [(intent, one) for intent, one in self.since if isinstance(one, LaterMeasurement)]
+
+    @cached_property
+    def apart(self) -> list[tuple[int, ApartMeasurement]]:
+        """What was measured apart from it, each with its batch, which may be that of opening."""
+        return [(intent, one) for intent, one in self.since if isinstance(one, ApartMeasurement)]
 
     @cached_property
     def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
         """The error quantiles, each with its batch."""
-        return [(intent, read_quantile(row)) for intent, row in self._rows((QUANTILES,))]
-
-    @cached_property
-    def measured(self) -> list[tuple[int, LaterMeasurement]]:
-        """What was measured since opening, each with its batch."""
-        coarsening = self.coarsening
-        return [(intent, read_measured(coarsening, row)) for intent, row in self._rows(LATER)]
-
-    def _rows(self, kinds: tuple[str, ...]) -> Iterator[tuple[int, MeasurementRow]]:
-        pairs = zip(self.chained.measurement_intents, self.chained.measurements, strict=True)
-        return (pair for pair in pairs if pair[1].kind in kinds)
+        return [(intent, one) for intent, one in self.since if isinstance(one, ErrorQuantile)]
 
 
 def read_contents(store: SessionStore) -> Contents:

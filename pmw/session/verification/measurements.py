@@ -18,7 +18,7 @@ from pmw.model import (
     Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
-from pmw.planning.opening import opening_heads
+from pmw.planning.opening import opening_persons
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -26,10 +26,10 @@ from pmw.public.charges import Event, quantile_entry
 from pmw.public.codec import loads, read
 from pmw.public.local_models import local_models
 from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tier, question_tier
-from pmw.public.state import Certificate, LaterMeasurement, PublicState
-from pmw.session.measurement_rows import read_certificate, read_noise
+from pmw.public.state import Certificate, LaterMeasurement, PublicState, requested
+from pmw.session.measurement_rows import OPENED, SINCE, read_certificate
 from pmw.session.released import duals_of
-from pmw.session.store import HEADS, LATER, OPENING_SUM, QUANTILES, REQUESTED, ROWS, SUMS, SessionStore
+from pmw.session.store import SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
@@ -58,40 +58,37 @@ def measurements_fit(contents: Contents) -> str:
     if plan.table_noise is not None:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.chained.measurements}
-    opening = {"total", "marginal", "hierarchical histogram", "residual", OPENING_SUM}
-    known = kinds <= {*opening, SUMS, HEADS, QUANTILES, *LATER}
-    require(known, "there is a measurement of an unknown kind")
+    require(kinds <= {*OPENED, *SINCE}, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
     marginals = [(one.scope, one.noise, one.rows) for one in draws.marginals]
     same("noise of the opening", wanted, [found, *marginals])
     same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
-    for number, (_, one) in enumerate(contents.sums, start=1):
-        same(f"noise of sum {number}", _kind(contents), type(one.noise))
-    for number, (_, heads) in enumerate(contents.heads, start=1):
-        same(f"noise of numbers of persons {number}", _kind(contents), type(heads.noise))
-    _opening_heads(contents)
-    later = [row for row in contents.chained.measurements if row.kind in LATER]
-    for number, row in enumerate(later, start=1):
-        if row.kind in (REQUESTED, ROWS):  # whatever its scale, the charge is compared with it
-            same(f"noise of measurement {number}", _kind(contents), type(read_noise(row)))
+    _opening_persons(contents)
+    for number, (_, apart) in enumerate(contents.apart, start=1):
+        same(f"noise of measurement {number} apart", _kind(contents), type(apart.noise))
+    for number, (_, one) in enumerate(contents.measured, start=1):
+        if requested(one) is not None:  # whatever its scale, the charge is compared with it
+            same(f"noise of measurement {number}", _kind(contents), type(one.noise))
             continue
-        tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
-        same(f"noise of measurement {number}", None if tier is None else tier.noise, read_noise(row))
+        is_single = isinstance(one, QueryMeasurement)
+        tier = question_tier(contents.test) if is_single else marginal_tier(contents.test)
+        same(f"noise of measurement {number}", None if tier is None else tier.noise, one.noise)
     _bins(contents)
     _scopes(contents)
-    return f"the number of records and {counted(len(wanted) - 1, 'marginal')} at opening, {len(later)} since"
+    since = len(contents.measured)
+    return f"the number of records and {counted(len(wanted) - 1, 'marginal')} at opening, {since} since"
 
 
-def _opening_heads(contents: Contents) -> None:
+def _opening_persons(contents: Contents) -> None:
     """Check the number of persons of opening: it is measured, if at all, as follows from what is public.
 
     Only tables that tell persons apart have it, and the file does not say what the table was.
     """
-    found = [one for intent, one in contents.heads if intent == contents.opening_intent]
+    found = [one for intent, one in contents.apart if intent == contents.opening_intent]
     total = released_total(contents.opening, contents.draws).value
     contract = contents.contract
-    noise = opening_heads(contract.domain, contents.cap, contract.options, total)
+    noise = opening_persons(contract.domain, contents.cap, contract.options, total)
     for one in found:
         same("scope of the persons of opening", (), one.scope)
         same("noise of the number of persons", noise, one.noise)

@@ -17,7 +17,7 @@ import pytest
 
 from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
-from pmw.loop import RequestedMarginal, Tables
+from pmw.loop import Requested, Tables
 from pmw.privacy.random_bits import BitSource
 from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
@@ -47,7 +47,7 @@ import atexit, gc, sys
 collected = []
 
 def tell():
-    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.heads', 'pmw.planning.sum_quotes',
+    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.persons', 'pmw.planning.sum_quotes',
         'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
@@ -214,7 +214,7 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
     after, _ = read_session(study)
     source = MemorySource.from_frame(pd.read_csv(study.parent / "people.csv"), state.domain)
     wanted = read_recorded(state.coarsening, first).batch
-    assert isinstance(wanted, RequestedMarginal)
+    assert isinstance(wanted, Requested)
     coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
     counts = wanted.counted(Tables(source, coarse, lambda scope: state.grid(scope) is state.domain))
     expected = wanted.measured(counts, BitSource(first.seed))

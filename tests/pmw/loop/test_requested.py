@@ -1,4 +1,4 @@
-"""Marginals on request: the distribution of what is drawn, its charge, and what open rounds keep reserved."""
+"""What is requested: the distribution of what is drawn, its charge, and what open rounds keep reserved."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import RequestedMarginal, Tables, settle_requested
+from pmw.loop import Requested, Tables, settle_requested
+from pmw.model import SummedValues
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import Event, positive_entry, reserved_by_rounds
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.charges import (
+    CellNumbers,
+    Event,
+    Measurable,
+    PersonNumbers,
+    QuestionNumbers,
+    SumNumbers,
+    positive_entry,
+    reserved_by_rounds,
+)
 from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
-from queries import UNITS, CategoricalAttribute, Domain
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.draws import (
     MOVES,
     RELATIONS,
@@ -40,6 +50,16 @@ from tests.worlds import LETTERS
 NOISES: list[type[DiscreteLaplace] | type[DiscreteGaussian]] = [DiscreteLaplace, DiscreteGaussian]
 SMALL = Domain((CategoricalAttribute("a", ("p", "q")),))
 SCALE = 3  # records
+# Of each kind what is measured, and the shape of its numbers.
+MEASURED: dict[str, tuple[Measurable, tuple[int, ...]]] = {
+    "counts": (CellNumbers(("a",)), (3,)),
+    "questions": (
+        QuestionNumbers(tuple(LinearQuery.cells(SMALL, {"a": (0, end)}) for end in (0, 1, 1))),
+        (3,),
+    ),
+    "sums": (SumNumbers(SummedValues("x", ("a",), count_units=UNITS, squared=True)), (3, 2)),
+    "persons": (PersonNumbers(("a",), 3), (3,)),
+}
 
 
 def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple[PublicState, MemorySource]:
@@ -62,7 +82,7 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
     state, _ = opened(neighboring_relation=relation)  # with noise of its own
     taped = read_from_tape(monkeypatch, *NOISES)
     state = replace(state, contract=replace(state.contract, domain=SMALL))
-    requested = RequestedMarginal(("a",), kind(Fraction(SCALE * UNITS)))
+    requested = Requested(CellNumbers(("a",)), kind(Fraction(SCALE * UNITS)))
     charge = requested.entry(state.contract.options).charge
     support = np.arange(-44, 45)  # of noise, and of outputs, in records
     shares = kind(Fraction(SCALE)).pmf(support)
@@ -95,6 +115,25 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize(("what", "shape"), MEASURED.values(), ids=MEASURED)
+def test_each_number_has_noise_of_its_own(
+    what: Measurable, shape: tuple[int, ...], require_independent: Callable[[NDArray[np.int64]], None]
+) -> None:
+    requested, zeros = Requested(what, DiscreteGaussian(Fraction(2**24))), np.zeros(shape, dtype=np.int64)
+    drawn = np.array(
+        [
+            np.ravel(requested.measured(zeros, BitSource(repeatable_seed(9, number))).units)
+            for number in range(600)
+        ]
+    )
+    require_independent(drawn)
+    assert drawn.std() == pytest.approx(2**24, rel=0.06)
+    true = np.arange(zeros.size).reshape(shape) * 2**40
+    moved = requested.measured(true, BitSource(repeatable_seed(9, 0))).units
+    assert np.array_equal(np.ravel(moved), np.ravel(true) + drawn[0])
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("composition", list(Composition))
 def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
@@ -105,7 +144,7 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
     state, source = opened(composition, neighboring_relation=relation, records_per_person=3)
     quote = quote_marginal(state, ["b", "a"])
     assert quote.noise is not None
-    requested = RequestedMarginal(quote.scope, quote.noise)
+    requested = Requested(CellNumbers(quote.scope), quote.noise)
     counted = requested.counted(Tables(source))
     counts = source.counts(("a", "b")).counts * UNITS
     drawn = np.stack([
@@ -132,14 +171,14 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     state = replace(state, rounds=rounds)
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
-    entry = RequestedMarginal(quote.scope, quote.noise).entry(state.contract.options)
-    price = state.ledger.price(entry.charge)
+    what = CellNumbers(quote.scope)
+    price = state.ledger.price(what.charge(quote.noise, state.contract.options))
     held = reserved_by_rounds(state.plan, rounds, state.contract.options, state.ledger)
     assert (held > 0) == any(rounds)
     just = with_left(state, price + held)
     assert quote_marginal(just, "ab").affordable
-    require_affordable(just, entry)
-    after = just.ledger.charge(entry.charge)
+    require_affordable(just, what, quote.noise)
+    after = just.ledger.charge(what.charge(quote.noise, state.contract.options))
     for place, (tier, is_open) in enumerate(zip(state.plan, rounds, strict=True)):
         if is_open:  # each of them can still pay its positive, one after the other
             after = after.charge(
@@ -149,7 +188,7 @@ def test_what_open_rounds_have_reserved_is_not_spent(
     short = with_left(state, price + held - Fraction(1, 2**61))
     assert not quote_marginal(short, "ab").affordable
     with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
-        require_affordable(short, entry)
+        require_affordable(short, what, quote.noise)
     assert affordable_price(with_left(state, held / 2)) == 0
 
 
@@ -157,7 +196,7 @@ def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -
     state, source = opened()
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
-    requested = RequestedMarginal(quote.scope, quote.noise)
+    requested = Requested(CellNumbers(quote.scope), quote.noise)
     counts = requested.counted(Tables(source))
     measured = requested.measured(counts, BitSource.from_integer(1))
     entry = requested.entry(state.contract.options)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
-from pmw.loop import RequestedSum, Tables
+from pmw.loop import Requested, Tables
 from pmw.model import COUNT_UNITS, SumMeasurement, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.charges import sum_sensitivity
+from pmw.public.charges import SumNumbers
 from pmw.public.options import Options
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.domain import Attribute
@@ -65,7 +65,7 @@ def source_of(*records: tuple[str, float | None]) -> MemorySource:
 
 
 def units(summed: SummedValues, records: list[tuple[str, float | None]]) -> NDArray[np.int64]:
-    return RequestedSum(summed, NOISE).counted(Tables(source_of(*records)))
+    return Requested(SumNumbers(summed), NOISE).counted(Tables(source_of(*records)))
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -81,7 +81,7 @@ def test_a_person_moves_sums_by_the_sensitivity_and_no_more(
     nobody = units(summed, [])
     others = [nobody] if relation is NeighboringRelation.ADD_REMOVE else list(alone.values())
     moved = [one - other for one in alone.values() for other in others]
-    most, squared = sum_sensitivity(summed, options)
+    most, squared = SumNumbers(summed).sensitivity(options)
     reached = max(int(np.abs(one).sum()) for one in moved), max(int((one**2).sum()) for one in moved)
     assert reached[0] <= most
     assert reached[1] <= squared
@@ -98,8 +98,8 @@ def test_a_record_moves_sums_as_far_beside_others(summed: SummedValues) -> None:
         before = units(summed, list(others))
         for record in RECORDS:
             moved = units(summed, [*others, record]) - before
-            assert int(np.abs(moved).sum()) <= sum_sensitivity(summed, Options())[0]
-            assert int((moved**2).sum()) <= sum_sensitivity(summed, Options())[1]
+            assert int(np.abs(moved).sum()) <= SumNumbers(summed).sensitivity(Options())[0]
+            assert int((moved**2).sum()) <= SumNumbers(summed).sensitivity(Options())[1]
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
@@ -158,7 +158,9 @@ def test_sums_of_real_values_are_off_by_half_a_step_a_record(values: list[float]
     domain = Domain((NumericAttribute("x", (-1, 0, 0.5, 2), atoms=(0.0,), missing=True, resolution=step),))
     source = MemorySource.from_frame(pd.DataFrame({"x": np.array(values, dtype=float)}), domain)
     measured = SumMeasurement(
-        SummedValues("x", ()), RequestedSum(SummedValues("x", ()), NOISE).counted(Tables(source)), NOISE
+        SummedValues("x", ()),
+        Requested(SumNumbers(SummedValues("x", ())), NOISE).counted(Tables(source)),
+        NOISE,
     )
     held = [value for value in values if not math.isnan(value)]
     found = float(measured.values(domain)) + len(held) * float(measured.middles(domain)[0])
@@ -195,7 +197,7 @@ def clipped_units(
 ) -> NDArray[np.int64]:
     rows = [(*record, str(number)) for number, own in enumerate(owned) for record in own]
     assert domain.person is not None
-    return RequestedSum(summed, NOISE).counted(Tables(clipped_source(domain.person, *rows)))
+    return Requested(SumNumbers(summed), NOISE).counted(Tables(clipped_source(domain.person, *rows)))
 
 
 @cache
@@ -226,7 +228,7 @@ def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
     moves = [one - other for one in alone for other in alone]
     moved = alone if relation is NeighboringRelation.ADD_REMOVE else moves
     most_moved = max(int(np.abs(one).sum()) for one in moved)
-    bound, squared = sum_sensitivity(summed, options)
+    bound, squared = SumNumbers(summed).sensitivity(options)
     assert bound == (1 if relation is NeighboringRelation.ADD_REMOVE else 2) * (
         UNITS + 3 * summed.count_units
     )
@@ -250,10 +252,10 @@ def test_a_record_without_an_id_is_clipped_alone_and_moves_nothing_of_others(
             {"group": object, "x": float, "id": object}
         )
         source = MemorySource.from_frame(table, domain, bytes(32))
-        return RequestedSum(summed, NOISE).counted(Tables(source))
+        return Requested(SumNumbers(summed), NOISE).counted(Tables(source))
 
     others = [("a", 3.0, "0"), ("b", 1.0, "0"), ("a", 3.0, ""), ("b", -2.0, ""), ("a", 1.0, "1")]
-    bound, squared = sum_sensitivity(summed, Options(records_per_person=3))
+    bound, squared = SumNumbers(summed).sensitivity(Options(records_per_person=3))
     nobody = counted()
     for record in SPENT:
         moved = counted(*others, (*record, "")) - counted(*others)
@@ -268,12 +270,12 @@ def test_numbers_of_values_beside_clipped_sums_move_by_a_persons_records() -> No
     one = clipped_units(summed, domain, [[("a", 3.0)] * 3])
     other = clipped_units(summed, domain, [[("b", -2.0)] * 3])
     options = Options(records_per_person=3, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    bound, squared = sum_sensitivity(summed, options)
+    bound, squared = SumNumbers(summed).sensitivity(options)
     assert bound - 16 <= int(np.abs(one - other).sum()) <= bound
     assert int(((one - other)[1] ** 2).sum()) == 2 * (3 * UNITS) ** 2
     assert int(((one - other) ** 2).sum()) <= squared
     alone = clipped_units(summed, domain, [])
-    bound, squared = sum_sensitivity(summed, replace(options, neighboring_relation=ADD_REMOVE))
+    bound, squared = SumNumbers(summed).sensitivity(replace(options, neighboring_relation=ADD_REMOVE))
     assert bound - 8 <= int(np.abs(one - alone).sum()) <= bound
     assert squared - 2**26 <= int(((one - alone) ** 2).sum()) <= squared
 

@@ -36,13 +36,13 @@ from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import (
     Event,
+    SumNumbers,
     l1_sensitivity,
     l2_squared_sensitivity,
+    marginal_charge,
     opening_entries,
     positive_entry,
     query_sensitivity,
-    requested_entry,
-    sum_label,
     threshold_entry,
 )
 from pmw.public.contract import Contract, agreed
@@ -106,13 +106,13 @@ def test_the_budget_goes_to_a_list_of_releases_and_each_costs_its_share(
     opened = plan_opened(Contract(domain, budget, options), plan, 1e6)
     labels = {Part.RECORDS: "number of records", Part.TABLE: "the whole table", Part.PERSONS: "everybody"}
     shares = {
-        sum_label(one.summed) if one.summed else labels.get(one.part, one.name): one.weight
+        SumNumbers(one.summed).label if one.summed else labels.get(one.part, one.name): one.weight
         for one in releases
         if one.part in {*labels, Part.ATTRIBUTE, Part.SUMS}
     }
     if options.public_count:
         shares.pop("number of records", None)
-    if opened.heads is None:
+    if opened.persons is None:
         shares.pop("everybody", None)
     assert {entry.label for entry in opened.entries} == set(shares)
     for entry in opened.entries:
@@ -494,7 +494,7 @@ def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fra
     assert not tier.tests
     for order in range(2, tier.order + 1):
         for scope in itertools.combinations(domain.names, order):
-            charge = requested_entry(scope, tier.noise_of(scope), options).charge
+            charge = marginal_charge(tier.noise_of(scope), options)
             found[order] += ledger.price(charge) / ledger.cap
     return found
 

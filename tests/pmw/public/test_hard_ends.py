@@ -82,8 +82,7 @@ def off(found: PublicState, records: float) -> PublicState:
         found,
         opening=tuple(moved(one) if isinstance(one, MarginalMeasurement) else one for one in found.opening),
         measured=tuple(moved(one) if isinstance(one, MarginalMeasurement) else one for one in found.measured),
-        sums=tuple(replace(one, units=one.units + round(records * UNITS)) for one in found.sums),
-        heads=tuple(replace(one, units=one.units + round(records * UNITS)) for one in found.heads),
+        apart=tuple(replace(one, units=one.units + round(records * UNITS)) for one in found.apart),
     )
 
 

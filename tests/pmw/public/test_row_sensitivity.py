@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public import row_sensitivity
+from pmw.public.charges import charge_of
 from pmw.public.options import Options
-from pmw.public.row_sensitivity import Moved, rows_charge, rows_sensitivity
+from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from pmw.research.audit import OutputDistribution, renyi_curve, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, Domain, Histogram, IntegerAttribute, LinearQuery
 from queries.factors import Factor
@@ -335,8 +336,8 @@ def test_long_lists_of_cells_and_of_groups_with_a_condition() -> None:
 def test_prices_follow_from_both_norms() -> None:
     rows, options = [*groups("a"), *groups("b")], choices(REPLACED, 2)
     laplace, gaussian = DiscreteLaplace(Fraction(3 * UNITS)), DiscreteGaussian(Fraction(100 * UNITS))
-    assert rows_charge(rows, laplace, options, persons=False).epsilon == Fraction(8, 3)
-    rho = rows_charge(rows, gaussian, options, persons=False).rho
+    assert charge_of(rows_sensitivity(rows, options, persons=False), laplace).epsilon == Fraction(8, 3)
+    rho = charge_of(rows_sensitivity(rows, options, persons=False), gaussian).rho
     assert rho is not None
     assert Fraction(16, 2 * 100**2) <= rho < Fraction(16, 2 * 100**2) + Fraction(1, 2**59)
 
@@ -396,12 +397,12 @@ def test_what_is_charged_bounds_what_all_outputs_tell_and_half_of_it_would_not(
         for tables in neighbours(relation, records, persons=persons)
     ]
     worst = max(worst_log_ratio(outputs(one, laplace), outputs(two, laplace)) for one, two in pairs)
-    epsilon = rows_charge(rows, laplace, options, persons=persons).epsilon
+    epsilon = charge_of(rows_sensitivity(rows, options, persons=persons), laplace).epsilon
     assert epsilon is not None
     assert worst == pytest.approx(float(epsilon), rel=1e-9)
     orders = (1.5, 2.0, 3.0)
     curves = [renyi_curve(outputs(one, gaussian), outputs(two, gaussian), orders) for one, two in pairs]
-    rho = rows_charge(rows, gaussian, options, persons=persons).rho
+    rho = charge_of(rows_sensitivity(rows, options, persons=persons), gaussian).rho
     assert rho is not None
     told = np.max(curves, axis=0) / np.array(orders)
     assert (told <= float(rho) * (1 + 1e-9)).all()

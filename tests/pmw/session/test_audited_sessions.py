@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -26,10 +25,10 @@ from scipy.integrate import quad
 
 import pmw
 from pmw.data import CountSource, MemorySource
-from pmw.loop import RequestedMarginal, RequestedRows, RequestedSum, Tables, l1_distance
+from pmw.loop import Requested, Tables, l1_distance
 from pmw.loop.marginals import MarginalTier
 from pmw.loop.questions import QuestionTier
-from pmw.model import OneWayMeasurement, ResidualMeasurement
+from pmw.model import MarginalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
@@ -158,18 +157,13 @@ class Audit:
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
         self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
-        self._opens = False  # what opening draws is looked at together
         self._count_pair: tuple[Any, ...] = ()  # the same of a requested marginal
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
             (releases, "ranked_errors", self._errors),
             (releases, "draw_quantiles", self._quantiles),
-            (RequestedMarginal, "counted", self._counted),
-            (RequestedMarginal, "measured", partial(self._requested, Event.REQUESTED)),
-            (RequestedRows, "counted", self._counted),
-            (RequestedRows, "measured", partial(self._requested, Event.ROWS)),
-            (RequestedSum, "counted", self._counted),
-            (RequestedSum, "measured", partial(self._requested, Event.SUM)),
+            (Requested, "counted", self._counted),
+            (Requested, "measured", self._requested),
             (MarginalTier, "draw", self._marginals),
             (QuestionTier, "draw", self._questions),
             (MemorySource, "coarsened", self._coarsened),
@@ -196,11 +190,9 @@ class Audit:
         return found
 
     def _opening(self, real: Callable[..., Any], plan: Any, source: CountSource, bits: BitSource) -> Any:
-        self._opens = True
         draws = real(plan, source, bits)
         with without_noise():
             own, other = real(plan, source, NO_BITS), real(plan, self.neighbour, NO_BITS)
-        self._opens = False
         self._add(Event.TOTAL, plan.total_noise, draws.total_units, own.total_units, other.total_units)
         for one, mine, theirs in zip(draws.marginals, own.marginals, other.marginals, strict=True):
             self._add(Event.MARGINAL, drawn_noise(one), one.units, mine.units, theirs.units)
@@ -222,23 +214,17 @@ class Audit:
         return drawn
 
     def _counted(self, real: Callable[..., Any], requested: Any, tables: Tables) -> Any:
-        if self._opens:
-            return real(requested, tables)
         others = Tables(self.neighbour, self.coarse, tables.is_fine)
         self._count_pair = real(requested, tables), real(requested, others)
         return self._count_pair[0]
 
-    def _requested(
-        self, event: Event, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource
-    ) -> Any:
+    def _requested(self, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource) -> Any:
         drawn = real(requested, counts, bits)
-        if self._opens:
-            return drawn
         assert (counts == self._count_pair[0]).all()
         with without_noise():
             own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
-        noise = drawn_noise(drawn) if event is Event.REQUESTED else drawn.noise
-        self._add(event, noise, drawn.units, own.units, other.units)
+        noise = drawn_noise(drawn) if isinstance(drawn, MarginalMeasurement) else drawn.noise
+        self._add(requested.what.event, noise, drawn.units, own.units, other.units)
         return drawn
 
     def _marginals(self, real: Callable[..., Any], tier: MarginalTier, requests: Any, *rest: Any) -> Any:

@@ -21,20 +21,16 @@ from pmw.loop import (
     OpeningDraws,
     Proposal,
     QueryRequest,
-    RequestedHeads,
-    RequestedMarginal,
-    RequestedRows,
-    RequestedSum,
 )
 from pmw.loop.secret import SecretState
 from pmw.model import (
     COUNT_UNITS,
     AxisRows,
     Coarsening,
-    HeadMeasurement,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -43,16 +39,13 @@ from pmw.model import (
     SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
-from pmw.planning.heads import HeadsQuote
 from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.row_quotes import RowsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.planning.tiers import plan_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis, QuestionKind
-from pmw.public.charges import LedgerEntry
+from pmw.public.charges import CellNumbers, LedgerEntry, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
 from pmw.public.drafts import DraftCharge
@@ -160,7 +153,7 @@ def _of(kind: Any) -> st.SearchStrategy[Any]:
 
 def _built(kind: Any, **chosen: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return values of a dataclass; of its fields, those that are not chosen are of their annotations."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery})
     names = [field.name for field in fields(kind) if field.init and field.name not in chosen]
     return st.builds(kind, **chosen, **{name: _of(hints[name]) for name in names})
 
@@ -236,31 +229,30 @@ VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
     lambda summed: _built(SumMeasurement, summed=st.just(summed), units=_array(summed.shape(PEOPLE)))
 )
 VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
-VALUES[HeadMeasurement] = _over(HeadMeasurement, "units")
+VALUES[PersonsMeasurement] = _over(PersonsMeasurement, "units")
 _ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
 VALUES[RowsMeasurement] = _ROWS.flatmap(
     lambda queries: _built(RowsMeasurement, queries=st.just(queries), units=_array((len(queries),)))
 )
-VALUES[RequestedRows] = _built(RequestedRows, queries=_ROWS)
+VALUES[QuestionNumbers] = _built(QuestionNumbers, queries=_ROWS)
 VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
-    QueryRequest, Proposal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
-    Quote, RowsQuote, SumQuote, HeadsQuote, Tie,
+    QueryRequest, Proposal, CellNumbers, SumNumbers, PersonNumbers, QuantileRequest, OpeningDraws,
+    Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
-VALUES[RequestedMarginal] = st.one_of(
-    _built(RequestedMarginal, strategy=st.none()),
-    _built(RequestedMarginal, strategy=VALUES[Strategy], noise=VALUES[DiscreteGaussian]),
-)
+VALUES[Quote] = _built(Quote, what=st.none())
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
-VALUES[Released] = _built(Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)))
+VALUES[Released] = _built(
+    Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)), apart=st.just(())
+)
 APART: dict[type, dict[str, Any]] = {  # fields that are written beside the object
     ResidualMeasurement: {"foundation": None},
     Recorded: {"batch": ()},
-    Released: {"settled": 0, "coarsening": Coarsening.identity(PEOPLE)},
+    Released: {"settled": 0, "coarsening": Coarsening.identity(PEOPLE), "apart": ()},
 }
 
 

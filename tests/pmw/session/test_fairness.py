@@ -22,7 +22,7 @@ from pmw.loop.finishing import Payer, plan_spare
 from pmw.loop.questions import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
-from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, requested_entry, reservation
+from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation
 from pmw.public.state import PublicState
 from pmw.session import releases
 from pmw.session.releases import StoredAnswers
@@ -270,7 +270,7 @@ def test_whoever_pays_keeps_the_price_of_a_test(due: PublicState) -> None:
     told, options = Told(due), due.contract.options
     spare = plan_spare(due, told, {"ann": None})
     assert spare is not None
-    price = due.ledger.price(requested_entry(spare.scope, spare.noise, options).charge)
+    price = due.ledger.price(CellNumbers(spare.scope).entry(spare.noise, options).charge)
     tier = marginal_plan(due)
     test = due.ledger.price(reservation(tier, options, due.ledger.composition, round_open=False))
     little = Fraction(1, 10**6)  # of the cap: what is kept in proportion to it is less than a test

@@ -12,7 +12,7 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop.finishing import plan_finish
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.public.charges import marginal_charge, requested_entry
+from pmw.public.charges import CellNumbers, marginal_charge
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
@@ -41,7 +41,9 @@ def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
         assert quotes == planned
         after, options = session.state, before.contract.options
         spent = after.ledger.spent - before.ledger.spent
-        entries = [requested_entry(one.scope, one.noise, options) for one in quotes if one.noise is not None]
+        entries = [
+            CellNumbers(one.scope).entry(one.noise, options) for one in quotes if one.noise is not None
+        ]
         assert spent == sum(after.ledger.price(entry.charge) for entry in entries)
         assert [entry.charge for entry in entries] == [
             marginal_charge(one.noise, options) for one in quotes if one.noise is not None

@@ -16,8 +16,6 @@ import pytest
 
 import pmw
 from pmw.planning import row_quotes, sum_quotes
-from pmw.planning.heads import HeadsQuote
-from pmw.planning.sum_quotes import SumQuote
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
@@ -27,8 +25,7 @@ from queries.person import Person
 from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable, waiting_of
 from tests.worlds import opened
 
-AnyQuote: TypeAlias = Quote | SumQuote | HeadsQuote
-Measure: TypeAlias = Callable[..., AnyQuote]
+Measure: TypeAlias = Callable[..., Quote]
 
 DOMAIN = Domain(
     (
@@ -267,11 +264,11 @@ BARS: dict[str, list[Callable[..., Any]]] = {
 }
 
 
-def first_of(quoting: Callable[..., AnyQuote]) -> Callable[..., AnyQuote]:
+def first_of(quoting: Callable[..., Quote]) -> Callable[..., Quote]:
     """Return what tells the first price again and again."""
-    found = list[AnyQuote]()
+    found = list[Quote]()
 
-    def quoted(*asked: Any) -> AnyQuote:
+    def quoted(*asked: Any) -> Quote:
         if not found:
             found.append(quoting(*asked))
         return found[0]

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import RequestedMarginal, correct, elected, fit, refined
+from pmw.loop import Requested, correct, elected, fit, refined
 from pmw.loop.fit import opened_pairs, raked
 from pmw.model import (
     DescentRule,
@@ -177,18 +177,18 @@ def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    really = RequestedMarginal.measured
+    really = Requested.measured
 
-    def killed(requested: RequestedMarginal, *rest: Any) -> Any:
+    def killed(requested: Requested, *rest: Any) -> Any:
         found = really(requested, *rest)
         seen.append(found.units)
-        if requested.scope == PAIRS[3]:
+        if requested.what.scope == PAIRS[3]:
             raise Killed
         return found
 
     path = tmp_path / "killed.pmw"
     with monkeypatch.context() as patch:
-        patch.setattr(RequestedMarginal, "measured", killed)
+        patch.setattr(Requested, "measured", killed)
         with pytest.raises(Killed):
             open_people(path)
     assert read_session(path)[0].elects_prior is None

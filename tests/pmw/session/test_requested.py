@@ -284,6 +284,6 @@ def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
 
 
 def test_quotes_are_ready_for_json() -> None:
-    quote = Quote(("a", "b"), 4, None, 0.25, 12.0, affordable=True)
+    quote = Quote("counts", ("a", "b"), 4, None, 0.25, 12.0, affordable=True)
     form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
     assert quote.to_dict() == form

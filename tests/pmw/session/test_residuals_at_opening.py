@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import RequestedMarginal
+from pmw.loop import Requested
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
 from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.charges import Event
+from pmw.public.charges import CellNumbers, Event
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.plans import OpeningPlan, marginal_tier
@@ -45,8 +45,8 @@ DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.TRIPLES: [*PAIRS, *TRIPLE],
 }
 OPENINGS = pytest.mark.parametrize("opening", DUE)
-DRAWS = "pmw.loop.RequestedMarginal.measured"
-measured_really = RequestedMarginal.measured
+DRAWS = "pmw.loop.Requested.measured"
+measured_really = Requested.measured
 
 
 def people() -> pd.DataFrame:
@@ -169,8 +169,8 @@ def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
         finish(self, intent, outcome)
         events.append(("charged", ", ".join(row.label for row in outcome.ledger)))
 
-    def drawing(requested: RequestedMarginal, *rest: Any) -> Any:
-        events.append(("drawn", ", ".join(requested.scope)))
+    def drawing(requested: Requested, *rest: Any) -> Any:
+        events.append(("drawn", ", ".join(requested.what.scope)))
         return measured_really(requested, *rest)
 
     monkeypatch.setattr(SessionStore, "begin", begun)
@@ -220,10 +220,10 @@ def test_an_interrupted_session_goes_on_with_the_marginal_that_was_drawn(
         wanted = [line.label for line in session.ledger().lines]
     seen: list[NDArray[np.int64]] = []
 
-    def killed(requested: RequestedMarginal, *rest: Any) -> Any:
+    def killed(requested: Requested, *rest: Any) -> Any:
         found = measured_really(requested, *rest)
         seen.append(found.units)
-        if requested.scope == last:
+        if requested.what.scope == last:
             raise Killed
         return found
 
@@ -268,7 +268,9 @@ def ask_again(session: pmw.Session) -> None:
     """Measure a pair on request, under noise that what is left pays for."""
     with session._engaged() as engine:
         rows = strategy_of(session.state, PAIRS[1])
-        engine.measure(RequestedMarginal(PAIRS[1], DiscreteGaussian(Fraction(400 * UNITS)), rows), SESSION)
+        engine.measure(
+            Requested(CellNumbers(PAIRS[1], rows), DiscreteGaussian(Fraction(400 * UNITS))), SESSION
+        )
 
 
 OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
@@ -285,7 +287,7 @@ def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_p
 
 
 def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(requested: RequestedMarginal, *_rest: Any) -> Any:
+    def killed(requested: Requested, *_rest: Any) -> Any:
         raise Killed
 
     path = tmp_path / "study.pmw"
@@ -300,7 +302,7 @@ def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path, monkeypatch: pyte
 def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charge every marginal that no test decides as one event."""
 
-    def released(_kind: type[MeasuredRelease], batch: RequestedMarginal, _state: PublicState) -> Any:
+    def released(_kind: type[MeasuredRelease], batch: Requested, _state: PublicState) -> Any:
         return MeasuredRelease(batch, event)
 
     monkeypatch.setattr(MeasuredRelease, "of", classmethod(released))
@@ -405,7 +407,7 @@ def test_what_has_no_scale_on_rows_is_no_request() -> None:
     with open_people() as session:
         rows = strategy_of(session.state, PAIRS[0])
         assert rows is not None
-        RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**48)), rows)
-        RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**50)))
+        Requested(CellNumbers(PAIRS[0], rows), DiscreteGaussian(Fraction(2**48)))
+        Requested(CellNumbers(PAIRS[0]), DiscreteGaussian(Fraction(2**50)))
         with pytest.raises(pmw.NoiseError, match=r"up to 2\^50"):
-            RequestedMarginal(PAIRS[0], DiscreteGaussian(Fraction(2**50)), rows)
+            Requested(CellNumbers(PAIRS[0], rows), DiscreteGaussian(Fraction(2**50)))

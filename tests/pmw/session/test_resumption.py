@@ -21,7 +21,7 @@ from pmw.public.codec import read
 from pmw.session.accounts import SESSION, Account
 from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_ledger, read_session
-from pmw.session.store import QUANTILES, REQUESTED, TESTS, LedgerRow, MeasurementRow, Outcome, SessionStore
+from pmw.session.store import QUANTILES, TESTS, LedgerRow, MeasurementRow, Outcome, SessionStore
 from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, pending_of, waiting_of
 from tests.worlds import JOINED, PEOPLE, WHOLE_YEARS, World, repeat_noise
@@ -203,7 +203,7 @@ BATCHES = {
     "marginals": Batch(TESTS, JOINED, lambda ann: ann.ask(boxed("a", "b")), boxed("c")),
     "a question": Batch(TESTS, JOINED, lambda ann: ann.ask(five(0)), boxed("c")),
     "a request": Batch(
-        REQUESTED,
+        "requested",
         JOINED,
         lambda ann: ann.measure(["a", "b"]),
         boxed("c"),

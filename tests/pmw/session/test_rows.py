@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,16 +14,15 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import PriceError, SessionError
-from pmw.loop import RequestedRows, are_tested
+from pmw.loop import Requested, are_tested
 from pmw.model import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import TestKind
-from pmw.session.measurement_rows import require_rows
+from pmw.session.measurement_rows import require_measurable
 from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.boxes import Boxes
@@ -157,19 +155,6 @@ def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
 
 
 # --- noise ------------------------------------------------------------------------------------------------
-
-
-def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    queries = tuple(LinearQuery.cells(DOMAIN, {"age": (0, end)}) for end in (9, 19, 29))
-    requested = RequestedRows(queries, DiscreteGaussian(Fraction(2**24)))
-    zeros = np.zeros(3, dtype=np.int64)
-    drawn = np.array(
-        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
-    )
-    require_independent(drawn)
-    assert drawn.std() == pytest.approx(2**24, rel=0.06)
-    moved = requested.measured(np.array([5, 0, 2**30]), BitSource(repeatable_seed(9, 0))).units
-    assert np.array_equal(moved, drawn[0] + [5, 0, 2**30])
 
 
 @pytest.mark.statistical
@@ -353,9 +338,9 @@ def test_what_was_drawn_and_not_yet_durable_is_drawn_again_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[NDArray[np.int64]] = []
-    really = RequestedRows.measured
+    really = Requested.measured
 
-    def killed(requested: RequestedRows, *rest: Any) -> Any:
+    def killed(requested: Requested, *rest: Any) -> Any:
         seen.append(really(requested, *rest).units)
         raise Killed
 
@@ -363,7 +348,7 @@ def test_what_was_drawn_and_not_yet_durable_is_drawn_again_alike(
     with opened(path) as session:
         spent = session.state.ledger.spent
         with monkeypatch.context() as patch:
-            patch.setattr(RequestedRows, "measured", killed)
+            patch.setattr(Requested, "measured", killed)
             with pytest.raises(Killed):
                 session.measure(LIST, within=100, at_most=1, request_id="k")
     with pmw.resume_session(path, FRAME) as session:
@@ -380,7 +365,7 @@ def test_what_is_recorded_comes_before_the_draw_and_the_charge_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events: list[str] = []
-    begin, finish, really = SessionStore.begin, SessionStore.finish, RequestedRows.measured
+    begin, finish, really = SessionStore.begin, SessionStore.finish, Requested.measured
 
     def begun(self: SessionStore, *rest: Any) -> int:
         events.append("recorded")
@@ -390,14 +375,14 @@ def test_what_is_recorded_comes_before_the_draw_and_the_charge_with_it(
         finish(self, intent, outcome)
         events.append(f"charged {len(outcome.ledger)}")
 
-    def drawn(requested: RequestedRows, *rest: Any) -> Any:
+    def drawn(requested: Requested, *rest: Any) -> Any:
         events.append("drawn")
         return really(requested, *rest)
 
     with opened() as session:
         monkeypatch.setattr(SessionStore, "begin", begun)
         monkeypatch.setattr(SessionStore, "finish", finished)
-        monkeypatch.setattr(RequestedRows, "measured", drawn)
+        monkeypatch.setattr(Requested, "measured", drawn)
         session.measure(LIST, within=100, at_most=1)
     assert events == ["recorded", "drawn", "charged 1"]
 
@@ -441,8 +426,8 @@ def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
     one = LinearQuery.cells(DOMAIN, {"age": (0, 9)})
     for queries in ((), (one, LinearQuery.cells(DOMAIN, {"age": (0, 9)}))):
         with pytest.raises(FormError):
-            require_rows(queries)
-    require_rows((one, LinearQuery.cells(DOMAIN, {"age": (0, 10)})))
+            require_measurable(DOMAIN, QuestionNumbers(queries))
+    require_measurable(DOMAIN, QuestionNumbers((one, LinearQuery.cells(DOMAIN, {"age": (0, 10)}))))
 
 
 @pytest.mark.parametrize(

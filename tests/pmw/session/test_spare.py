@@ -21,7 +21,7 @@ from pmw.planning.error_quantiles import quantiles_left
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import Event, Parts, marginal_charge
 from pmw.public.quotes import affordable_price
-from pmw.public.state import PublicState, is_requested
+from pmw.public.state import PublicState, requested
 from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
@@ -102,7 +102,7 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
                 session._engine._release_due(SESSION)  # what the next question does first
             after = session.state
             new = after.marginals[len(before.marginals) :]
-            assert all(map(is_requested, new))
+            assert all(map(requested, new))
             kept = after.ledger.cap * Fraction(KEPT, due) + quantiles_left(before)
             prices = [after.ledger.price(marginal_charge(one.noise, options)) for one in new]
             assert after.ledger.spent - before.ledger.spent == sum(prices)
@@ -114,7 +114,7 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
             stored = StoredAnswers(session._engine._store, after.domain)
             assert plan_spare(after, stored, NOBODY) is None  # not again before the next
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
-        assert len(lines) == sum(map(is_requested, session.state.measured)) > 0
+        assert len(lines) == sum(requested(one) is not None for one in session.state.measured) > 0
         assert session.verify().holds
 
 
@@ -126,7 +126,7 @@ def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
     with opened(seed=2) as session:
         session.ask_all(about_age[:300])
         assert session.state.asked == 300
-        assert not any(map(is_requested, session.state.measured))
+        assert not any(map(requested, session.state.measured))
     told = stream[:DUE]
     assert spare_of(asked, told) is not None
     assert spare_of(replace(asked, settled=300), told) is None  # not due
@@ -183,7 +183,7 @@ def test_sessions_that_measure_nothing_on_request_or_must_answer_on_keep_all(
 ) -> None:
     with opened(seed=2, **choices) as session:
         session.ask_all(stream[:300])
-        assert not any(map(is_requested, session.state.measured))
+        assert not any(map(requested, session.state.measured))
 
 
 def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(

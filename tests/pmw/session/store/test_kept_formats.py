@@ -18,7 +18,7 @@ import pytest
 import pmw
 from pmw.privacy.budget import NeighboringRelation
 from pmw.session.maintenance import read_session
-from pmw.session.store import FORMAT_VERSION, SUMS, TESTS, SessionStore
+from pmw.session.store import FORMAT_VERSION, TESTS, SessionStore
 from scripts.keep_sessions import CONDITIONS, answers_of, finished, held_in, keep
 from tests.pmw.session.stored import pending_of, secrets_of
 
@@ -108,7 +108,7 @@ def test_what_is_kept_holds_whatever_a_session_under_way_may_hold(kept: Path) ->
     people, trips = kept / "people.pmw", kept / "trips.pmw"
     assert people.with_name("people.pmw-wal").stat().st_size > 0  # before it is opened and taken in
     waiting = [pending_of(path) for path in (people, trips)]
-    assert [None if one is None else one.kind for one in waiting] == [TESTS, SUMS]
+    assert [None if one is None else one.kind for one in waiting] == [TESTS, "sums of values"]
     assert all(one is not None and len(one.seed) == 32 for one in waiting)
     for path in (people, trips):
         assert read_session(path)[0].round_open
@@ -128,7 +128,7 @@ def test_what_is_kept_holds_whatever_a_session_under_way_may_hold(kept: Path) ->
     assert [charge.what for charge in options.drafts] == ["ends of spent"]
     assert person is not None
     assert person.clips == (("spent", 400.0),)
-    assert state.heads
+    assert state.persons
     assert any(one.summed.clipped for one in state.sums)
 
 

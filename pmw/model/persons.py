@@ -1,4 +1,4 @@
-"""Heads: how many persons have a kept record in each cell of a scope."""
+"""Persons: how many persons have a kept record in each cell of a scope."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queries.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeadMeasurement:
+class PersonsMeasurement:
     """Numbers of persons, each under fresh noise. A person may be in several of the cells.
 
     Args:

@@ -19,12 +19,17 @@ from pmw.data.memory import MemorySource, frame_parts
 from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
-from pmw.loop import RequestedHeads
-from pmw.planning.opening import KEPT_FOR_PERSONS, PERSONS_SHARE, choose_filter, opening_heads, plan_opening
+from pmw.planning.opening import (
+    KEPT_FOR_PERSONS,
+    PERSONS_SHARE,
+    choose_filter,
+    opening_persons,
+    plan_opening,
+)
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.charges import Event, heads_charge, heads_sensitivity
+from pmw.public.charges import Event, PersonNumbers, charge_of
 from pmw.public.contract import Contract
 from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
@@ -66,7 +71,7 @@ def open_trips(path: Path | None = None, *, records: int = 3, epsilon: float = 2
 
 
 def true_heads(session: pmw.Session, scope: Sequence[str]) -> NDArray[np.int64]:
-    return session._engine._table(session.state.contract).heads(scope).counts
+    return session._engine._table(session.state.contract).persons(scope).counts
 
 
 # --- what one person moves ---------------------------------------------------------------------------------
@@ -77,7 +82,7 @@ def heads_of(people: Sequence[Sequence[str]], records: int, scope: Sequence[str]
     rows = [(f"p{number}", region) for number, regions in enumerate(people) for region in regions]
     frame = pd.DataFrame(rows, columns=["id", "region"]).assign(visit=0)
     source = as_source(frame, domain_of(records), KEY)
-    return (source.counts if records == 1 else source.heads)(scope).counts.reshape(-1)
+    return (source.counts if records == 1 else source.persons)(scope).counts.reshape(-1)
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
@@ -101,9 +106,9 @@ def test_one_person_moves_numbers_of_persons_by_what_is_charged(
         else:  # another id is another person: what is kept of it depends on the id
             other = {one: heads_of([*before, (), one], records, scope) for one in lists}
             moved += [found[one] - other[two] for one in lists for two in lists]
-    groups = 3 if scope else 1
-    assert max(int(np.abs(one).sum()) for one in moved) == heads_sensitivity(groups, options)
-    assert max(int((one**2).sum()) for one in moved) == heads_sensitivity(groups, options)
+    sensitivity = PersonNumbers(scope, 3 if scope else 1).sensitivity(options)
+    assert max(int(np.abs(one).sum()) for one in moved) == sensitivity.l1 // UNITS
+    assert max(int((one**2).sum()) for one in moved) == sensitivity.l2_squared // UNITS**2
 
 
 def test_the_price_follows_from_what_one_person_moves() -> None:
@@ -111,9 +116,10 @@ def test_the_price_follows_from_what_one_person_moves() -> None:
     for groups, records, added, swapped in ((1, 5, 1, 1), (3, 2, 2, 3), (40, 2, 2, 4), (4, 9, 4, 4)):
         for relation, moved in ((NeighboringRelation.ADD_REMOVE, added), (replaced, swapped)):
             options = Options(neighboring_relation=relation, records_per_person=records)
+            sensitivity = PersonNumbers(("city",), groups).sensitivity(options)
             laplace, gaussian = DiscreteLaplace(Fraction(UNITS)), DiscreteGaussian(Fraction(1000 * UNITS))
-            assert heads_charge(laplace, groups, options).epsilon == moved
-            rho = heads_charge(gaussian, groups, options).rho
+            assert charge_of(sensitivity, laplace).epsilon == moved
+            rho = charge_of(sensitivity, gaussian).rho
             assert rho is not None
             assert float(rho) == pytest.approx(moved / (2 * 1000**2))
             assert rho >= Fraction(moved, 2 * 1000**2)  # rounded up
@@ -130,25 +136,25 @@ def expected(frame: pd.DataFrame, domain: Domain, name: str) -> list[int]:
 
 def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
     source = as_source(FRAME, domain_of(1000), KEY)
-    assert source.heads(()).total == FRAME["id"].nunique()
-    assert source.heads(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
+    assert source.persons(()).total == FRAME["id"].nunique()
+    assert source.persons(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
     pairs = FRAME.groupby(["region", "visit"])["id"].nunique()
-    assert source.heads(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
+    assert source.persons(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
 
 
 def test_only_kept_records_count() -> None:
     frame = pd.DataFrame({"id": list("aaabbc"), "region": list("nswnnx"), "visit": 0})
     found = as_source(frame, domain_of(2), KEY)
-    assert found.heads(()).total == 2  # the only record of c is dropped
-    assert found.heads(("region",)).total == 3  # two of the three of a, and one of b in two records
+    assert found.persons(()).total == 2  # the only record of c is dropped
+    assert found.persons(("region",)).total == 3  # two of the three of a, and one of b in two records
     assert found.counts(()).total == 4
 
 
 def test_records_without_an_id_are_persons_of_their_own() -> None:
     frame = pd.DataFrame({"id": ["a", "a", "", "", "b"], "region": list("nnnns"), "visit": 0})
     source = as_source(frame, domain_of(2, empty="person"), KEY)
-    assert source.heads(("region",)).counts.tolist() == [3, 1, 0]
-    assert source.heads(()).total == 4
+    assert source.persons(("region",)).counts.tolist() == [3, 1, 0]
+    assert source.persons(()).total == 4
 
 
 @pytest.mark.parametrize("empty", ["person", "drop"])
@@ -164,17 +170,17 @@ def test_persons_in_a_file_are_counted_as_in_memory(empty: str, monkeypatch: pyt
     held = MemorySource.from_parts(parts, domain, KEY)
     stored = MemorySource.from_parts(parts, domain, KEY, MemoryLimit(1))
     for scope in ((), ("region",), ("region", "visit")):
-        assert held.heads(scope).counts.tolist() == stored.heads(scope).counts.tolist()
+        assert held.persons(scope).counts.tolist() == stored.persons(scope).counts.tolist()
     own = int((frame["id"] == "").sum()) if empty == "person" else 0
-    assert held.heads(()).total == frame.loc[frame["id"] != "", "id"].nunique() + own
+    assert held.persons(()).total == frame.loc[frame["id"] != "", "id"].nunique() + own
 
 
 def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
     for domain in (Domain(ATTRIBUTES, name="trips"), domain_of(1)):
         source = as_source(FRAME, domain, None if domain.person is None else KEY)
-        assert not source.counts_heads
+        assert not source.counts_persons
         with pytest.raises(DataError, match="only in tables that are read into this program"):
-            source.heads(("region",))
+            source.persons(("region",))
 
 
 # --- opening -----------------------------------------------------------------------------------------------
@@ -182,7 +188,7 @@ def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
 
 def test_opening_counts_persons_as_an_event_of_its_own() -> None:
     with open_trips() as session:
-        (line,) = [line for line in session.ledger().lines if line.event == Event.HEADS]
+        (line,) = [line for line in session.ledger().lines if line.event == Event.PERSONS]
         assert line.label == "everybody"
         assert 0.9 * PERSONS_SHARE < line.share <= PERSONS_SHARE
         (found,) = session.sql(EVERYBODY).estimates()
@@ -196,7 +202,7 @@ def test_whether_it_does_follows_from_public_numbers() -> None:
     def noise(total: float, records: int = 3, **choices: Any) -> Any:
         domain = domain_of(records)
         options = Options(records_per_person=records, person_column="id", **choices)
-        return opening_heads(domain, choose_filter(domain, budget, options), options, total)
+        return opening_persons(domain, choose_filter(domain, budget, options), options, total)
 
     width = 1.96 * 2**0.5 / float(PERSONS_SHARE)  # about, of Laplace noise
     assert noise(20 * width) is not None
@@ -209,7 +215,7 @@ def test_whether_it_does_follows_from_public_numbers() -> None:
 
 def test_opening_counts_no_persons_where_records_say_as_much() -> None:
     with opened(FRAME.iloc[:60], domain_of(3), seed=4) as session:
-        assert not session.state.heads
+        assert not session.state.persons
         (found,) = session.sql(EVERYBODY).estimates()
         (count,) = session.sql("SELECT COUNT(*) FROM trips").estimates()
         assert found.interval is not None
@@ -256,19 +262,6 @@ def test_bars_of_persons_hold() -> None:
             bars = [one.interval for one in found]
             held += [low <= true <= high for true, (low, high) in zip(truth, bars, strict=True)]
     assert np.mean(held) >= 0.95
-
-
-def test_each_number_has_noise_of_its_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    requested = RequestedHeads(("region",), 3, DiscreteGaussian(Fraction(2**24)))
-    zeros = np.zeros(3, dtype=np.int64)
-    drawn = np.array(
-        [requested.measured(zeros, BitSource(repeatable_seed(9, number))).units for number in range(600)]
-    )
-    require_independent(drawn)
-    assert drawn.std() == pytest.approx(2**24, rel=0.06)
-    counts = np.array([5, 0, 2**30])
-    moved = requested.measured(counts, BitSource(repeatable_seed(9, 0))).units
-    assert np.array_equal(moved, counts * UNITS + drawn[0])
 
 
 @pytest.mark.parametrize("opening", [pmw.Opening.ONE_WAY, pmw.Opening.PAIRS])
@@ -373,15 +366,15 @@ def test_interrupted_numbers_are_drawn_as_they_would_have_been(
         with pytest.raises(KeyboardInterrupt):
             pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path)
     with pmw.resume_session(path) as session:
-        assert [one.units.tolist() for one in session.state.heads] == drawn[0].tolist()
+        assert [one.units.tolist() for one in session.state.persons] == drawn[0].tolist()
     with monkeypatch.context() as patch, pmw.resume_session(path) as session:
         patch.setattr(SessionStore, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             session.measure_heads("region")
         patch.undo()
     with pmw.resume_session(path) as session:
-        assert len(session.state.heads) == 2
-        assert session.state.heads[-1].units.tolist() == drawn[1].tolist()
+        assert len(session.state.persons) == 2
+        assert session.state.persons[-1].units.tolist() == drawn[1].tolist()
         assert session.verify().holds
         rows = session.sql(BY_REGION).to_dict()["rows"]
         session.export(tmp_path / "trips.model", format="model")

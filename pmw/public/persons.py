@@ -1,4 +1,4 @@
-"""Heads in answers: how many persons have a kept record in a group.
+"""Persons in answers: how many persons have a kept record in a group.
 
 Of n kept records in a group there are at most n persons, and at least n/K. What was measured of persons by
 the cells of a scope says more, where one of these cells is the group, or holds it. Which measurement is taken
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmw.model import HeadMeasurement, noise_variance
+from pmw.model import PersonsMeasurement, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, GroupWeights, Sums, within
@@ -19,7 +19,7 @@ from queries.cell_values import on_scope
 from queries.factors import UNITS
 
 
-class MeasuredHeads(NamedTuple):
+class MeasuredPersons(NamedTuple):
     """What was measured of persons in a group.
 
     Attributes:
@@ -35,7 +35,7 @@ class MeasuredHeads(NamedTuple):
     exact: bool
 
 
-def estimated_heads(state: PublicState, sums: Sums, group: GroupWeights, events: int) -> Estimate:
+def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, events: int) -> Estimate:
     """Return how many persons have a kept record in a group.
 
     The number of the group's records, and what was measured of persons, have half each of what may fail,
@@ -48,10 +48,10 @@ def estimated_heads(state: PublicState, sums: Sums, group: GroupWeights, events:
         events: how many intervals have to hold together.
     """
     most = state.contract.options.records_per_person
-    events = 2 * events if state.heads else events
+    events = 2 * events if state.persons else events
     low, high = sums.ends(group, events)
     low, high, hard = max(low, 0.0) / most, max(high, 0.0), sums.hard_ends(group)
-    measured = (_measured(state, one, group, sums.alone(events)) for one in state.heads)
+    measured = (_measured(state, one, group, sums.alone(events)) for one in state.persons)
     found = [known for known in measured if known is not None]
     known = min(found, key=lambda one: (not one.exact, one.variance), default=None)
     if known is None:
@@ -63,8 +63,8 @@ def estimated_heads(state: PublicState, sums: Sums, group: GroupWeights, events:
 
 
 def _measured(
-    state: PublicState, one: HeadMeasurement, group: GroupWeights, confidence: float
-) -> MeasuredHeads | None:
+    state: PublicState, one: PersonsMeasurement, group: GroupWeights, confidence: float
+) -> MeasuredPersons | None:
     """Return the measured cell that holds a group; None where records of several cells may be in it."""
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
@@ -77,13 +77,13 @@ def _measured(
     exact = bool(np.broadcast_to(least, one.units.shape).reshape(-1)[cells[0]])
     value = float(one.units.reshape(-1)[cells[0]]) / UNITS
     width = sum_half_width(one.noise, 1.0, confidence)
-    return MeasuredHeads(value, noise_variance(one.noise), width, exact)
+    return MeasuredPersons(value, noise_variance(one.noise), width, exact)
 
 
 def _per_record(state: PublicState) -> float:
     """Return how many persons there are for each record, over all: measured, or the middle of what may be."""
     least = 1 / state.contract.options.records_per_person
-    whole = [one for one in state.heads if not one.scope]
+    whole = [one for one in state.persons if not one.scope]
     best = min(whole, key=lambda one: noise_variance(one.noise), default=None)
     if best is None or state.total.value <= 0:
         return (1 + least) / 2
