@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.errors import SessionCorruptError
 from pmw.planning import row_quotes, sum_quotes
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
+from pmw.session.ties import read_price
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql
 from queries.person import Person
@@ -479,3 +481,27 @@ def test_a_file_from_before_keys_were_chained_is_refused_in_words_and_stays_as_i
     with pytest.raises(pmw.SessionCorruptError, match="use the version that made it"):
         pmw.resume_session(trips)
     assert bytes_of(trips) == before
+
+
+# --- prices that were kept before there was one kind of them -----------------------------------------------
+
+_KEPT = (
+    '"noise":{"distribution":"discrete_laplace","scale":"5"},'
+    '"cells":4,"share":0.1,"half_width":2.0,"affordable":true'
+)
+_SUMMED = (
+    '{"attribute":"visit","scope":["region"],"by_cells":false,'
+    '"clipped":false,"count_units":0,"squared":false}'
+)
+
+
+@pytest.mark.parametrize("kind", ["counts", "questions", "persons", "sums"])
+def test_a_kept_price_is_read_as_it_was_written(kind: str) -> None:
+    own = '"scope":["region"]' if kind != "sums" else f'"summed":{_SUMMED},"mean_half_width":3.0'
+    quote = read_price(f'{{"measured":"{kind}",{own},{_KEPT}}}', kind)
+    assert (quote.measured, quote.scope, quote.cells, quote.share) == (kind, ("region",), 4, 0.1)
+    assert quote.needed
+    assert quote.what is None
+    assert quote.mean_half_width == (3.0 if kind == "sums" else 0.0)
+    with pytest.raises(SessionCorruptError, match="another measurement"):
+        read_price(f'{{"measured":"{kind}",{own},{_KEPT}}}', "another")
