@@ -30,6 +30,7 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
     SyntheticDistribution,
     choose_coarsening,
@@ -297,18 +298,19 @@ class RequestedSum(Requested):
         noise: on each of them, in units.
     """
 
-    summed: SummedValues
+    summed: SummedValues | SummedRows
     noise: NoiseDistribution
 
     def entry(self, options: Options) -> LedgerEntry:
         return sum_entry(self.summed, self.noise, options)
 
     def counted(self, tables: Tables) -> NDArray[np.int64]:
-        summed, source = self.summed, tables.fine
-        over = source.domain.scope(summed.counted)
-        places = source.place_sums(over, summed.attribute).counts
-        squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
-        return summed.units(source.domain, places, source.counts(over).counts, squares)
+        summed, source, found = self.summed, tables.fine, dict[tuple[str, ...], list[NDArray[np.int64]]]()
+        for over in summed.tables(source.domain):
+            kinds = (False, True)[: 1 + summed.squared]
+            places = [source.place_sums(over, summed.attribute, squared=one).counts for one in kinds]
+            found[over] = [source.counts(over).counts, *places]
+        return summed.units(source.domain, found)
 
     def measured(self, counts: NDArray[np.int64], bits: BitSource) -> SumMeasurement:
         drawn = self.noise.sample_array(bits, counts.size).reshape(counts.shape)

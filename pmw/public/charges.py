@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model.value_sums import SummedValues
+from pmw.model.value_sums import SummedRows, SummedValues
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.row_sensitivity import rows_charge
+from pmw.public.row_sensitivity import most_together, rows_charge
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
@@ -115,6 +115,14 @@ def sum_sensitivity(summed: SummedValues, options: Options) -> tuple[int, int]:
     Where the values of a person are clipped, all of them add U at most to the sums, whatever K is, K t to the
     numbers of values; replaced, the sums move by 2 U, the numbers by two vectors of length K t at most.
 
+    Over the rows of a list, a record adds these numbers to those of m rows, all that count it: m times as
+    much in L1, and root of m times in L2. So much move K records that are added or removed, by the triangle
+    inequality, and the clipped values of a person, whose steps add up to U over all records. Replaced, the L2
+    distance is largest where all records of either are alike, as above. Let one add v to a rows and the other
+    v' to b rows, c of them the same: its square is a |v|^2 + b |v'|^2 - 2c v v'. It grows with a and b up to
+    m; in c it is linear, so that it is largest where the rows are the same, m |v - v'|^2, or all others,
+    m (|v|^2 + |v'|^2): m times what is said of one cell and of two.
+
     Args:
         summed: which sums.
         options: the custodian's choices.
@@ -123,13 +131,15 @@ def sum_sensitivity(summed: SummedValues, options: Options) -> tuple[int, int]:
         In L1, and the square of that in L2.
     """
     records = options.records_per_person
+    rows = most_together(summed.rows) if isinstance(summed, SummedRows) else 1
     alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
     squared = records * UNITS * summed.squared
     if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
-        return alone + counted + squared, alone**2 + counted**2 + squared**2
+        return rows * (alone + counted + squared), rows * (alone**2 + counted**2 + squared**2)
     if summed.clipped:
-        return 2 * (alone + counted), 4 * alone**2 + 2 * counted**2
-    return 2 * (alone + counted + squared), max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
+        return 2 * rows * (alone + counted), rows * (4 * alone**2 + 2 * counted**2)
+    most = max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
+    return 2 * rows * (alone + counted + squared), rows * most
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
@@ -155,7 +165,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
 
 
 def sum_charge(summed: SummedValues, noise: NoiseDistribution, options: Options) -> Charge:
-    """Return the price of sums of values, however many cells they are over."""
+    """Return the price of sums of values, of whatever cells or rows."""
     moved, squared = sum_sensitivity(summed, options)
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(moved / noise.scale)
@@ -175,6 +185,8 @@ def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) 
 
 def sum_label(summed: SummedValues) -> str:
     """Return what the ledger calls sums of values."""
+    if isinstance(summed, SummedRows):
+        return f"{summed.attribute} of {rows_label(summed.rows)}"
     scope = ", ".join(summed.scope)
     return f"{summed.attribute} by {scope}" if scope else summed.attribute
 

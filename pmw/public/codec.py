@@ -40,6 +40,7 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
 )
 from pmw.privacy.budget import Budget, Charge
@@ -96,6 +97,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     Strategy: {},
     AxisRows: {},
     SummedValues: {},
+    SummedRows: {"of": "questions"},
     SumMeasurement: {},
     HeadMeasurement: {},
     DraftCharge: {},
@@ -335,6 +337,7 @@ class _Reader:
             kinds = [one for one in kinds if one is type(form)]
         elif len(kinds) > 1:
             kinds = [one for one in kinds if isinstance(form, dict) and _has_tag(form, _TAGS[one])]
+            kinds = sorted(kinds, key=lambda one: len(_TAGS[one]))[-1:]  # what has no tag is of the others
         _require(len(kinds) == 1, "of a kind that is not known")
         return self.value(kinds[0], form)
 

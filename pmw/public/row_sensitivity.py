@@ -5,6 +5,7 @@ Row i counts a record of cell x as w_i(x), in units of 2^-20 records: integers f
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,6 +109,12 @@ def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, person
     if persons or shared:
         pair, pair_squared = max(pair, column), max(pair_squared, column_squared)
     return Moved(records * pair, records**2 * pair_squared)
+
+
+@functools.lru_cache(maxsize=64)
+def most_together(queries: tuple[LinearQuery, ...]) -> int:
+    """Return how many questions of whole cells one record may count in, at most; see ``rows_sensitivity``."""
+    return rows_sensitivity(queries, Options(), persons=False).l1 // UNITS
 
 
 def rows_charge(

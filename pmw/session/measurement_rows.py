@@ -6,7 +6,6 @@ A row is the form of a measurement in three parts: its numbers, its noise, and a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +22,9 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SumMeasurement,
+    SummedRows,
     SummedValues,
+    scope_of_rows,
     sums_of,
 )
 from pmw.privacy.noise import NoiseDistribution
@@ -145,10 +146,11 @@ def require_rows(queries: Sequence[LinearQuery]) -> None:
 def read_sum(domain: Domain, row: MeasurementRow) -> SumMeasurement:
     """Return the sums of values of a row."""
     what = loads(row.what)
-    summed: SummedValues = read(SummedValues, what["summed"])
+    summed: SummedValues | SummedRows = read(SummedValues | SummedRows, what.pop("summed"), domain=domain)
     require_sum(domain, summed)
     units = _read_units(row.units).reshape(summed.shape(domain))
-    found: SumMeasurement = _measurement(SumMeasurement, row, units)
+    given = {"summed": summed, "units": units, "noise": read_noise(row)}
+    found: SumMeasurement = read(SumMeasurement, what, given=given)
     return found
 
 
@@ -157,11 +159,18 @@ def require_sum(domain: Domain, summed: SummedValues) -> None:
 
     Raises:
         ScopeError: the values are not summed, or an attribute is not declared.
-        FormError: the attributes are not in order.
+        FormError: the attributes are not in order, or are not those of the questions; see ``require_rows``.
     """
     if domain.scope(summed.scope) != summed.scope:
         raise FormError("the attributes of a sum are not in declared order")
-    if replace(summed, count_units=0, squared=False) != sums_of(domain, summed.attribute, summed.scope):
+    scope = summed.scope
+    if isinstance(summed, SummedRows):
+        require_rows(summed.rows)
+        if scope != scope_of_rows(summed.rows) or not all(row.is_whole for row in summed.rows):
+            raise FormError("a sum is not of the questions that it names")
+        scope = ()  # values are measured from one number, whatever the questions are about
+    found = sums_of(domain, summed.attribute, scope)
+    if (summed.by_cells, summed.clipped) != (found.by_cells, found.clipped):
         raise FormError("a sum is measured from elsewhere than its values are")
 
 
