@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from pmw.loop import Forecast
     from pmw.planning.heads import HeadsQuote
+    from pmw.planning.mean_quotes import MeanQuote
     from pmw.planning.row_quotes import RowsQuote
     from pmw.planning.sum_quotes import SumQuote
     from pmw.privacy.budget import Number
@@ -374,7 +375,7 @@ class Asking(ABC):
         """
 
     @abstractmethod
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> MeanQuote | RowsQuote:
         """Return the smallest price at which the bars of a statement are at most so wide; free.
 
         Args:
@@ -750,9 +751,9 @@ class LocalAsking(Asking):
         with self._asking():
             return quote_within(self._limited(), self._request(question).query, within)
 
-    def quote_aggregate(self, statement: str | Statement, within: Width) -> SumQuote | RowsQuote:
+    def quote_aggregate(self, statement: str | Statement, within: Width) -> MeanQuote | RowsQuote:
+        from pmw.planning.mean_quotes import quote_aggregate
         from pmw.planning.row_quotes import is_of_counts, quote_statement
-        from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
 
         read = self._statement(statement)

@@ -31,7 +31,6 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
-    from pmw.public.quotes import Quote, Within
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import RequestedMeasurement, Tie
     from pmw.session.measurement_requests import MeasurementRequest, PriceT
@@ -183,51 +182,33 @@ class Dialogue(LocalAsking):
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
+        from pmw.planning.mean_quotes import MeanQuote, notes_of
         from pmw.planning.row_quotes import is_of_counts
-        from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text, requested_sum
-        from pmw.session.ties import tie_of
+        from pmw.session.measurement_requests import asked_text, requested_statement
 
-        read, key = self._statement(statement), self._key(request_id, dry_run=False)
-        if is_of_counts(read):
-            return self._counts_within(read, Within.of(within), key, at_most)
-        asked = asked_text("sums within", (), _text_of(key, read), *Within.of(within))
-        with self._engaged() as engine:
-            most = self._account.paying(at_most).ceiling(engine.state.ledger)
-            engine.tied("sums", key, asked)  # of something else it is refused before anything is asked
-            found = self.tabulate(read, at_most=most)  # its counts may be asked first, as of any statement
-            charged, quote = found.spent.charged, engine.tied("sums", key, asked)
-            if quote is None:  # else it was paid, perhaps meanwhile, by another thread
-                quote = quote_aggregate(engine.limited(self._account), read, Within.of(within))
-                if quote.needed:
-                    self._require_price(quote, max(float(most) - charged, 0.0))
-                    self._pay(engine, requested_sum(quote), tie_of(key, asked, quote))
-                    found = self.tabulate(read, at_most=0)
-            return replace(found, spent=replace(found.spent, charged=charged + quote.share))
-
-    def _counts_within(
-        self, statement: Statement, within: Within, key: str | None, at_most: Part
-    ) -> AnswerTable:
-        """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
-        from pmw.planning.row_quotes import quote_statement, rows_of
-        from pmw.session.measurement_requests import asked_text
-
-        asked = asked_text("counts within", (), _text_of(key, statement), *within)
+        read, key, width = self._statement(statement), self._key(request_id, dry_run=False), Within.of(within)
+        counts = is_of_counts(read)
+        asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
 
-            def quoted() -> Quote:
-                return quote_statement(engine.limited(self._account), statement, within)
+            def requested(quote: Price) -> RequestedMeasurement | None:
+                return requested_statement(engine.state, quote, read)
 
-            quote = self._bought(engine, (key, asked), quoted, rows_of(statement), at_most)
-            found = self.tabulate(statement, fresh=True, at_most=0)
-            return replace(found, spent=replace(found.spent, charged=quote.share))
+            def quoted() -> Price:
+                return self.quote_aggregate(read, width)
+
+            quote = self._bought(engine, (key, asked), quoted, requested, at_most)
+            found = self.tabulate(read, fresh=counts, at_most=0)
+            told = notes_of(quote, width, found.estimates()) if isinstance(quote, MeanQuote) else ()
+            charged = replace(found.spent, charged=quote.share)
+            return replace(found, notes=(*found.notes, *told), spent=charged)
 
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text
+        from pmw.session.measurement_requests import asked_text, requested_rows
 
         with self._engaged() as engine:
             request = self._request(question, fresh=True, request_id=request_id)
@@ -236,10 +217,13 @@ class Dialogue(LocalAsking):
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
             asked = asked_text("counts within", (), request.text, how)
 
-            def quoted() -> Quote:
+            def requested(quote: Price) -> RequestedMeasurement | None:
+                return requested_rows(engine.state, quote, (request.query,))
+
+            def quoted() -> Price:
                 return self.quote(request.query, width)
 
-            quote = self._bought(engine, (key, asked), quoted, (request.query,), at_most)
+            quote = self._bought(engine, (key, asked), quoted, requested, at_most)
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
@@ -247,28 +231,27 @@ class Dialogue(LocalAsking):
         self,
         engine: Engine,
         tied: tuple[str | None, str],
-        quoted: Callable[[], Quote],
-        queries: Sequence[LinearQuery],
+        quoted: Callable[[], Price],
+        requested: Callable[[Price], RequestedMeasurement | None],
         at_most: Part,
-    ) -> Quote:
-        """Return the price of the bars of questions, once it is paid.
+    ) -> Price:
+        """Return the price of bars, once it is paid.
 
         Args:
             engine: in a turn.
             tied: the idempotency key, and the canonical text of the request.
             quoted: returns the price, as things stand.
-            queries: the questions.
+            requested: returns what is measured at a price.
             at_most: what may be charged.
         """
-        from pmw.session.measurement_requests import requested_rows
         from pmw.session.ties import tie_of
 
         key, asked = tied
-        quote: Quote | None = engine.tied(None, key, asked)
+        quote: Price | None = engine.tied(None, key, asked)
         if quote is None:
             quote = quoted()
             self._require_price(quote, at_most)
-            self._pay(engine, requested_rows(engine.state, quote, queries), tie_of(key, asked, quote))
+            self._pay(engine, requested(quote), tie_of(key, asked, quote))
         return quote
 
     def _pay(self, engine: Engine, requested: RequestedMeasurement | None, tie: Tie | None = None) -> None:

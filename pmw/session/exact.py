@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pmw.loop import Forecast
 from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.planning.heads import HeadsQuote
+from pmw.planning.mean_quotes import MeanQuote
 from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.answer import Source, Spent
@@ -40,9 +41,9 @@ from queries.schema import format_schema
 
 SumPrice: TypeAlias = SumQuote
 CountPrice: TypeAlias = Quote | RowsQuote
-StatementPrice: TypeAlias = SumQuote | RowsQuote
+StatementPrice: TypeAlias = MeanQuote | RowsQuote
 Foreseen: TypeAlias = Forecast
-Price: TypeAlias = Quote | RowsQuote | SumQuote  # of a bar
+Price: TypeAlias = Quote | RowsQuote | MeanQuote  # of a bar
 Cost: TypeAlias = Forecast | Explanation
 
 _Plain: TypeAlias = str | int | float | bool | None
@@ -149,6 +150,7 @@ TYPES: tuple[type, ...] = (
     Quote,
     RowsQuote,
     SumQuote,
+    MeanQuote,
     HeadsQuote,
     Forecast,
     ExplainedScope,

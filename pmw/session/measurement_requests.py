@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pmw.errors import BudgetError
 from pmw.loop import RequestedHeads, RequestedMarginal, RequestedRows, RequestedSum
 from pmw.planning.heads import HeadsQuote, quote_heads
-from pmw.planning.row_quotes import RowsQuote, quote_rows
+from pmw.planning.mean_quotes import MeanQuote, summed_rows
+from pmw.planning.row_quotes import RowsQuote, quote_rows, rows_of
 from pmw.planning.sum_quotes import SumQuote, quote_sums
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.codec import dumps
@@ -26,6 +28,7 @@ from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
     from pmw.session.journal import RequestedMeasurement
+    from queries.statements import Statement
 
 PriceT = TypeVar("PriceT", bound=Price)
 
@@ -217,17 +220,29 @@ def requested_marginal(state: PublicState, quote: Quote) -> RequestedMarginal | 
 
 
 def requested_rows(
-    state: PublicState, quote: Quote, queries: Sequence[LinearQuery]
+    state: PublicState, quote: Price, queries: Sequence[LinearQuery]
 ) -> RequestedRows | RequestedMarginal | None:
     """Return what is measured for questions at a price: their own numbers, or a marginal that holds them."""
-    if quote.noise is None or not isinstance(quote, RowsQuote):
-        return requested_marginal(state, quote)
-    return RequestedRows(tuple(queries), quote.noise)
+    if isinstance(quote, RowsQuote) and quote.noise is not None:
+        return RequestedRows(tuple(queries), quote.noise)
+    return requested_marginal(state, quote) if isinstance(quote, Quote) else None
 
 
 def requested_sum(quote: SumQuote) -> RequestedSum | None:
     """Return the sums of a price; None where nothing need be measured."""
     return None if quote.summed is None or quote.noise is None else RequestedSum(quote.summed, quote.noise)
+
+
+def requested_statement(
+    state: PublicState, quote: Price, statement: Statement
+) -> RequestedMeasurement | None:
+    """Return what is measured for a statement at a price: all of its groups; None where nothing need be."""
+    if not isinstance(quote, MeanQuote):
+        return requested_rows(state, quote, rows_of(statement))
+    if quote.summed is None or quote.noise is None or not quote.questions:
+        return requested_sum(quote)
+    rows = replace(summed_rows(state, statement), count_units=quote.summed.count_units)
+    return RequestedSum(rows, quote.noise)
 
 
 def asked_text(kind: str, by: Sequence[str], *how: object) -> str:

@@ -9,19 +9,21 @@ from typing import TypeAlias
 
 from pmw.errors import SessionCorruptError
 from pmw.planning.heads import HeadsQuote
+from pmw.planning.mean_quotes import MeanQuote
 from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.codec import dumps, form_of, loads, read, register
 from pmw.public.quotes import Quote
 from pmw.session.journal import Tie, damage_is_one_error
 
-Price: TypeAlias = Quote | RowsQuote | SumQuote | HeadsQuote
+Price: TypeAlias = Quote | RowsQuote | SumQuote | MeanQuote | HeadsQuote
 
 # What tells prices apart.
 PRICES: dict[type, dict[str, str]] = {
     Quote: {"measured": "counts"},
     RowsQuote: {"measured": "questions"},
     SumQuote: {"measured": "sums"},
+    MeanQuote: {"measured": "sums", "of": "a statement"},
     HeadsQuote: {"measured": "persons"},
 }
 register(PRICES)
