@@ -33,6 +33,7 @@ from pmw.model.hierarchical_histogram import (
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.local_fit import local_fit, with_local_fits
+from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     DEFAULT_BINS,
     CombinedMarginal,
@@ -67,15 +68,7 @@ from pmw.model.mirror_descent import (
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
-from pmw.model.value_sums import (
-    COUNT_UNITS,
-    Places,
-    SumMeasurement,
-    SummedRows,
-    SummedValues,
-    opening_sums,
-    sums_of,
-)
+from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, opening_sums, sums_of
 
 __all__ = [
     "Aim",

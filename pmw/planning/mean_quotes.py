@@ -307,7 +307,7 @@ def _cheapest(state: PublicState, summed: SummedValues | SummedRows, ways: _Ways
     if not found:
         return None
     price, noise, units = min(found, key=lambda one: one[0])
-    rows = len(summed.rows) if isinstance(summed, SummedRows) else 0
+    rows = len(summed.rows)
     return MeanQuote(
         SummedValues(summed.attribute, summed.scope, clipped=summed.clipped, count_units=units),
         noise,

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model.value_sums import SummedRows, SummedValues
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
@@ -131,7 +131,7 @@ def sum_sensitivity(summed: SummedValues, options: Options) -> tuple[int, int]:
         In L1, and the square of that in L2.
     """
     records = options.records_per_person
-    rows = most_together(summed.rows) if isinstance(summed, SummedRows) else 1
+    rows = most_together(summed.rows) if summed.rows else 1
     alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
     squared = records * UNITS * summed.squared
     if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
@@ -185,7 +185,7 @@ def sum_entry(summed: SummedValues, noise: NoiseDistribution, options: Options) 
 
 def sum_label(summed: SummedValues) -> str:
     """Return what the ledger calls sums of values."""
-    if isinstance(summed, SummedRows):
+    if summed.rows:
         return f"{summed.attribute} of {rows_label(summed.rows)}"
     scope = ", ".join(summed.scope)
     return f"{summed.attribute} by {scope}" if scope else summed.attribute

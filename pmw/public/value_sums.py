@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Places, SumMeasurement, SummedRows, Target
+from pmw.model import Places, SumMeasurement, Target
 from pmw.model.measurement import noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.joint_sums import JointSums
@@ -89,7 +89,7 @@ class ValueSums:
     def __init__(self, state: PublicState) -> None:
         self._state = state
         self._shifts: dict[str, _Array] = {}
-        self._by_cells = [one for one in state.sums if not isinstance(one.summed, SummedRows)]
+        self._by_cells = [one for one in state.sums if not one.summed.rows]
         self._rows: dict[int, dict[str, int]] = {}  # of each measured list, the places of its questions
 
     @property
@@ -294,8 +294,8 @@ class ValueSums:
         Whether a record counts has to follow from its cell in the measured scope, but for records without a
         value.
         """
-        if isinstance(measured.summed, SummedRows):
-            return self._rows_inside(measured, measured.summed, over)
+        if measured.summed.rows:
+            return self._rows_inside(measured, over)
         name, scope = over.summed.line.attribute, measured.summed.scope
         held = over.held
         if name not in scope:  # of the cells that hold values
@@ -311,16 +311,14 @@ class ValueSums:
         inside = on_scope(self.domain, common, inside, scope)
         return np.broadcast_to(inside, measured.sums.shape)
 
-    def _rows_inside(
-        self, measured: SumMeasurement, summed: SummedRows, over: SummedOver
-    ) -> NDArray[np.bool_] | None:
+    def _rows_inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
         """Return the one question that counts these records; of several the records are added up by none."""
         places = self._rows.get(id(measured))
         if places is None:
-            places = {row.to_json(): place for place, row in enumerate(summed.rows)}
+            places = {row.to_json(): place for place, row in enumerate(measured.summed.rows)}
             self._rows[id(measured)] = places
         place = places.get(over.question(self.domain).to_json())
-        return None if place is None else np.arange(len(summed.rows)) == place
+        return None if place is None else np.arange(len(places)) == place
 
 
 def cell_middles(domain: Domain, attribute: str) -> _Array:
