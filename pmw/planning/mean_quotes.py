@@ -33,7 +33,7 @@ from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.charges import sum_charge
-from pmw.public.evidence import is_held
+from pmw.public.evidence import NOT_HELD, holding_of
 from pmw.public.half_widths import Confidences
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import Within, affordable_price, widest_noise
@@ -274,14 +274,14 @@ def _asked(
     sums, aggregates, tier = Sums(state, statement), Aggregates(state, statement), marginal_tier(state.plan)
     fewest = math.inf if tier is None else half_width(tier.noise, Confidences.in_state(state).alone)
     for group in statement.groups():
-        above, below = _weights(sums, node, group)
+        below = _weights(sums, node, group)[1]
         if below is None:
             below = sums.weights(next(iter(_sum_of(node).values), EVERYBODY), group)
-        records, value = sums.ends(below, 1)[0], aggregates.estimate(node, group).value
-        estimated = records <= 0
-        if estimated and above.summed is not None:
-            records = 0.0 if is_held(state, above.summed.question(state.domain)) else sums.model(below)
-        if value is not None and records > fewest * estimated and aggregates.may_hold(node, group):
+        scope = tuple(name for place, name in enumerate(below.scope) if below.varies(place))
+        estimated = holding_of(state, scope) in NOT_HELD
+        records = sums.model(below) if estimated else sums.ends(below, 1)[0]
+        value = aggregates.estimate(node, group).value if aggregates.may_hold(node, group) else None
+        if value is not None and records > (fewest if estimated else 0.0):
             width = within.amount * (abs(value) if within.relative else 1.0)
             yield _Asked(group, records, estimated, value, width)
 
