@@ -32,6 +32,7 @@ from pmw.planning.value_sums import planned
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
+from pmw.public.bars import Bars
 from pmw.public.charges import sum_charge
 from pmw.public.evidence import NOT_HELD, holding_of
 from pmw.public.half_widths import Confidences
@@ -45,6 +46,7 @@ from queries.expressions import EVERYBODY, Linear, Ratio
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.parsing import require_aligned
 from queries.statements import Group, Statement
 
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
@@ -227,6 +229,7 @@ def summed_rows(state: PublicState, statement: Statement) -> SummedRows:
         QueryError: cells do not decide which records these are, or they are too many.
     """
     node, name = _aggregate_of(statement)
+    require_aligned(statement.where)
     sums, found = Sums(state, statement), dict[str, LinearQuery]()
     for group in statement.groups():
         over = sums.weights(_sum_of(node), group).summed
@@ -269,8 +272,10 @@ def _asked(
 ) -> Iterator[_Asked]:
     """Yield the groups that have records, by what is released, or by the model where nothing tells of them.
 
-    The model's number counts where it is above what a measured number of records may be off by.
+    The model's number counts where it is above what a measured number of records may be off by, and where
+    what is released of each attribute says that there are records with the group's values of it.
     """
+    bars = Bars(state)
     sums, aggregates, tier = Sums(state, statement), Aggregates(state, statement), marginal_tier(state.plan)
     fewest = math.inf if tier is None else half_width(tier.noise, Confidences.in_state(state).alone)
     for group in statement.groups():
@@ -281,9 +286,21 @@ def _asked(
         estimated = holding_of(state, scope) in NOT_HELD
         records = sums.model(below) if estimated else sums.ends(below, 1)[0]
         value = aggregates.estimate(node, group).value if aggregates.may_hold(node, group) else None
-        if value is not None and records > (fewest if estimated else 0.0):
+        if estimated and (records <= fewest or _may_be_empty(bars, below)):
+            records = 0.0
+        if value is not None and records > 0:
             width = within.amount * (abs(value) if within.relative else 1.0)
             yield _Asked(group, records, estimated, value, width)
+
+
+def _may_be_empty(bars: Bars, weights: GroupWeights) -> bool:
+    """Tell whether some attribute may have no records with the values that a group asks for."""
+    for axis, name in enumerate(weights.scope):
+        table = np.moveaxis(weights.high > 0, axis, 0).reshape(weights.high.shape[axis], -1)
+        side = np.asarray(table.any(axis=1), dtype=np.float64)
+        if bars.of_sum((name,), side, side)[0] <= 0:
+            return True
+    return False
 
 
 def _are_narrow(

@@ -386,7 +386,8 @@ def test_a_person_moves_sums_of_questions_by_the_sensitivity_and_no_more(
     summed = of_rows(rows, **given)
     some = RECORDS if persons < 3 else [one for one in RECORDS if one[1] in (0, 3, 6, None)]
     owned = list(itertools.combinations_with_replacement(some, persons))
-    for others in ([], [("a", 1.0), ("b", 5.0)]):
+    beside: list[list[tuple[str, float | None]]] = [[], [("a", 1.0), ("b", 5.0)]]
+    for others in beside:
         moved = np.stack([units(summed, [*others, *own]).ravel() for own in owned])
         added = moved - units(summed, others).ravel()
         replaced = (moved[:, None] - moved[None]).reshape(-1, moved.shape[1])

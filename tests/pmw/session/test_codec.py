@@ -40,10 +40,12 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.heads import HeadsQuote
+from pmw.planning.mean_quotes import MeanQuote
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.row_quotes import RowsQuote
 from pmw.planning.sum_quotes import SumQuote
@@ -232,12 +234,20 @@ VALUES[SummedValues] = st.one_of(
         count_units=st.sampled_from(COUNT_UNITS),
     ),
 )
-VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
+_ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
+VALUES[SummedRows] = _built(
+    SummedRows,
+    scope=_SUM_SCOPES,
+    by_cells=st.just(False),
+    clipped=st.just(False),
+    count_units=st.sampled_from(COUNT_UNITS),
+    rows=_ROWS,
+)
+VALUES[SumMeasurement] = st.one_of(VALUES[SummedValues], VALUES[SummedRows]).flatmap(
     lambda summed: _built(SumMeasurement, summed=st.just(summed), units=_array(summed.shape(PEOPLE)))
 )
 VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
 VALUES[HeadMeasurement] = _over(HeadMeasurement, "units")
-_ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
 VALUES[RowsMeasurement] = _ROWS.flatmap(
     lambda queries: _built(RowsMeasurement, queries=st.just(queries), units=_array((len(queries),)))
 )
@@ -248,7 +258,7 @@ VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
     NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
     QueryRequest, Proposal, RequestedSum, RequestedHeads, QuantileRequest, OpeningDraws,
-    Quote, RowsQuote, SumQuote, HeadsQuote, Tie,
+    Quote, RowsQuote, SumQuote, MeanQuote, HeadsQuote, Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
 VALUES[RequestedMarginal] = st.one_of(

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.planning import row_quotes, sum_quotes
+from pmw.planning import mean_quotes, row_quotes
 from pmw.planning.heads import HeadsQuote
 from pmw.planning.sum_quotes import SumQuote
 from pmw.public.quotes import Quote
@@ -283,7 +283,7 @@ def first_of(quoting: Callable[..., AnyQuote]) -> Callable[..., AnyQuote]:
 def never_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bar that was paid for be too wide, as where noise was larger than was foreseen."""
     monkeypatch.setattr(row_quotes, "quote_within", first_of(row_quotes.quote_within))
-    monkeypatch.setattr(sum_quotes, "quote_aggregate", first_of(sum_quotes.quote_aggregate))
+    monkeypatch.setattr(mean_quotes, "quote_aggregate", first_of(mean_quotes.quote_aggregate))
 
 
 @pytest.mark.usefixtures("never_narrow")
