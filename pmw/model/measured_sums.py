@@ -31,15 +31,6 @@ class SummedRows(SummedValues):
         """Return the shape of what is measured: the parts, and the questions."""
         return (self.parts, len(self.rows))
 
-    @property
-    def axes(self) -> int:
-        """How many axes that shape has."""
-        return 2
-
-    def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Return w of each question, that of all values: int64."""
-        return np.full(len(self.rows), self.ends(domain)[1].max(), dtype=np.int64)
-
     def tables(self, domain: Domain) -> Sequence[tuple[str, ...]]:
         """Return the scope of each question, with the attribute."""
         return tuple(dict.fromkeys(self._over(domain, row) for row in self.rows))

@@ -105,7 +105,7 @@ class SummedValues:
     @property
     def axes(self) -> int:
         """How many axes that shape has."""
-        return 1 + len(self.scope)
+        return 2 if self.rows else 1 + len(self.scope)
 
     @property
     def rows(self) -> tuple[LinearQuery, ...]:
@@ -129,10 +129,10 @@ class SummedValues:
         return np.where(places.present, most, 0), np.where(places.present, most, 0)
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Return w of each cell of the scope, the largest of any value that may be there: int64."""
+        """Return w of each cell of the scope, or question, the largest of any value there: int64."""
         _, own = self.ends(domain)
-        shape = domain.scope_shape(self.scope)
-        if self.attribute in self.scope:
+        shape = self.shape(domain)[1:]
+        if self.attribute in self.scope and not self.rows:
             return np.broadcast_to(_along(domain, self.attribute, own, self.scope), shape)
         return np.full(shape, own.max(), dtype=np.int64)
 

@@ -51,7 +51,6 @@ from queries.statements import Group, Statement
 
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
 _Array = NDArray[np.float64]
-_Weights = tuple[GroupWeights, GroupWeights | None]  # of a sum, and of what it is divided by
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +144,9 @@ class _Ways:
         sure = [Confidences.in_state(state, events, groups=statement.choices).alone for events in (1, 2)]
         return cls((sure[0], sure[1]), *np.array(found, dtype=np.float64).T)
 
-    def all_suffice(self, count_units: int, noise: NoiseDistribution) -> bool:
-        """Tell whether all bars are so narrow."""
-        return bool(self.suffice(noise, count_units).all())
-
-    def suffice(self, noise: NoiseDistribution, count_units: int) -> NDArray[np.bool_]:
-        """Tell which bars are as narrow as is wanted: bool."""
-        return self.widths(noise, count_units) <= self.wanted
+    def suffice(self, count_units: int, noise: NoiseDistribution) -> bool:
+        """Tell whether all bars are as narrow as is wanted."""
+        return bool(np.all(self.widths(noise, count_units) <= self.wanted))
 
     def widths(self, noise: NoiseDistribution, count_units: int) -> _Array:
         """Return the half-widths of the bars, as ``Sums`` takes the narrower way; infinite where none is."""
@@ -190,10 +185,12 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     asked = tuple(_asked(before, statement, node, within))
     if not asked:
         raise refused("no group is known to have records, or taken to have some; ask for others")
-    held = _are_narrow(state, statement, node, asked)
+    aggregates = Aggregates(state, statement)
+    held = np.array([_is_narrow(aggregates.estimate(node, one.group), one.width) for one in asked])
     for one in state.sums[opened:] if not held.all() else ():
         if one.summed.attribute == name and not one.summed.by_cells:
-            held |= _Ways.of(before, statement, asked, one.summed).suffice(one.noise, one.summed.count_units)
+            ways = _Ways.of(before, statement, asked, one.summed)
+            held |= ways.widths(one.noise, one.summed.count_units) <= ways.wanted
     estimated = any(one.estimated for one in asked)
     if held.all():
         return MeanQuote(None, None, 0, 0.0, 0.0, 0.0, affordable=True, estimated=estimated)
@@ -261,7 +258,8 @@ def _sum_of(node: Linear | Ratio) -> Linear:
     return node.numerator if isinstance(node, Ratio) else node
 
 
-def _weights(sums: Sums, node: Linear | Ratio, group: Group) -> _Weights:
+def _weights(sums: Sums, node: Linear | Ratio, group: Group) -> tuple[GroupWeights, GroupWeights | None]:
+    """Return the weights of a sum, and of what it is divided by."""
     if isinstance(node, Linear):
         return sums.weights(node, group), None
     return sums.pair((node.numerator, group), (node.denominator, group))
@@ -275,8 +273,8 @@ def _asked(
     The model's number counts where it is above what a measured number of records may be off by, and where
     what is released of each attribute says that there are records with the group's values of it.
     """
-    bars = Bars(state)
-    sums, aggregates, tier = Sums(state, statement), Aggregates(state, statement), marginal_tier(state.plan)
+    bars, tier = Bars(state), marginal_tier(state.plan)
+    sums, aggregates = Sums(state, statement), Aggregates(state, statement)
     fewest = math.inf if tier is None else half_width(tier.noise, Confidences.in_state(state).alone)
     for group in statement.groups():
         below = _weights(sums, node, group)[1]
@@ -303,21 +301,17 @@ def _may_be_empty(bars: Bars, weights: GroupWeights) -> bool:
     return False
 
 
-def _are_narrow(
-    state: PublicState, statement: Statement, node: Linear | Ratio, asked: Sequence[_Asked]
-) -> NDArray[np.bool_]:
-    """Tell of which groups the bar is as narrow as is wanted, as it is: bool."""
-    aggregates = Aggregates(state, statement)
-    found = [aggregates.estimate(node, one.group) for one in asked]
-    ends = [(one.interval if one.is_promised else None) or (-math.inf, math.inf) for one in found]
-    return np.array([(high - low) / 2 <= one.width for (low, high), one in zip(ends, asked, strict=True)])
+def _is_narrow(found: Estimate, width: float) -> bool:
+    """Tell whether an answer has a bar that is so narrow."""
+    ends = found.interval
+    return found.is_promised and ends is not None and (ends[1] - ends[0]) / 2 <= width
 
 
 def _cheapest(state: PublicState, summed: SummedValues | SummedRows, ways: _Ways) -> MeanQuote | None:
     """Return the lowest price of some sums, alone or with the number of values; None where none suffices."""
     options, found = state.contract.options, list[tuple[Fraction, NoiseDistribution, int]]()
     for units in (0, *COUNT_UNITS):
-        noise = widest_noise(state.ledger, functools.partial(ways.all_suffice, units))
+        noise = widest_noise(state.ledger, functools.partial(ways.suffice, units))
         if noise is not None:
             charge = sum_charge(replace(summed, count_units=units), noise, options)
             found.append((state.ledger.price(charge), noise, units))

@@ -312,7 +312,7 @@ class ValueSums:
         return np.broadcast_to(inside, measured.sums.shape)
 
     def _rows_inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
-        """Return the one question that counts these records; of several the records are added up by none."""
+        """Return the one question that counts these records; None where none does."""
         places = self._rows.get(id(measured))
         if places is None:
             places = {row.to_json(): place for place, row in enumerate(measured.summed.rows)}

@@ -191,14 +191,13 @@ class Dialogue(LocalAsking):
         counts = is_of_counts(read)
         asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
-
-            def requested(quote: Price) -> RequestedMeasurement | None:
-                return requested_statement(engine.state, quote, read)
-
-            def quoted() -> Price:
-                return self.quote_aggregate(read, width)
-
-            quote = self._bought(engine, (key, asked), quoted, requested, at_most)
+            quote = self._bought(
+                engine,
+                (key, asked),
+                lambda: self.quote_aggregate(read, width),
+                lambda quote: requested_statement(engine.state, quote, read),
+                at_most,
+            )
             found = self.tabulate(read, fresh=counts, at_most=0)
             told = notes_of(quote, width, found.estimates()) if isinstance(quote, MeanQuote) else ()
             charged = replace(found.spent, charged=quote.share)
@@ -217,13 +216,13 @@ class Dialogue(LocalAsking):
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
             asked = asked_text("counts within", (), request.text, how)
 
-            def requested(quote: Price) -> RequestedMeasurement | None:
-                return requested_rows(engine.state, quote, (request.query,))
-
-            def quoted() -> Price:
-                return self.quote(request.query, width)
-
-            quote = self._bought(engine, (key, asked), quoted, requested, at_most)
+            quote = self._bought(
+                engine,
+                (key, asked),
+                lambda: self.quote(request.query, width),
+                lambda quote: requested_rows(engine.state, quote, (request.query,)),
+                at_most,
+            )
             answer = engine.answer_untested(request, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
