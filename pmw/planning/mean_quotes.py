@@ -103,7 +103,7 @@ class _Ways:
         counts: how far counts that were measured elsewhere may move the sum.
         rest: how far it may be off besides.
         divisor: what the sum is divided by.
-        least: how many records there are, of a mean, which has a bar where their own number says that much.
+        least: how many records a mean is of; infinite for a sum.
     """
 
     confidences: tuple[float, float]
@@ -149,17 +149,22 @@ class _Ways:
         return bool(np.all(self.widths(noise, count_units) <= self.wanted))
 
     def widths(self, noise: NoiseDistribution, count_units: int) -> _Array:
-        """Return the half-widths of the bars, as ``Sums`` takes the narrower way; infinite where none is."""
+        """Return the half-widths of the bars, as ``Sums`` takes the narrower way; infinite where none is.
+
+        A mean that is divided by its own number of records is divided by the least that this may come out as.
+        """
         found = np.full(len(self.cells), math.inf)
         for cells in set(self.cells.tolist()) - {0.0}:
             own = self.cells == cells
             one, half = (sum_half_width(noise, cells, sure, peak=1.0) for sure in self.confidences)
-            width = half * self.scale + self.counts
+            width = (half * self.scale + self.counts + self.rest) / self.divisor
             if count_units:
                 unit = UNITS / count_units
-                joint = one * np.hypot(self.scale, self.weight * unit)
-                width = np.minimum(width, np.where(one * unit < self.least, joint, math.inf))
-            found[own] = ((width + self.rest) / self.divisor)[own]
+                least = np.maximum(np.minimum(self.divisor, self.least - one * unit), 0.0)
+                joint = one * np.hypot(self.scale, self.weight * unit) + self.rest
+                with np.errstate(divide="ignore"):
+                    width = np.minimum(width, joint / least)
+            found[own] = width[own]
         return found
 
 
