@@ -316,8 +316,8 @@ WITHIN: dict[str, dict[str, Any]] = {
 
 def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient, add: Any) -> None:
     ann = add("ann")
-    sql = "SELECT region, AVG(age) AS a FROM people WHERE sex = 'Male' GROUP BY region"
-    body = {"sql": sql, "within": 1.5}
+    sql = "SELECT sex, AVG(age) AS a FROM people WHERE region = 'north' GROUP BY sex"
+    body = {"sql": sql, "within": 3}
 
     def entries() -> Any:
         return client.get("/sessions/study/ledger", headers=ann).json()["entries"]
@@ -327,7 +327,7 @@ def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient
     assert priced.is_success
     assert entries() == before
     quote = priced.json()
-    assert quote["questions"] == quote["cells"] > 1
+    assert (quote["sum"], quote["estimated"]) == ("age", False)
     answer = client.post(ASK, json={**body, "at_most": 1}, headers=ann)
     assert answer.is_success
     (line,) = entries()[len(before) :]
