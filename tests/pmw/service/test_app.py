@@ -327,7 +327,7 @@ def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient
     assert priced.is_success
     assert entries() == before
     quote = priced.json()
-    assert (quote["sum"], quote["estimated"]) == ("age", False)
+    assert (quote["sum"], quote["scope"]) == ("age", ["sex", "region"])
     answer = client.post(ASK, json={**body, "at_most": 1}, headers=ann)
     assert answer.is_success
     (line,) = entries()[len(before) :]
