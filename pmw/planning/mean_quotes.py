@@ -41,7 +41,6 @@ from pmw.public.quotes import Within, affordable_price, widest_noise
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, GroupWeights, Sums
 from pmw.public.value_sums import ValueSums
-from queries.errors import QueryError
 from queries.expressions import EVERYBODY, Linear, Ratio
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -136,11 +135,12 @@ class _Ways:
                 found.append((one.width, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0))
                 continue
             ratio, least = (0.0, math.inf) if below is None else (one.value, one.records)
-            way, factor = sums.way(above, parts[0], below, ratio, 1), above.summed.summed.line.factor
-            weight = math.inf if way.line is None else factor * number.middle + way.line[1] - ratio
-            rest = way.reached + abs(factor) * number.rounded
+            reached, counts, line = sums.way(above, parts[0], below, ratio, 1)
+            factor = above.summed.summed.line.factor
+            weight = math.inf if line is None else factor * number.middle + line[1] - ratio
+            rest = reached + abs(factor) * number.rounded
             scale, divisor = abs(factor) * number.scale, 1.0 if below is None else one.records
-            found.append((one.width, number.cells, scale, weight, way.counts, rest, divisor, least))
+            found.append((one.width, number.cells, scale, weight, counts, rest, divisor, least))
         sure = [Confidences.in_state(state, events, groups=statement.choices).alone for events in (1, 2)]
         return cls((sure[0], sure[1]), *np.array(found, dtype=np.float64).T)
 
@@ -208,7 +208,10 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     if whole is not None and (own is None or whole.share <= PREFERRED * own.share):
         own = whole
     if own is None or own.share > 1:
-        raise _too_narrow(asked, within)
+        least = min(asked, key=lambda one: one.records * one.width)
+        group = ", ".join("(missing)" if one is None else str(one) for one in least.group.labels)
+        told = f"{group or 'what is asked about'} is taken to have {least.records:,.0f} records"
+        raise refused(f"no price gives a bar of {within}: {told}; ask for a wider one, or for other groups")
     affordable = own.share <= affordable_price(state) / state.ledger.cap
     return replace(own, affordable=affordable, estimated=estimated)
 
@@ -334,11 +337,3 @@ def _cheapest(state: PublicState, summed: SummedValues | SummedRows, ways: _Ways
         affordable=True,
         questions=rows,
     )
-
-
-def _too_narrow(asked: Sequence[_Asked], within: Within) -> QueryError:
-    """Return the error of bars that no budget pays, which tells the group that asks for most."""
-    least = min(asked, key=lambda one: one.records * one.width)
-    group = ", ".join("(missing)" if one is None else str(one) for one in least.group.labels)
-    told = f"{group or 'what is asked about'} is taken to have {least.records:,.0f} records"
-    return refused(f"no price gives a bar of {within}: {told}; ask for a wider one, or for other groups")

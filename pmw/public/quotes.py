@@ -49,8 +49,8 @@ class Within(NamedTuple):
     """How far a number may be off.
 
     Attributes:
-        amount: in its own unit, or as a part of it.
-        relative: as a part of the least that it may be.
+        amount: in its own unit, or as a part.
+        relative: as a part of it.
     """
 
     amount: float

@@ -201,20 +201,6 @@ class MeasuredSum(NamedTuple):
     line: tuple[float, float] = (1.0, 0.0)
 
 
-class MeasuredWay(NamedTuple):
-    """What a bar by measured values is as wide as, beside their noise.
-
-    Attributes:
-        reached: how far values may be from the middles of their places.
-        counts: how far counts may move it that were measured elsewhere.
-        line: what one of the values weighs: a factor, and a constant; None where they differ.
-    """
-
-    reached: float
-    counts: float
-    line: tuple[float, float] | None
-
-
 class Sums:
     """The sums of a statement in one state; what they have in common is computed once.
 
@@ -367,27 +353,31 @@ class Sums:
         other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
         found = []
         for part in parts:
-            one = self.way(weights, part, below, ratio, events)
-            width = part.half_width + one.reached + one.counts
+            reached, counts, line = self.way(weights, part, below, ratio, events)
+            width = part.half_width + reached + counts
             found.append(self._measured(weights, part, 2 * events, (width, other)))
-            if part.joint is not None and one.line is not None:
-                width = part.joint.sum_half_width(one.line, ratio, self.alone(events)) + one.reached
-                joint = self._measured(weights, part, events, (width, other))
-                found.append(joint._replace(joint=part.joint, line=one.line))
+            if part.joint is not None and line is not None:
+                width = part.joint.sum_half_width(line, ratio, self.alone(events)) + reached
+                one = self._measured(weights, part, events, (width, other))
+                found.append(one._replace(joint=part.joint, line=line))
         best = min(found, key=lambda one: one.widths[0], default=None)
         return None if best is None or best.widths[0] >= noise + apart else best
 
     def way(
         self, weights: GroupWeights, part: MeasuredPart, below: GroupWeights | None, ratio: float, events: int
-    ) -> MeasuredWay:
-        """Return how what was measured of values bounds a sum, less so much for each that it is divided by.
+    ) -> tuple[float, float, tuple[float, float] | None]:
+        """Return what a bar by measured values is as wide as beside their noise, of a sum less a ratio.
 
         It depends on scales of noise, and on where the model has its records.
+
+        Returns:
+            How far values may be from the middles of their places; how far counts may move the sum that were
+            measured elsewhere; and what one of the values weighs, or None where that is not one line.
         """
         over, mass = weights.summed, np.maximum(self.marginal(weights.scope), 0.0)
         counts = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
         line = None if over is None else _line_of(over, part, below)
-        return MeasuredWay(float(np.sum(part.reach * mass)), counts, line)
+        return float(np.sum(part.reach * mass)), counts, line
 
     def _measured(
         self, weights: GroupWeights, part: MeasuredPart, events: int, widths: tuple[float, float]

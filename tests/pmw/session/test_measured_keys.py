@@ -247,6 +247,7 @@ def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
 # --- bars ------------------------------------------------------------------------------------------------
 
 AVERAGE = "SELECT region, AVG(visit) AS mean FROM trips GROUP BY region"
+SOME = "SELECT kind, AVG(visit) AS mean FROM trips WHERE region IN ('n', 's') OR kind = 'a' GROUP BY kind"
 PAIR = "region = 'n' AND kind = 'a'"
 BARS: dict[str, list[Callable[..., Any]]] = {
     "counts": [
@@ -263,6 +264,12 @@ BARS: dict[str, list[Callable[..., Any]]] = {
         lambda session, **given: session.sql_within(AVERAGE, "1%", **given),
         lambda session, **given: session.sql_within(f"{AVERAGE} LIMIT 2", 1, **given),
         lambda session, **given: session.measure_sum("visit", "region", **given),
+    ],
+    "sums of questions": [
+        lambda session, **given: session.sql_within(SOME, 3, **given),
+        lambda session, **given: session.sql_within(SOME, "3.0", **given),
+        lambda session, **given: session.sql_within(SOME, 3.5, **given),
+        lambda session, **given: session.sql_within(AVERAGE, 3, **given),
     ],
 }
 
