@@ -140,10 +140,13 @@ def _read_form(form: Any) -> Released:
     """
     _require(isinstance(form, dict) and "guarantee" in form, "it says no guarantee")
     read(str, form.pop("guarantee"))
-    lists = (read(Sequence[kind], form.pop(name, None)) for name, kind in _APART.items())  # type: ignore[valid-type]
-    given = {**_LEFT_OUT, "apart": tuple(itertools.chain.from_iterable(lists))}
+    lists = [form.pop(name, None) for name in _APART]
+    given = {**_LEFT_OUT, "apart": ()}
     released: Released = read(Released, form, given=given, most_cells=MOST_CELLS)
-    return released
+    how = {"domain": released.contract.domain, "most_cells": MOST_CELLS}
+    kinds = zip(_APART.values(), lists, strict=True)
+    found = (read(Sequence[kind], one, **how) for kind, one in kinds)  # type: ignore[valid-type, arg-type]
+    return replace(released, apart=tuple(itertools.chain.from_iterable(found)))
 
 
 def read_model(path: Path) -> tuple[PublicState, bytes]:
