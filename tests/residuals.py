@@ -23,7 +23,7 @@ from pmw.model import (
     combined,
 )
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.foundations import attributes_alone, everybody
+from pmw.public.foundations import attributes_alone, on_everybody
 from pmw.public.state import Total
 from queries import UNITS, CategoricalAttribute, IntegerAttribute
 
@@ -94,7 +94,8 @@ class Side:
         if self.rows is None:
             return MarginalMeasurement(("a",), numbers, noise)
         rows = Strategy((self.rows,), False)
-        return ResidualMeasurement(("a",), numbers, noise, strategy=rows, foundation=(everybody(total),))
+        (found,) = on_everybody(total, [ResidualMeasurement(("a",), numbers, noise, strategy=rows)])
+        return found
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
     leaf_variances,
     mean_range_variance,
-    sum_covariance,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.local_fit import local_fit, with_local_fits
@@ -110,8 +109,8 @@ __all__ = [
     "Measurement",
     "most_squares",
     "noise_variance",
-    "OneWayMeasurement",
     "OfTree",
+    "OneWayMeasurement",
     "opening_sums",
     "PersonsMeasurement",
     "Places",
@@ -126,7 +125,6 @@ __all__ = [
     "SingleMeasurement",
     "step",
     "Strategy",
-    "sum_covariance",
     "SumMeasurement",
     "SummedRows",
     "SummedValues",

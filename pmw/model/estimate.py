@@ -23,11 +23,11 @@ from pmw.model.hierarchical_histogram import (
     leaf_variances,
     query_variance,
     range_variances,
-    sum_covariance,
 )
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from queries.factors import UNITS
 from queries.frozen import dataclass
+from queries.places import as_index
 from queries.products import CellSets
 
 _Array = NDArray[np.float64]
@@ -88,6 +88,11 @@ class Covariance:
         """Return the variances of the sums of sets of cells: float64, shape (n,)."""
         return side.variances(self.runs)
 
+    def summed(self, bin_: NDArray[np.int64]) -> _Array:
+        """Return the covariance of the sums in bins, of the bin of each cell: float64, shape (bins, bins)."""
+        sums = np.equal.outer(np.arange(int(bin_.max()) + 1), bin_) * 1.0
+        return np.asarray(sums @ self.matrix @ sums.T)
+
 
 class Independent(Covariance):
     """Noise of one variance on each cell by itself: S = I.
@@ -109,6 +114,9 @@ class Independent(Covariance):
     def of_sets(self, side: CellSets) -> _Array:
         return side.cells().astype(np.float64)
 
+    def summed(self, bin_: NDArray[np.int64]) -> _Array:
+        return np.diag(np.bincount(as_index(bin_)) * 1.0)
+
 
 class OfTree(Covariance):
     """The noise that least squares leave on the cells of a tree.
@@ -122,6 +130,7 @@ class OfTree(Covariance):
 
     @functools.cached_property
     def whole(self) -> float:  # type: ignore[override]
+        """The variance of the sum of all cells."""
         return query_variance(self.tree, np.ones(self.tree.size))
 
     @property
@@ -135,6 +144,10 @@ class OfTree(Covariance):
 
     def times(self, weights: _Array, axis: int) -> _Array:
         return covariance_times(self.tree, weights)
+
+    def summed(self, bin_: NDArray[np.int64]) -> _Array:
+        columns = [self.times((bin_ == number) * 1.0, 0) for number in range(int(bin_.max()) + 1)]
+        return np.array([np.bincount(as_index(bin_), weights=column) for column in columns])
 
     def of_sets(self, side: CellSets) -> _Array:
         found, are_runs = np.empty(len(side)), (side.counts == 1) & (not self.is_scattered)
@@ -151,7 +164,7 @@ class OfTree(Covariance):
 
 @functools.lru_cache(maxsize=64)
 def _short_covariance(tree: HierarchicalHistogram) -> Covariance:
-    return Covariance(sum_covariance(tree, np.arange(tree.size)))
+    return Covariance(OfTree(tree).summed(np.arange(tree.size)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +193,7 @@ class Block:
         others = tuple(one for one in range(len(shape)) if one not in (self.axes if axes is None else axes))
         return others, math.prod(shape[one] for one in others)
 
-    def counts(self, shape: _Shape) -> _Array:
+    def spread(self, shape: _Shape) -> _Array:
         """Return what it is in the count of each cell of the estimate, to broadcast to their shape."""
         others, cells = self._rest(shape)
         return np.expand_dims(self.values, others) / cells
@@ -247,10 +260,8 @@ def _product(values: Sequence[_Array]) -> _Array:
 class Estimate:
     """Counts of the cells of a scope, and the noise that they take in.
 
-    A sum of noises X_i of scales s_i, s the least, with weights w_i is one of noises of scale s with the
-    weights a_i = w_i s_i / s >= w_i, exactly so for continuous noise; what discrete noise adds is bounded for
-    the weights a_i too, since w_i <= a_i (``pmw.privacy.tail_bounds``). So what bounds a sum is s, and the
-    sum of the a_i^2. Weights depend on scales alone.
+    A sum of noises of scales s_i with weights w_i, s the least scale, is bounded as one of noises of scale s
+    with the weights a_i = w_i s_i / s: by s and the sum of the a_i^2 (``docs/intervals.md``).
 
     Args:
         scope: attribute names in declared order.
@@ -286,7 +297,7 @@ class Estimate:
     @functools.cached_property
     def values(self) -> _Array:
         """The counts: float64, one axis per attribute, records."""
-        return sum((one.counts(self.shape) for one in self.blocks[1:]), self.blocks[0].counts(self.shape))
+        return sum((one.spread(self.shape) for one in self.blocks[1:]), self.blocks[0].spread(self.shape))
 
     @property
     def is_alike(self) -> bool:

@@ -315,21 +315,6 @@ def range_variances(
     raise AssertionError  # the widest level ends it
 
 
-def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the covariance of least squares cells summed to bins, per variance of a node: W S W'.
-
-    Args:
-        tree: the nodes.
-        bin_: int64, shape (cells,), the bin of each cell, from 0 on: W is the incidence of cells in bins.
-
-    Returns:
-        float64, shape (bins, bins).
-    """
-    bins = range(int(bin_.max()) + 1)
-    columns = [covariance_times(tree, (bin_ == number) * 1.0) for number in bins]
-    return np.array([np.bincount(as_index(bin_), weights=column) for column in columns])
-
-
 @lru_cache(maxsize=1024)
 def mean_range_variance(tree: HierarchicalHistogram) -> float:
     """Return the variance of a range, per variance of a node and per cell of the range.

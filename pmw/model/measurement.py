@@ -149,13 +149,7 @@ class ResidualMeasurement(MarginalMeasurement):
 
     ``units`` are the noisy numbers of the strategy, on a grid of its own. ``noise`` is that of a marginal of
     the same price, on each of its cells; the numbers have ``drawn``. Counts follow from it with what it
-    stands on: with weights w over the cells,
-
-        w' x = mean(w) total + sum_i w_i' effect_i + sum_B w_B' K_B+ y_B + w' K+ y,
-
-    where w_i is the mean of w over the other attributes less mean(w), B are the sets of two or more of the
-    attributes, but not of all, and w_B is the mean of w over the attributes that are not in B. All terms have
-    independent noise.
+    stands on (``docs/intervals.md``).
 
     Args:
         strategy: the rows.
@@ -198,15 +192,12 @@ class ResidualMeasurement(MarginalMeasurement):
         """The counts that it says with what it stands on."""
         return _of_residuals((self,))
 
-    def among(self, scope: tuple[str, ...]) -> Block:
-        """Return the residual as a block of the counts of a scope that holds its own."""
-        return _residual((self,), tuple(scope.index(name) for name in self.scope))
 
-
-def _residual(parts: Sequence[ResidualMeasurement], axes: tuple[int, ...]) -> Block:
-    """Return a residual, measured once or more by the same rows: the mean by inverse variance."""
+def _residual(parts: Sequence[ResidualMeasurement], scope: tuple[str, ...]) -> Block:
+    """Return a residual among the counts of a scope: of several the mean by inverse variance."""
     fineness, strategy = sum(one.fineness for one in parts), parts[0].strategy
     weighted = sum(one.units * (one.fineness / fineness) for one in parts)
+    axes = tuple(scope.index(name) for name in parts[0].scope)
     factors = tuple(Covariance(axis.covariance) for axis in strategy.axes)
     grid = min(float(one.drawn.sigma) for one in parts)
     return Block(axes, strategy.estimate(np.asarray(weighted)), 1 / fineness, factors, grid)
@@ -224,8 +215,8 @@ def _of_residuals(parts: tuple[ResidualMeasurement, ...]) -> Estimate:
     scope, under = parts[0].scope, parts[0].foundation
     if under is None:
         raise ScopeError(f"the residual of {list(scope)} has no place in a state yet")
-    below = (one if isinstance(one, Block) else one.among(scope) for one in under)
-    blocks = (_residual(parts, tuple(range(len(scope)))), *below)
+    below = (one if isinstance(one, Block) else _residual((one,), scope) for one in under)
+    blocks = (_residual(parts, scope), *below)
     least = DiscreteGaussian(Fraction(math.floor(min(one.grid for one in blocks))))
     return Estimate(scope, parts[0].units.shape, least, blocks)
 

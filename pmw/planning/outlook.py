@@ -25,12 +25,13 @@ from pmw.model import (
     measured_as,
     noise_variance,
 )
+from pmw.model.prices import symmetric
 from pmw.planning.opening import Opened, widest_bar
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
-from pmw.public.foundations import due_scopes, everybody, strategy_of, with_founded
+from pmw.public.foundations import due_scopes, on_everybody, strategy_of, with_founded
 from pmw.public.half_widths import Confidences, SumNoise, measured_half_width, total_error_bound
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.quotes import cell_question
@@ -113,10 +114,9 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
     total = Total(float(records), float(records), Total.released(plan, 0, ()).deviation)
     for name, noise in plan.marginal_noise.items():
         cells, tree = np.full(domain[name].size, records * UNITS // domain[name].size), plan.trees.get(name)
-        if name in plan.strategies:
-            opening.append(_even_residual(name, plan, total))
-        elif tree is None:
-            opening.append(MarginalMeasurement((name,), cells, noise))
+        if tree is None:
+            rows = plan.strategies.get(name)  # of cells that are all alike they measure nothing
+            opening.append(measured_as((name,), cells if rows is None else 0 * cells, noise, rows))
         else:
             opening.append(HierarchicalMeasurement((name,), tree, tree.node_counts(cells), noise))
     if plan.table_noise is not None:
@@ -126,7 +126,7 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
         contract=contract,
         ledger=opened.ledger,
         total=replace(total, deviation=Total.released(plan, 0, opening).deviation),
-        opening=tuple(opening),
+        opening=on_everybody(total, opening),
         measured=(),
         model=GraphicalDistribution.uniform(domain, float(records)),
         plan=opened.test,
@@ -163,14 +163,6 @@ def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
         measured = measured_as(scope, numbers, plan.noise_of(scope), rows, requested=True)
         state = with_founded(state, [measured])
     return state
-
-
-def _even_residual(name: str, plan: OpeningPlan, total: Total) -> ResidualMeasurement:
-    """Return what is measured by rows of cells that are all alike: nothing, with the number of records."""
-    strategy = plan.strategies[name]
-    units = np.zeros([axis.size for axis in strategy.axes], dtype=np.int64)
-    measured = ResidualMeasurement((name,), units, plan.marginal_noise[name], strategy=strategy)
-    return replace(measured, foundation=(everybody(total),))
 
 
 class Outlook:
@@ -216,7 +208,7 @@ class Outlook:
         yield OrderForecast(
             0, 1, 1, total.value, "covered", error, self.total_error(self.confidences.everybody)
         )
-        sizes = _symmetric(domain.shape)
+        sizes = symmetric(domain.shape, len(domain))
         for order in range(1, len(domain) + 1):
             marginals, cells = math.comb(len(domain), order), sizes[order]
             promise, expected, bound = "none", None, None
@@ -281,20 +273,17 @@ class Outlook:
 
     def _attribute(self, attribute: Attribute, measured: OneWayMeasurement) -> AttributeForecast:
         name, cells, half = attribute.name, attribute.size, max(1, attribute.size // 2)
-        repeated, place, levels = measured.units.size // cells, 0, 1  # measured cells in one of these
-        cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
-        deviation = math.sqrt(repeated * noise_variance(measured.noise))
-        if measured.rows is not None:
-            levels = measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1
-            variances, lower = measured.cell_variances, (np.arange(cells) < half).astype(np.float64)
-            place = int(variances.argmax())
-            deviation = math.sqrt(float(variances[place]))
-            cell_error = deviation * _HALF_NORMAL
-            range_error = math.sqrt(measured.estimate.weighted_variance(lower)) * _HALF_NORMAL
+        told, repeated = measured.estimate.over((name,)), measured.units.size // cells
+        variances, lower = told.cell_variances, (np.arange(cells) < half).astype(np.float64)
+        place = int(variances.argmax())
+        deviation, of_range = math.sqrt(float(variances[place])), math.sqrt(told.weighted_variance(lower))
+        cell_error, range_error = deviation * _HALF_NORMAL, of_range * _HALF_NORMAL
+        if told.is_alike:  # so many measured numbers, of which more is known where the noise is Laplace
+            cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
         return AttributeForecast(
             name=name,
             cells=cells,
-            levels=levels,
+            levels=measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1,
             cell_deviation=deviation,
             cell_error=cell_error,
             cell_bound=self._bar({name: (place, place)}),
@@ -316,15 +305,6 @@ class Outlook:
             return float(np.sum(widths))
         # Least squares vary no more than the cells alone; all numbers may be off at once.
         return measured_half_width(options, noise, measured.units.size, alone, measured.values.size)
-
-
-def _symmetric(sizes: tuple[int, ...]) -> list[int]:
-    """Return, for each order, the sum over all sets of so many attributes of the product of their sizes."""
-    sums = [1] + [0] * len(sizes)
-    for number, size in enumerate(sizes, start=1):
-        for order in range(number, 0, -1):
-            sums[order] += size * sums[order - 1]
-    return sums
 
 
 def noise_error(noise: NoiseDistribution, cells: int) -> float:

@@ -26,7 +26,13 @@ from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.half_widths import Certified, Rests, WeightStats, certified_half_width, measured_half_width
+from pmw.public.half_widths import (
+    Rests,
+    WeightStats,
+    certified_half_width,
+    certified_sums,
+    measured_half_width,
+)
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
@@ -189,8 +195,8 @@ class Certificates:
         )
         shares = confidences.shares(Rests.CERTIFIED)
         total_error = self.outlook.total_error(shares.everybody)
-        certified = Certified(self.plan, threshold, cells, shares.certificate, total_error)
-        return certified.half_width(WeightStats.of_cells(1))
+        widths = certified_sums(self.plan, threshold, cells, shares.certificate, total_error)
+        return widths(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""

@@ -590,22 +590,19 @@ class SumBounds:
         """Return a number that the sum with these weights, or greater ones, is at least."""
         if self.coarsening is not None:
             weights = self.coarsening.least(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) - self._width(weights)
+        return float(np.sum(weights * self.evidence.values)) - self.evidence.sum_half_width(weights)
 
     def high(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or smaller ones, is at most."""
         if self.coarsening is not None:
             weights = self.coarsening.greatest(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) + self._width(weights)
+        return float(np.sum(weights * self.evidence.values)) + self.evidence.sum_half_width(weights)
 
     def half_width(self, weights: Array) -> float:
         """Return how far ``high`` is above the sum on what is known."""
-        return self._width(
+        return self.evidence.sum_half_width(
             weights if self.coarsening is None else self.coarsening.greatest(self.scope, weights)
         )
-
-    def _width(self, weights: Array) -> float:
-        return self.evidence.sum_half_width(weights)
 
 
 def _rests_of(known: Known) -> Rests:

@@ -23,6 +23,7 @@ from pmw.public.evidence import BASES, Candidates, Evidence
 from queries.boxes import Counted
 from queries.factors import UNITS
 from queries.linear import LinearQuery
+from queries.products import Products
 
 Array: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Array  # of one sum, or of n
@@ -191,7 +192,12 @@ class Question(OneSum):
 
     def value(self, evidence: Evidence) -> float:
         """Return the answer on the values of an evidence."""
-        return evidence.value(self._query)
+        query, sums = self._query, evidence.sums
+        if sums is not None and query.is_box:
+            return sums.one(query.box)
+        if sums is not None and Products.is_one(query):
+            return float(sums.many(Products.of_queries([query]))[0])
+        return query.evaluate(evidence.values)
 
     def chosen(self, candidates: Candidates) -> tuple[int, float]:
         """Return the place of the evidence that bounds it, and its half-width."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -28,11 +28,11 @@ from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.answer import Basis
 from pmw.public.half_widths import (
     AxisNoise,
-    Certified,
     Shares,
     SumNoise,
     TableNoise,
     WeightStats,
+    certified_sums,
     total_error_bound,
 )
 from pmw.public.own_numbers import own_numbers
@@ -92,14 +92,6 @@ class Evidence:
         if self._box_sums is None:
             self._box_sums = BoxSums(self.values)
         return self._box_sums
-
-    def value(self, query: LinearQuery) -> float:
-        """Return a question's answer on the values, in records."""
-        if self.sums is not None and query.is_box:
-            return self.sums.one(query.box)
-        if self.sums is not None and Products.is_one(query):
-            return float(self.sums.many(Products.of_queries([query]))[0])
-        return query.evaluate(self.values)
 
     def sum_half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum with real weights on the values, in records.
@@ -202,10 +194,9 @@ def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares
     if isinstance(known, Certificate):
         axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
         total_error, cells = total_error_bound(state, shares.everybody), known.units.size
-        certified = Certified(
-            marginal_tier(state.plan), known.threshold, cells, shares.certificate, total_error
-        )
-        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, certified.half_width)
+        plan = marginal_tier(state.plan)
+        widths = certified_sums(plan, known.threshold, cells, shares.certificate, total_error)
+        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, widths)
     found = known.over(scope)
     if state.contract.options.simultaneous:
         width = simultaneous_half_width(known.noise, known.values.size, shares.measured)
@@ -298,13 +289,11 @@ def moved_cells(table: Estimate, total: Total) -> Estimate:
 
 
 def _fine_and_coarse(
-    state: PublicState, known: Iterable[Known]
+    state: PublicState, known: Sequence[Known]
 ) -> tuple[tuple[Known, ...], tuple[Known, ...]]:
     """Return what is known on declared cells, and what on bins of them."""
-    both: tuple[list[Known], list[Known]] = [], []
-    for one in known:
-        both[not _is_fine(state, one)].append(one)
-    return tuple(both[0]), tuple(both[1])
+    fine = tuple(one for one in known if _is_fine(state, one))
+    return fine, tuple(one for one in known if not _is_fine(state, one))
 
 
 def _is_fine(state: PublicState, known: Known) -> bool:

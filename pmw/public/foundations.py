@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 from pmw.model import (
     Block,
     Covariance,
-    HierarchicalMeasurement,
     Measurement,
     OneWayMeasurement,
     ResidualMeasurement,
     Strategy,
-    noise_variance,
     rows_of,
-    sum_covariance,
 )
 from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, Total
@@ -116,7 +113,7 @@ def founded(state: PublicState, measurement: Measured) -> Measured:
     if not isinstance(measurement, ResidualMeasurement):
         return measurement
     if len(measurement.scope) == 1:
-        return replace(measurement, foundation=(everybody(state.total),))
+        return replace(measurement, foundation=(_everybody(state.total),))
     opened = {one.scope[0]: one for one in state.opening}
     fine = state.grid(measurement.scope) is state.domain
     bins = [None if fine else state.coarsening.bins[state.domain.index(name)] for name in measurement.scope]
@@ -134,7 +131,7 @@ def with_founded(state: PublicState, measured: Sequence[LaterMeasurement]) -> Pu
     return state
 
 
-def everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] = ()) -> Block:
+def _everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] = ()) -> Block:
     """Return what the residual of a single attribute stands on: the number of records.
 
     Args:
@@ -143,6 +140,14 @@ def everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] = 
     """
     grid = total.deviation * UNITS if total.deviation > 0 else math.inf
     return Block((), np.array(total.estimate), total.deviation**2, (), grid, tuple(slopes))
+
+
+def on_everybody(total: Total, opening: Iterable[OneWayMeasurement]) -> tuple[OneWayMeasurement, ...]:
+    """Return what opening measured of attributes, residuals with the number of records."""
+    below = (_everybody(total),)
+    return tuple(
+        replace(one, foundation=below) if isinstance(one, ResidualMeasurement) else one for one in opening
+    )
 
 
 def attributes_alone(
@@ -161,7 +166,7 @@ def attributes_alone(
     effects = [_main_effect(*key) for key in keys]
     slopes = [(axis, slope) for axis, (_, slope) in enumerate(effects) if slope is not None]
     alone = [replace(effect, axes=(axis,)) for axis, (effect, _) in enumerate(effects)]
-    return [everybody(total, slopes), *alone]
+    return [_everybody(total, slopes), *alone]
 
 
 # Every marginal of an attribute asks for it. Measurements are told apart by identity.
@@ -172,20 +177,14 @@ def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> tuple[Block
     Also what these cells move by with the number of records, which the counts of declared cells take in where
     these are summed to bins of several sizes.
     """
-    values = measured.values
+    told = measured.estimate
+    block, values = told.blocks[0], told.values
     bin_ = np.arange(values.size) if bins is None else np.frombuffer(bins, dtype=np.int64)
-    cells = np.bincount(as_index(bin_)).astype(np.float64)
-    centre, slope, variance = np.eye(cells.size) - 1 / cells.size, None, noise_variance(measured.noise)
-    grid = math.sqrt(variance) * UNITS
-    if isinstance(measured, ResidualMeasurement):  # of few cells
-        (axis,) = measured.strategy.axes
-        sums = np.equal.outer(np.arange(cells.size), bin_) * 1.0
-        covariance = sums @ axis.covariance @ sums.T / measured.fineness
-        slope, grid = None if bins is None else centre @ cells / values.size, float(measured.drawn.sigma)
-    elif isinstance(measured, HierarchicalMeasurement):
-        covariance = sum_covariance(measured.tree, bin_) * variance
-    else:
-        covariance = np.diag(cells) * variance
+    cells = np.bincount(as_index(bin_))
+    centre = np.eye(cells.size) - 1 / cells.size
+    covariance = block.factors[0].summed(bin_) * (block.variance * told.unit)
+    takes_in = bins is not None and len(told.blocks) > 1  # residuals stand on the number of records
+    slope = centre @ cells / values.size if takes_in else None
     summed = np.bincount(as_index(bin_), weights=values)
     factors = (Covariance(centre @ covariance @ centre),)
-    return Block((0,), summed - summed.mean(), 1.0, factors, grid), slope
+    return Block((0,), summed - summed.mean(), 1.0, factors, block.grid), slope

@@ -5,7 +5,7 @@ What a session releases or tests with bounds such a sum, as surely as ``Confiden
 * ``SumNoise``, of an estimate: a quantile of the noise that was drawn, by its squared weights in the sum, and
   for Laplace noise by the largest of them;
 * ``TableNoise``, of a table measured whole, with the number of records: by sum w_i^2 and sum w_i;
-* ``Certified``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
+* ``certified_sums``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
 * the number of records, for one weight: |w| times its own half-width.
 
 Proofs are in ``docs/intervals.md``.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -256,10 +256,6 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
 class SumNoise:
     """The noise of one weighted sum of the counts of an estimate.
 
-    Least squares on a tree give no measured number a weight beyond 1 in a question. That is for weights in
-    [0, 1]. Others are b u - a v for two such u and v, with b and a the greatest of their positive and
-    negative parts: so the weight of a measured number is at most a + b.
-
     Args:
         estimate: the counts.
         confidence: of one sum that an interval rests on alone.
@@ -323,25 +319,20 @@ class AxisNoise:
         if measured.drawn and cells > _FEW:
             confidence = split_confidence(confidence, 2)
             self._all = simultaneous_half_width(measured.noise, cells, confidence)
+        (factor, *_) = measured.blocks[0].factors
+        if isinstance(factor, OfTree) and factor.is_scattered:  # by their cells: quickly, and no narrower
+            measured = replace(Estimate.of_cells(measured.scope, measured.noise, measured.values), peak=None)
         runs, self._runs = cells * (cells + 1) // 2, None
         if runs <= (1 - confidence) / _LEAST_FAILURE:
-            self._runs = SumNoise(_quickly_bounded(measured), split_confidence(confidence, runs))
-
-    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,).
-
-        Args:
-            first: int64, shape (n,), the first cell of each run.
-            last: the same of the last cells, inclusive.
-        """
-        if self._runs is None:
-            return np.full(first.shape, self._all)
-        return np.minimum(self._runs.product_half_widths([CellSets(first, last)]), self._all)
+            self._runs = SumNoise(measured, split_confidence(confidence, runs))
 
     def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
         """Return how far the truth may be from counts of sets of cells, in records: float64, shape (n,)."""
         (side,) = sides
-        return np.minimum(side.summed(self.half_widths(side.first, side.last)), self._all)
+        runs = np.full(side.first.shape, self._all)
+        if self._runs is not None:
+            runs = np.minimum(self._runs.product_half_widths([CellSets(side.first, side.last)]), self._all)
+        return np.minimum(side.summed(runs), self._all)
 
     def half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum, in records.
@@ -352,19 +343,9 @@ class AxisNoise:
         steps = np.flatnonzero(np.diff(weights, prepend=0.0, append=0.0))
         first, last = steps[:-1], steps[1:] - 1
         counted = weights[first] != 0
-        widths = np.abs(weights[first[counted]]) * self.half_widths(first[counted], last[counted])
+        runs = CellSets(first[counted], last[counted])
+        widths = np.abs(weights[runs.first]) * self.product_half_widths([runs])
         return min(float(np.sum(widths)), WeightStats.of(weights).reach * self._all)
-
-
-def _quickly_bounded(measured: Estimate) -> Estimate:
-    """Return counts whose runs are bounded many at once: of scattered trees by their cells, and wider.
-
-    Of all unbiased linear estimates least squares vary least, so runs of cells alone vary no less.
-    """
-    (factor, *_) = measured.blocks[0].factors
-    if isinstance(factor, OfTree) and factor.is_scattered:
-        return replace(Estimate.of_cells(measured.scope, measured.noise, measured.values), peak=None)
-    return measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,9 +446,10 @@ class TableNoise:
         return max(self.ratio, 1.0) if 0 < self.ratio < math.inf else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
-    """What a test says of a marginal that it did not find wrong.
+def certified_sums(
+    plan: MarginalTestPlan | None, threshold: int, cells: int, confidence: float, total_error: float
+) -> Callable[[WeightStats], float]:
+    """Return how far the truth may be from sums on a marginal that a test did not find wrong, in records.
 
     Args:
         plan: the test; None where there is none, which bounds nothing.
@@ -476,20 +458,12 @@ class Certified:
         confidence: of the threshold noise of all rounds.
         total_error: how far the model's total may be from the number of records, in records.
     """
-
-    plan: MarginalTestPlan | None
-    threshold: int
-    cells: int
-    confidence: float
-    total_error: float
-
-    def half_width(self, stats: WeightStats) -> float:
-        """Return how far the truth may be from a sum, in records; see ``certificate_half_width``."""
-        if self.plan is None:
-            return math.inf
-        margin, ends = negative_margin(self.plan, self.confidence), (stats.least, stats.greatest)
-        statistic = (self.threshold + margin) / UNITS
-        return certificate_half_width(statistic, self.total_error, self.cells, weights=ends)
+    if plan is None:
+        return lambda _: math.inf
+    statistic = (threshold + negative_margin(plan, confidence)) / UNITS
+    return lambda stats: certificate_half_width(
+        statistic, total_error, cells, weights=(stats.least, stats.greatest)
+    )
 
 
 # --- the number of records ---------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
+    Strategy,
     SumMeasurement,
     SyntheticDistribution,
     noise_variance,
@@ -225,12 +226,8 @@ class PublicState:
         """
         tier = marginal_tier(self.plan)
         fine = tier is not None and tier.is_fine(self.domain.scope_size(scope))
-        fine = fine or (len(scope) == 1 and any(self._is_by_rows(one, scope) for one in self.opening))
-        return self.domain if fine else self.coarsening.coarse
-
-    @staticmethod
-    def _is_by_rows(measured: OneWayMeasurement, scope: Sequence[str]) -> bool:
-        return isinstance(measured, ResidualMeasurement) and measured.scope == tuple(scope)
+        by_rows = any(one.scope == tuple(scope) and isinstance(one.rows, Strategy) for one in self.opening)
+        return self.domain if fine or by_rows else self.coarsening.coarse
 
     @property
     def version(self) -> int:

@@ -12,7 +12,6 @@ from pmw.loop import correct, marginal_units, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
-    OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -62,7 +61,8 @@ def measurements_fit(contents: Contents) -> str:
     require(kinds <= {*OPENED, *SINCE}, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
-    same("noise of the opening", wanted, [found, *map(_measured, draws.marginals)])
+    marginals = [(one.scope, one.noise, one.rows) for one in draws.marginals]
+    same("noise of the opening", wanted, [found, *marginals])
     same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
     _opening_persons(contents)
     for number, (_, apart) in enumerate(contents.apart, start=1):
@@ -98,10 +98,6 @@ def _opening_persons(contents: Contents) -> None:
 def _kind(contents: Contents) -> type[NoiseDistribution]:
     """Return the distribution of the noise on what no test decides."""
     return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
-
-
-def _measured(marginal: OneWayMeasurement) -> _Measured:
-    return marginal.scope, marginal.noise, marginal.rows
 
 
 def _bins(contents: Contents) -> None:

@@ -119,7 +119,8 @@ def test_a_question_has_one_bar_however_it_is_asked(
 def test_runs_of_a_long_tree_whose_nodes_are_declared_are_bounded_by_their_cells() -> None:
     measured = tree_of(SCATTERED, GAUSSIAN).estimate
     first, last = np.array([0, 10, 600]), np.array([600, 399, 600])
-    for width, one, other in zip(AxisNoise(measured, 0.9).half_widths(first, last), first, last, strict=True):
+    widths = AxisNoise(measured, 0.9).product_half_widths([CellSets(first, last)])
+    for width, one, other in zip(widths, first, last, strict=True):
         inside = np.arange(SCATTERED.size)
         mask = ((one <= inside) & (inside <= other)) * 1.0
         assert query_variance(SCATTERED, mask) <= other + 1 - one

@@ -178,7 +178,7 @@ def test_all_runs_of_one_attribute_hold_together(side: Side, confidence: float) 
     noise = AxisNoise(measured.estimate, confidence)
     runs = list(itertools.combinations_with_replacement(range(side.cells), 2))
     first, last = np.array(runs).T
-    widths = noise.half_widths(first, last)
+    widths = noise.product_half_widths([CellSets(first, last)])
     sums = np.array([errors[:, low : high + 1].sum(axis=1) for low, high in runs]).T
     held = float(np.mean((np.abs(sums) <= widths).all(axis=1)))
     assert held >= confidence - 4 * math.sqrt(confidence * (1 - confidence) / RUNS)
