@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,27 +47,23 @@ class CellSets:
         last: int64, shape (m,), the last one, inclusive.
         starts: int64, shape (n,), the place of each question's first run; its runs follow one another, at
             least one. None where each question has one run.
-
-    Attributes:
-        owners: int64, shape (m,), whose each run is, as the place of its question.
-        counts: int64, shape (n,), how many runs each question has.
     """
 
     first: _Numbers
     last: _Numbers
     starts: _Numbers | None = None
-    owners: _Numbers = field(init=False, repr=False)
-    counts: _Numbers = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        size = len(self.first)
-        counts = np.ones(size, dtype=np.int64)
-        if self.starts is not None:
-            counts = np.diff(self.starts, append=size)
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(
-            self, "owners", np.repeat(np.arange(len(counts), dtype=np.int64), as_index(counts))
-        )
+    @property
+    def counts(self) -> _Numbers:
+        """How many runs each question has: int64, shape (n,)."""
+        if self.starts is None:
+            return np.ones(len(self.first), dtype=np.int64)
+        return np.diff(self.starts, append=len(self.first))
+
+    @property
+    def owners(self) -> _Numbers:
+        """Whose each run is, as the place of its question: int64, shape (m,)."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), as_index(self.counts))
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
@@ -146,13 +142,14 @@ class CellSets:
         found = self.sums(runs)
         if self.starts is None:
             return found
-        place = np.arange(len(self.first)) - self.starts[self.owners]  # of each run among those of its set
-        for apart in range(1, int(self.counts.max(initial=1))):
-            one = np.flatnonzero(place + apart < self.counts[self.owners])
+        owners, counts = self.owners, self.counts
+        place = np.arange(len(self.first)) - self.starts[owners]  # of each run among those of its set
+        for apart in range(1, int(counts.max(initial=1))):
+            one = np.flatnonzero(place + apart < counts[owners])
             other = one + apart
             start, stop, gap = self.first[one], self.last[other], (self.last[one] + 1, self.first[other] - 1)
             both = runs[start, stop] - runs[start, gap[1]] - runs[gap[0], stop] + runs[gap]
-            found = found + np.bincount(as_index(self.owners[one]), both, minlength=len(self))
+            found = found + np.bincount(as_index(owners[one]), both, minlength=len(self))
         return np.maximum(found, 0.0)
 
     def masks(self, size: int) -> NDArray[np.bool_]:

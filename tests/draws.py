@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,10 +24,9 @@ from pmw.loop import (
     settle_opening,
 )
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import choose_filter, plan_opened, plan_opening
+from pmw.planning.opening import open_contract, plan_opened
 from pmw.privacy.budget import Budget, Charge, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import Contract
 from pmw.public.options import Options
 from pmw.public.state import PublicState
 from queries import UNITS, CodedRecords, Domain
@@ -70,10 +68,7 @@ def coded(domain: Domain, rows: Sequence[Sequence[int]] | NDArray[np.int64]) -> 
 
 def opened_by_hand(source: MemorySource, budget: Budget, options: Options, seed: int = 1) -> PublicState:
     """Return the first state of a session, planned, drawn and settled as ``open_session`` does it."""
-    domain = source.domain
-    ledger = choose_filter(domain, budget, options)
-    contract = Contract(domain, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(domain, ledger, contract.options)
+    contract, plan = open_contract(source.domain, budget, options)
     draws = draw_opening(plan, source, BitSource.from_integer(seed))
     after = plan_opened(contract, plan, released_total(plan, draws).value)
     return settle_opening(contract, plan, draws, after.ledger, after.test)

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from pmw.model import (
     AxisRows,
+    Estimate,
     HierarchicalHistogram,
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
-    ResidualCounts,
     ResidualMeasurement,
     Strategy,
     axis_rows,
+    combined,
 )
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.foundations import everybody, finest_deviation, main_effect
+from pmw.public.foundations import attributes_alone, on_everybody
 from pmw.public.state import Total
 from queries import UNITS, CategoricalAttribute, IntegerAttribute
 
@@ -93,7 +94,8 @@ class Side:
         if self.rows is None:
             return MarginalMeasurement(("a",), numbers, noise)
         rows = Strategy((self.rows,), False)
-        return ResidualMeasurement(("a",), numbers, noise, strategy=rows, foundation=everybody(total))
+        (found,) = on_everybody(total, [ResidualMeasurement(("a",), numbers, noise, strategy=rows)])
+        return found
 
 
 @dataclass(frozen=True)
@@ -167,15 +169,19 @@ class Several:
         ]
         return [self.total_noise * UNITS, *(side.deviation() for side in self.sides), *residuals]
 
-    def counts(self, numbers: Sequence[NDArray[np.int64]]) -> ResidualCounts:
+    def counts(self, numbers: Sequence[NDArray[np.int64]]) -> Estimate:
         """Return the counts that such numbers say, with noise or without."""
+        (found,) = combined(self.measured(numbers))
+        return found
+
+    def measured(self, numbers: Sequence[NDArray[np.int64]]) -> list[ResidualMeasurement]:
+        """Return what such numbers measure of all attributes together, with what it stands on."""
         everybodys, *others = numbers
         count = len(self.sides)
         total = Total(1.0, float(everybodys[0]) / UNITS, self.total_noise)
         alone = [side.measured(own, total) for side, own in zip(self.sides, others[:count], strict=True)]
-        below = everybody(total)
         bins = [np.array(side.bins) if side.bins else None for side in self.sides]
-        effects = tuple(main_effect(one, bin_) for one, bin_ in zip(alone, bins, strict=True))
+        below = attributes_alone(total, alone, bins)
         measured = [
             ResidualMeasurement(
                 tuple("abcd"[place] for place in places), own, gaussian(noise), strategy=self.rows(places)
@@ -183,11 +189,7 @@ class Several:
             for own, (places, noise) in zip(others[count:], self._residuals, strict=True)
         ]
         narrower, whole = measured[: len(self.narrower)], measured[len(self.narrower) :]
-        deviations = [*map(finest_deviation, alone), *(float(one.drawn.sigma) for one in narrower)]
-        found = replace(
-            below, effects=effects, finest=min(below.finest, *deviations), residuals=tuple(narrower)
-        )
-        return ResidualCounts(tuple(replace(one, foundation=found) for one in whole))
+        return [replace(one, foundation=(*below, *narrower)) for one in whole]
 
 
 SHORT = Side(3, ordered_rows(3), 4.0, ordered_rows(3))

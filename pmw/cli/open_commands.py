@@ -172,14 +172,13 @@ def _refuse_missing(given: dict[str, Any]) -> None:
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
     from pmw.display.texts import counted
-    from pmw.planning.opening import choose_filter, plan_opening
+    from pmw.planning.opening import open_contract
     from pmw.planning.tested_bounds import forecast_sparse_vectors
 
     if state.contract.budget.delta > 0 or not state.plan:
         return None
-    contract = state.contract
-    empty = choose_filter(contract.domain, contract.budget, contract.options)
-    opening = plan_opening(contract.domain, empty, contract.options)
+    fixed = state.contract
+    contract, opening = open_contract(fixed.domain, fixed.budget, fixed.options)
     found = forecast_sparse_vectors(contract, opening, state.ledger, state.total.value)
     bands = {one.name: one.half_band for one in found if one.name in ("exponential", "sech2")}
     if bands.get("exponential", math.inf) >= bands["sech2"]:

@@ -14,14 +14,13 @@ from typing import Any
 from pmw.display.texts import counted, listed, number, shown_name
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
-from pmw.planning.heads import KEPT_FOR_HEADS, opens_heads
+from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_heads
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.sizes import check_attributes
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
-from pmw.planning.value_sums import KEPT_FOR_SUMS
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -88,7 +87,7 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
         later = kept(KEPT_FOR_SUMS, "sums on request")
         yield f"  Sums of values of {listed(plan.sums)} are measured, too{later}."
     if opens_heads(plan.contract.domain, plan.contract.options):
-        later = kept(KEPT_FOR_HEADS, "persons by group")
+        later = kept(KEPT_FOR_PERSONS, "persons by group")
         yield f"  The number of persons is measured, too, where that tells more than the records do{later}."
 
 

@@ -18,8 +18,7 @@ from typing import NamedTuple, Protocol
 from pmw.loop.fit import model_holds
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
-from pmw.planning.heads import kept_for_heads
-from pmw.planning.value_sums import kept_for_sums
+from pmw.planning.opening import kept_for_later
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.charges import Parts, marginal_charge, requested_entry, reservation
@@ -125,8 +124,7 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     plan, kept = marginal_tier(state.plan), kept_for_tests(state)
     if not is_due(state.settled) or state.closed or plan is None or kept is None:
         return None
-    left = affordable_price(state) - quantiles_left(state)
-    left -= kept_for_sums(state) + kept_for_heads(state)
+    left = affordable_price(state) - quantiles_left(state) - kept_for_later(state)
     least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
     if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None

@@ -26,7 +26,6 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
-    ResidualMeasurement,
     RowsMeasurement,
     Strategy,
     SumMeasurement,
@@ -45,7 +44,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, heads_entry, requested_entry, rows_entry, sum_entry
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.foundations import everybody
+from pmw.public.foundations import on_everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total, planned_bins
@@ -165,11 +164,7 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test
 
 def founded_opening(plan: OpeningPlan, draws: OpeningDraws) -> tuple[OneWayMeasurement, ...]:
     """Return what opening measured of attributes, residuals with the number of records."""
-    below = everybody(released_total(plan, draws))
-    return tuple(
-        replace(one, foundation=below) if isinstance(one, ResidualMeasurement) else one
-        for one in draws.marginals
-    )
+    return on_everybody(released_total(plan, draws), draws.marginals)
 
 
 def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
 from pmw.model.measurement import (
-    HierarchicalMeasurement,
     OneWayMeasurement,
     ResidualMeasurement,
     Target,
@@ -326,11 +325,9 @@ def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total:
         return _summed_residual(coarsening, measurement, target)
     variance = coarsening.summed(target.scope, target.variance)
     bin_ = coarsening.bins[coarsening.fine.index(target.scope[0])]
-    if (
-        isinstance(measurement, HierarchicalMeasurement) and bin_ is not None
-    ):  # its cells' noise is correlated
+    if measurement.rows is not None and bin_ is not None:  # a tree, whose cells' noise is correlated
         inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
-        variance = np.array([measurement.weighted_variance(one) for one in inside])
+        variance = np.array([measurement.estimate.weighted_variance(one) for one in inside])
     return Target(target.scope, coarsening.summed(target.scope, target.values), variance)
 
 

@@ -219,37 +219,20 @@ def leaf_variances(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     return result
 
 
-def query_variance(tree: HierarchicalHistogram, weights: NDArray[np.float64]) -> float:
-    """Return the variance of the least squares answer to a query, per variance of a node.
+def covariance_times(tree: HierarchicalHistogram, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return S w, S = (A'A)^-1 the covariance of the least squares cells per variance of a node.
 
-    It is w' (A'A)^-1 w with A the incidence of cells in nodes; and (A'A)^-1 w are the least squares cells of
-    nodes that are w at the lowest level and zero above it.
+    A is the incidence of cells in nodes; and S w are the least squares cells of nodes that are w at the
+    lowest level and zero above it.
     """
     nodes = np.zeros(tree.nodes)
     nodes[tree.nodes - tree.size :] = weights
-    return max(0.0, float(weights @ least_squares(tree, nodes)))
+    return least_squares(tree, nodes)
 
 
-def range_variances(
-    tree: HierarchicalHistogram, first: NDArray[np.int64], last: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the variances of ranges of cells, per variance of a node: float64, shape (n,).
-
-    They are those of the least squares answers. Of a tree of more than 512 cells whose nodes are declared it
-    is the number of cells, which is at least that: of all unbiased linear estimates least squares vary least.
-
-    Args:
-        tree: the nodes.
-        first: int64, shape (n,), the first cell of each range.
-        last: the same of the last cells, inclusive.
-    """
-    if tree.size <= MOST_COVARIANCES:
-        sums, stop = _covariance_sums(tree), last + 1
-        variances = sums[stop, stop] - 2 * sums[first, stop] + sums[first, first]
-        return np.array(np.maximum(variances, 0.0), dtype=np.float64)
-    if tree.hierarchy:  # the cells of a node need not be neighbours
-        return (last + 1 - first).astype(np.float64)
-    return _long_range_variances(tree, first, last)
+def query_variance(tree: HierarchicalHistogram, weights: NDArray[np.float64]) -> float:
+    """Return the variance of the least squares answer to a query, per variance of a node: w' S w."""
+    return max(0.0, float(weights @ covariance_times(tree, weights)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,16 +268,23 @@ def _spreads(tree: HierarchicalHistogram) -> tuple[_Spreads, ...]:
     return tuple(found)
 
 
-def _long_range_variances(
+def range_variances(
     tree: HierarchicalHistogram, first: NDArray[np.int64], last: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the variances of ranges, in steps per level, not per cell; see ``range_variances``.
+    """Return the variances of ranges of cells, per variance of a node: float64, shape (n,).
+
+    They are those of the least squares answers, in steps per level, not per cell. Nodes are runs of cells.
 
     Given its parent, a node of variance v from below takes the part v/S of what the parent varies, with S the
     sum of v over its siblings and itself; and siblings vary beside by v - v^2/S, with covariances -v v'/S. So
     where g_c is what an answer takes of each child, it takes g = (sum g_c v_c)/S of the parent, and varies
     beside by sum g_c^2 v_c - (sum g_c v_c)^2/S. That is none where all g_c are alike: what counts are, at
     each level, the node that a range begins in and the one that it ends in.
+
+    Args:
+        tree: the nodes; their cells are neighbours.
+        first: int64, shape (n,), the first cell of each range.
+        last: the same of the last cells, inclusive.
     """
     low, high, taken_low = first, last, np.ones(first.shape)
     taken_high, found = np.where(first < last, 1.0, 0.0), np.zeros(first.shape)  # 0 where both are one node
@@ -323,36 +313,6 @@ def _long_range_variances(
         low, high = above_low, above_high
         taken_low, taken_high = sums_low / whole_low, np.where(together, 0.0, sums_high / whole_high)
     raise AssertionError  # the widest level ends it
-
-
-def sum_covariance(tree: HierarchicalHistogram, bin_: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the covariance of least squares cells summed to bins, per variance of a node.
-
-    It is W (A'A)^-1 W', W the incidence of cells in bins, column by column as in ``query_variance``.
-
-    Args:
-        tree: the nodes.
-        bin_: int64, shape (cells,), the bin of each cell, from 0 on.
-
-    Returns:
-        float64, shape (bins, bins).
-    """
-    nodes, columns = np.zeros(tree.nodes), []
-    for number in range(int(bin_.max()) + 1):
-        nodes[tree.nodes - tree.size :] = bin_ == number
-        columns.append(np.bincount(as_index(bin_), weights=least_squares(tree, nodes)))
-    return np.array(columns)
-
-
-@lru_cache(maxsize=64)
-def _covariance_sums(tree: HierarchicalHistogram) -> NDArray[np.float64]:
-    """Return the sums of (A'A)^-1 over all corners: float64, shape (size + 1, size + 1)."""
-    sums = np.zeros((tree.size + 1, tree.size + 1))
-    for cell in range(tree.size):
-        nodes = np.zeros(tree.nodes)
-        nodes[tree.nodes - tree.size + cell] = 1.0
-        sums[cell + 1, 1:] = least_squares(tree, nodes)
-    return sums.cumsum(axis=0).cumsum(axis=1)
 
 
 @lru_cache(maxsize=1024)

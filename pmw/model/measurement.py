@@ -5,10 +5,10 @@ Measurements of the same cells are taken together: each by the inverse of its va
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from fractions import Fraction
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
+from pmw.model.estimate import Block, Covariance, Estimate, OfTree, noise_scale, noise_variance
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
-    leaf_variances,
     least_squares,
     non_negative_least_squares,
-    query_variance,
 )
 from pmw.model.strategy import Strategy, along
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -29,13 +28,44 @@ from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.products import CellSets
 
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 
 
+class Estimated:
+    """What is told of the counts of a measurement by their estimate."""
+
+    __slots__ = ()
+    noise: NoiseDistribution
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise, in squared records."""
+        return noise_variance(self.noise)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The counts that the measurement says, with their noise."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> Strategy | HierarchicalHistogram | None:
+        """What the numbers are of: rows, or nodes; None of cells."""
+        return None
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The counts: float64, one axis per attribute, records."""
+        return self.estimate.values
+
+    @property
+    def cell_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's value: float64, one axis per attribute, squared records."""
+        return self.estimate.cell_variances
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class MarginalMeasurement:
+class MarginalMeasurement(Estimated):
     """A whole marginal, each cell under fresh noise.
 
     Args:
@@ -58,31 +88,13 @@ class MarginalMeasurement:
         object.__setattr__(self, "units", units)
 
     @property
-    def values(self) -> NDArray[np.float64]:
-        """The noisy counts: float64, records per cell."""
-        return self.units / UNITS
-
-    @property
-    def variance(self) -> float:
-        """Variance of one cell's noise, in squared records."""
-        return noise_variance(self.noise)
-
-    @property
-    def cell_variances(self) -> NDArray[np.float64]:
-        """Variance of each cell's value: float64, one axis per attribute, squared records."""
-        return np.full(self.units.shape, self.variance)
-
-    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
-        """Return the variance of a weighted sum of the values, in squared records.
-
-        Args:
-            weights: float64, one axis per attribute.
-        """
-        return float(np.sum(weights**2)) * self.variance
+    def estimate(self) -> Estimate:
+        """The noisy counts."""
+        return replace(Estimate.of_cells(self.scope, self.noise, self.units / UNITS), drawn=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HierarchicalMeasurement:
+class HierarchicalMeasurement(Estimated):
     """All nodes of a hierarchical histogram over one attribute, each under fresh noise.
 
     Its values are the cells that least squares makes of all nodes: unbiased, and of all unbiased linear
@@ -115,70 +127,20 @@ class HierarchicalMeasurement:
         object.__setattr__(self, "units", units)
 
     @property
-    def values(self) -> NDArray[np.float64]:
-        """The least squares counts: float64, shape (cells,), records per cell."""
-        return least_squares(self.tree, self.units / UNITS)
+    def rows(self) -> HierarchicalHistogram:
+        return self.tree
 
     @property
-    def cell_values(self) -> NDArray[np.float64]:
-        """The cells' own noisy counts, whatever the wider nodes say: float64, shape (cells,), records."""
-        return self.units[-self.tree.size :] / UNITS
+    def estimate(self) -> Estimate:
+        """The least squares counts."""
+        values = least_squares(self.tree, self.units / UNITS)
+        block = Block((0,), values, 1.0, (OfTree(self.tree),), noise_scale(self.noise))
+        return Estimate(self.scope, values.shape, self.noise, (block,), noise_variance(self.noise))
 
     @property
-    def variance(self) -> float:
-        """Variance of one node's noise, in squared records."""
-        return noise_variance(self.noise)
-
-    @property
-    def cell_variances(self) -> NDArray[np.float64]:
-        """Variance of each cell's value: float64, shape (cells,), squared records."""
-        return leaf_variances(self.tree) * self.variance
-
-    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
-        """Return the variance of a weighted sum of the values, in squared records.
-
-        Args:
-            weights: float64, shape (cells,).
-        """
-        return query_variance(self.tree, weights) * self.variance
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MainEffect:
-    """What is known of one attribute beside the number of records, on the cells of a marginal.
-
-    Args:
-        values: float64, shape (cells,), records per cell; their mean says nothing.
-        covariance: of their own noise: float64, shape (cells, cells), squared records.
-        slope: float64, shape (cells,): what they move by with the number of records, which the counts of
-            declared cells take in where these are summed to bins of several sizes.
-    """
-
-    values: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    slope: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Foundation:
-    """What a residual stands on: the number of records, the main effects of its attributes, and residuals.
-
-    The noises of the parts are independent of each other and of the residual's.
-
-    Args:
-        total: records.
-        variance: of the total, in squared records; 0 where it is public.
-        effects: one per attribute of a pair, or more; none below the residual of a single attribute.
-        finest: the least standard deviation of a noise that it takes in, on its own grid of numbers.
-        residuals: of all marginals of two or more, but not all, of its attributes, on the same cells; none
-            below a pair.
-    """
-
-    total: float
-    variance: float
-    effects: tuple[MainEffect, ...]
-    finest: float
-    residuals: tuple[ResidualMeasurement, ...] = ()
+    def cells(self) -> MarginalMeasurement:
+        """The cells' own noisy counts, whatever the wider nodes say."""
+        return MarginalMeasurement(self.scope, self.units[-self.tree.size :], self.noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,29 +149,29 @@ class ResidualMeasurement(MarginalMeasurement):
 
     ``units`` are the noisy numbers of the strategy, on a grid of its own. ``noise`` is that of a marginal of
     the same price, on each of its cells; the numbers have ``drawn``. Counts follow from it with what it
-    stands on: with weights w over the cells,
-
-        w' x = mean(w) total + sum_i w_i' effect_i + sum_B w_B' K_B+ y_B + w' K+ y,
-
-    where w_i is the mean of w over the other attributes less mean(w), B are the sets of two or more of the
-    attributes, but not of all, and w_B is the mean of w over the attributes that are not in B. All terms have
-    independent noise.
+    stands on (``docs/intervals.md``).
 
     Args:
         strategy: the rows.
-        foundation: the parts that it stands on; None until it has a place in a state.
+        foundation: what it stands on, on the same cells: the number of records; of a pair, or more, what is
+            known beside it of each attribute; and the residuals of all marginals of two or more, but not all,
+            of its attributes. None until it has a place in a state.
 
     Raises:
         ScopeError: the strategy is of other cells.
     """
 
     strategy: Strategy = field(kw_only=True)
-    foundation: Foundation | None = None
+    foundation: tuple[Block | ResidualMeasurement, ...] | None = None
 
     def __post_init__(self) -> None:
         MarginalMeasurement.__post_init__(self)
         if tuple(axis.size for axis in self.strategy.axes) != self.units.shape:
             raise ScopeError(f"expected the numbers of {list(self.scope)}, got {self.units.shape}")
+
+    @property
+    def rows(self) -> Strategy:
+        return self.strategy
 
     @property
     def drawn(self) -> DiscreteGaussian:
@@ -221,37 +183,42 @@ class ResidualMeasurement(MarginalMeasurement):
         return self.strategy.noise(self.noise)
 
     @property
-    def precision(self) -> float:
-        """One over the variance of each number's noise, on the strategy's grid."""
-        return float(1 / self.drawn.sigma**2)
+    def fineness(self) -> float:
+        """One over the variance of each number's noise, of rows without their factor, in squared records."""
+        return float(1 / self.drawn.sigma**2) * float(self.strategy.factor) ** 2
 
     @property
-    def counts(self) -> ResidualCounts:
+    def estimate(self) -> Estimate:
         """The counts that it says with what it stands on."""
-        return ResidualCounts((self,))
+        return _of_residuals((self,))
 
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """The counts: float64, one axis per attribute, records."""
-        return self.counts.values
 
-    @property
-    def cell_variances(self) -> NDArray[np.float64]:
-        """Variance of each cell's value: float64, one axis per attribute, squared records."""
-        return self.counts.cell_variances
+def _residual(parts: Sequence[ResidualMeasurement], scope: tuple[str, ...]) -> Block:
+    """Return a residual among the counts of a scope: of several the mean by inverse variance."""
+    fineness, strategy = sum(one.fineness for one in parts), parts[0].strategy
+    weighted = sum(one.units * (one.fineness / fineness) for one in parts)
+    axes = tuple(scope.index(name) for name in parts[0].scope)
+    factors = tuple(Covariance(axis.covariance) for axis in strategy.axes)
+    grid = min(float(one.drawn.sigma) for one in parts)
+    return Block(axes, strategy.estimate(np.asarray(weighted)), 1 / fineness, factors, grid)
 
-    @property
-    def variance(self) -> float:
-        """The largest variance of a cell's value, in squared records."""
-        return float(self.cell_variances.max())
 
-    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
-        """Return the variance of a weighted sum of the values, in squared records.
+def _of_residuals(parts: tuple[ResidualMeasurement, ...]) -> Estimate:
+    """Return the counts from residuals over one scope, by one strategy and on one foundation.
 
-        Args:
-            weights: float64, one axis per attribute.
-        """
-        return self.counts.weighted_variance(weights)
+    The noises lie on several grids. Each is taken for one of the least standard deviation, in steps of its
+    own grid, with a weight that is larger in proportion.
+
+    Raises:
+        ScopeError: they have no place in a state yet.
+    """
+    scope, under = parts[0].scope, parts[0].foundation
+    if under is None:
+        raise ScopeError(f"the residual of {list(scope)} has no place in a state yet")
+    below = (one if isinstance(one, Block) else _residual((one,), scope) for one in under)
+    blocks = (_residual(parts, scope), *below)
+    least = DiscreteGaussian(Fraction(math.floor(min(one.grid for one in blocks))))
+    return Estimate(scope, parts[0].units.shape, least, blocks)
 
 
 def measured_as(
@@ -266,199 +233,6 @@ def measured_as(
     if strategy is None:
         return MarginalMeasurement(scope, numbers, noise, requested)
     return ResidualMeasurement(scope, numbers, noise, requested, strategy=strategy)
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualCounts:
-    """Counts from a residual, measured once or more by the same rows, and from what it stands on.
-
-    Several measurements are taken together by the inverse of their variances.
-
-    Args:
-        parts: the measurements, over one scope, by one strategy and on one foundation; at least one.
-    """
-
-    parts: tuple[ResidualMeasurement, ...]
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order."""
-        return self.parts[0].scope
-
-    @property
-    def units(self) -> NDArray[np.int64]:
-        """The newest noisy numbers alone: int64, one axis per attribute."""
-        return self.parts[-1].units
-
-    @property
-    def noise(self) -> NoiseDistribution:
-        """The quietest noise of a marginal of the same price."""
-        return min((one.noise for one in self.parts), key=noise_variance)
-
-    @property
-    def foundation(self) -> Foundation:
-        """The parts that it stands on.
-
-        Raises:
-            ScopeError: it has no place in a state yet.
-        """
-        found = self.parts[0].foundation
-        if found is None:
-            raise ScopeError(f"the residual of {list(self.scope)} has no place in a state yet")
-        return found
-
-    @property
-    def strategy(self) -> Strategy:
-        """The rows."""
-        return self.parts[0].strategy
-
-    @functools.cached_property
-    def precision(self) -> float:
-        """One over the variance of each number's noise, on the strategy's grid."""
-        return sum(one.precision for one in self.parts)
-
-    @property
-    def finest(self) -> float:
-        """The least standard deviation of a noise that the counts take in, on its own grid of numbers."""
-        return min(*(float(one.drawn.sigma) for one in self.parts), self.foundation.finest)
-
-    @functools.cached_property
-    def centred(self) -> NDArray[np.float64]:
-        """The residual: float64, one axis per attribute along each of which it sums to zero, records."""
-        weighted = sum(one.units * (one.precision / self.precision) for one in self.parts)
-        return self.strategy.estimate(np.asarray(weighted))
-
-    @functools.cached_property
-    def values(self) -> NDArray[np.float64]:
-        """The counts: float64, one axis per attribute, records."""
-        under, shape = self.foundation, self.units.shape
-        values = self.centred + under.total / math.prod(shape)
-        for axis, effect in enumerate(under.effects):
-            values = values + self._spread((axis,), effect.values - effect.values.mean())
-        for axes, below in self._below:
-            values = values + self._spread(axes, below.centred)
-        values.flags.writeable = False
-        return values
-
-    @functools.cached_property
-    def _below(self) -> list[tuple[tuple[int, ...], ResidualCounts]]:
-        """The residuals that it stands on, and the axes of their attributes."""
-        scope = self.scope
-        return [
-            (tuple(scope.index(name) for name in one.scope), one.counts) for one in self.foundation.residuals
-        ]
-
-    def _others(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """Return the axes beside some."""
-        return tuple(axis for axis in range(len(self.scope)) if axis not in axes)
-
-    def _spread(self, axes: Sequence[int], table: NDArray[np.float64], power: int = 1) -> NDArray[np.float64]:
-        """Return a table over some axes, to broadcast over all, divided by a power of the others' cells."""
-        others, shape = self._others(axes), self.units.shape
-        spread = np.expand_dims(table, others) / math.prod(shape[axis] for axis in others) ** power
-        return np.asarray(spread)
-
-    @property
-    def cell_variances(self) -> NDArray[np.float64]:
-        """Variance of each cell's value: float64, one axis per attribute, squared records."""
-        shape = self.units.shape
-        found, everybody = self._own_variances, np.full(shape, 1 / math.prod(shape))
-        for axis, (variances, slopes) in enumerate(self._effect_runs):
-            found = found + self._spread((axis,), variances.diagonal(), 2)
-            everybody = everybody + self._spread((axis,), slopes.diagonal())
-        for axes, below in self._below:
-            found = found + self._spread(axes, below._own_variances, 2)
-        return np.asarray(found + everybody**2 * self.foundation.variance)
-
-    @property
-    def _own_variances(self) -> NDArray[np.float64]:
-        """Variance of each cell's part in the residual: float64, one axis per attribute, squared records."""
-        diagonals = [axis.covariance.diagonal() for axis in self.strategy.axes]
-        return np.asarray(functools.reduce(np.multiply.outer, diagonals) / self.fineness)
-
-    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
-        """Return the variance of a weighted sum of the values, in squared records.
-
-        Args:
-            weights: float64, one axis per attribute.
-        """
-        under, mean = self.foundation, float(np.mean(weights))
-        found, everybody = self._own_variance(weights), mean
-        for axis, effect in enumerate(under.effects):
-            own = weights.mean(axis=self._others((axis,))) - mean
-            found += float(own @ effect.covariance @ own)
-            everybody += float(own @ effect.slope)
-        for axes, below in self._below:
-            found += below._own_variance(weights.mean(axis=self._others(axes)))
-        return found + everybody**2 * under.variance
-
-    def _own_variance(self, weights: NDArray[np.float64]) -> float:
-        """Return the variance of a weighted sum's part in the residual, in squared records."""
-        rows = along([axis.inverse.T for axis in self.strategy.axes], weights)
-        return float(np.sum(rows**2)) / self.fineness
-
-    def product_variances(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
-        """Return the variances of counts of products: float64, shape (n,), squared records.
-
-        Args:
-            sides: of each attribute, which cells are counted.
-        """
-        shares = [side.cells() / size for side, size in zip(sides, self.units.shape, strict=True)]
-
-        def rest(axes: Sequence[int]) -> NDArray[np.float64]:
-            """Return the share of the cells along the other axes."""
-            return np.asarray(np.prod([shares[axis] for axis in self._others(axes)], axis=0))
-
-        found, everybody = self._own_variances_of(sides), np.prod(shares, axis=0)
-        for axis, (variances, slopes) in enumerate(self._effect_runs):
-            found += sides[axis].variances(variances) * rest((axis,)) ** 2
-            everybody = everybody + sides[axis].sums(slopes) * rest((axis,))
-        for axes, below in self._below:
-            found += below._own_variances_of([sides[axis] for axis in axes]) * rest(axes) ** 2
-        return np.asarray(found + everybody**2 * self.foundation.variance, dtype=np.float64)
-
-    def _own_variances_of(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
-        """Return the variances of products' parts in the residual: float64, shape (n,), squared records."""
-        found = np.full(len(sides[0]), 1 / self.fineness)
-        for table, side in zip(self._axis_runs, sides, strict=True):
-            found = found * side.variances(table)
-        return found
-
-    @property
-    def fineness(self) -> float:
-        """One over the variance of each number's noise, of rows without their factor, in squared records."""
-        return self.precision * float(self.strategy.factor) ** 2
-
-    @functools.cached_property
-    def _axis_runs(self) -> list[NDArray[np.float64]]:
-        """Of each run of cells along each attribute, the factor of the residual's variance."""
-        return [run_variances(axis.covariance) for axis in self.strategy.axes]
-
-    @functools.cached_property
-    def _effect_runs(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Of each run of cells along each attribute, the variance of the main effect, and its slope.
-
-        Weights of a main effect sum to zero: those of a run are one, less the run's share of all cells.
-        """
-        effects = []
-        for effect in self.foundation.effects:
-            centre = np.eye(len(effect.slope)) - 1 / len(effect.slope)
-            slopes = np.concatenate([[0.0], np.cumsum(effect.slope - effect.slope.mean())])
-            runs = np.subtract.outer(slopes[1:], slopes[:-1]).T
-            effects.append((run_variances(centre @ effect.covariance @ centre), runs))
-        return effects
-
-
-def run_variances(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the variance of the sum of each run of cells: float64, by its first and its last cell.
-
-    Args:
-        covariance: float64, shape (cells, cells).
-    """
-    sums = np.zeros((len(covariance) + 1, len(covariance) + 1))
-    sums[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
-    ends, corner = sums[1:, 1:].diagonal(), sums[:-1, :-1].diagonal()
-    return np.maximum(ends[None, :] + corner[:, None] - sums[:-1, 1:] - sums[1:, :-1].T, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -606,7 +380,7 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
         total: records that the model sums to; positive.
     """
     if isinstance(measurement, ResidualMeasurement):
-        variance = np.full(measurement.units.shape, 1 / measurement.counts.fineness)
+        variance = np.full(measurement.units.shape, 1 / measurement.fineness)
         information = tuple(axis.gram.astype(np.float64) for axis in measurement.strategy.axes)
         return Target(measurement.scope, measurement.values, variance, information)
     if isinstance(measurement, HierarchicalMeasurement):
@@ -614,19 +388,6 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     else:
         values = measurement.values + (total - measurement.values.sum()) / measurement.values.size
     return Target(measurement.scope, values, measurement.cell_variances)
-
-
-def noise_variance(noise: NoiseDistribution) -> float:
-    """Return an upper bound on the variance of a distribution in units, in squared records.
-
-    2 b^2 for discrete Laplace, sigma^2 for discrete Gaussian; both are attained for wide noise.
-
-    Source: Canonne, Kamath and Steinke (2020, arXiv v5), Corollary 9, for the Gaussian; the discrete Laplace
-        has variance 2r/(1-r)^2 <= 2 b^2.
-    """
-    if isinstance(noise, DiscreteLaplace):
-        return 2 * (float(noise.scale) / UNITS) ** 2
-    return (float(noise.sigma) / UNITS) ** 2
 
 
 def half_width(noise: NoiseDistribution, confidence: float) -> float:
@@ -648,87 +409,28 @@ def half_width(noise: NoiseDistribution, confidence: float) -> float:
     return (float(noise.sigma) * NormalDist().inv_cdf((1 + confidence) / 2) + 1) / UNITS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CombinedMarginal:
-    """A marginal that was measured several times: the mean by inverse variance.
+def combined(measurements: Sequence[OneWayMeasurement]) -> list[Estimate]:
+    """Return the counts of measurements in order, those of the same cells as one, at the place of the first.
 
-    With weights w_i that sum to 1 and noises X_i of scales s_i, s the least, the noise of a cell is
-    sum w_i X_i. That is one of noises of scale s whose weights are a_i = w_i s_i / s >= w_i, exactly so for
-    continuous noise; what discrete noise adds is bounded for the weights a_i too, since w_i <= a_i
-    (``pmw.privacy.tail_bounds``). So ``sum_half_width`` holds with the noise of scale s and the squares
-    a_i^2. The weights depend on scales alone.
-
-    Args:
-        parts: the measurements, over one scope and the same cells; at least one, all of one distribution.
+    It is their mean by inverse variance.
     """
-
-    parts: tuple[MarginalMeasurement, ...]
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order."""
-        return self.parts[0].scope
-
-    @property
-    def units(self) -> NDArray[np.int64]:
-        """The newest noisy counts alone: int64, one axis per attribute, units of 2^-20 records."""
-        return self.parts[-1].units
-
-    @property
-    def noise(self) -> NoiseDistribution:
-        """The quietest noise."""
-        return min((one.noise for one in self.parts), key=noise_variance)
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """The mean of the noisy counts: float64, one axis per attribute, records per cell."""
-        values = np.zeros(self.units.shape)
-        for weight, one in zip(self._weights(), self.parts, strict=True):
-            values += weight * one.values
-        return values
-
-    @property
-    def variance(self) -> float:
-        """Variance of one cell's value, in squared records."""
-        return 1 / sum(1 / one.variance for one in self.parts)
-
-    @property
-    def squares(self) -> float:
-        """The sum of a_i^2: how much less noisy a cell is than the quietest measurement of it."""
-        return sum(weight**2 for weight in self._scaled())
-
-    @property
-    def peak(self) -> float:
-        """The largest a_i^2."""
-        return max(weight**2 for weight in self._scaled())
-
-    def _weights(self) -> list[float]:
-        return [self.variance / one.variance for one in self.parts]
-
-    def _scaled(self) -> list[float]:
-        least = _scale(self.noise)
-        pairs = zip(self._weights(), self.parts, strict=True)
-        return [weight * _scale(one.noise) / least for weight, one in pairs]
-
-
-MarginalValues: TypeAlias = MarginalMeasurement | CombinedMarginal | ResidualCounts
-
-
-def _scale(noise: NoiseDistribution) -> float:
-    return float(noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma)
-
-
-def combined(measurements: Sequence[MarginalMeasurement]) -> list[MarginalValues]:
-    """Return the measurements in order, those of the same cells as one, at the place of the first."""
-    same: dict[tuple[object, ...], list[MarginalMeasurement]] = {}
+    same: dict[tuple[object, ...], list[OneWayMeasurement]] = {}
     for one in measurements:
-        rows = one.strategy if isinstance(one, ResidualMeasurement) else None
-        same.setdefault((one.scope, one.units.shape, type(one.noise), rows), []).append(one)
+        same.setdefault((one.scope, one.units.shape, type(one.noise), one.rows), []).append(one)
     return [_as_one(tuple(parts)) for parts in same.values()]
 
 
-def _as_one(parts: tuple[MarginalMeasurement, ...]) -> MarginalValues:
+def _as_one(parts: tuple[OneWayMeasurement, ...]) -> Estimate:
+    if len(parts) == 1:
+        return parts[0].estimate
     residuals = tuple(one for one in parts if isinstance(one, ResidualMeasurement))
     if residuals:
-        return ResidualCounts(residuals)
-    return parts[0] if len(parts) == 1 else CombinedMarginal(parts)
+        return _of_residuals(residuals)
+    variances = [noise_variance(one.noise) for one in parts]
+    variance = 1 / sum(1 / one for one in variances)
+    noise = min((one.noise for one in parts), key=noise_variance)
+    values, squares = np.zeros(parts[0].units.shape), list[float]()
+    for one, own in zip(parts, variances, strict=True):
+        values += variance / own * one.values
+        squares.append((variance / own * noise_scale(one.noise) / noise_scale(noise)) ** 2)
+    return replace(Estimate.of_cells(parts[0].scope, noise, values, sum(squares)), peak=max(squares))

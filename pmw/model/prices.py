@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from queries.categories import CategoricalAttribute
 from queries.domain import Attribute
 from queries.frozen import dataclass
 
+Number = TypeVar("Number", int, float)
 _CELLS_PART = 0.25  # of the questions about an ordered attribute that plans count on are about one cell
 _ASKED = 3  # attributes, at most, of the questions that plans count on
 _SCALES = [SCALE >> halved for halved in range(6)]  # of the rows of wider marginals, where sums are too large
@@ -162,7 +164,7 @@ def shared_prices(fine: tuple[AxisPrice, ...], coarse: tuple[AxisPrice, ...], or
     def expected(chosen: Sequence[int]) -> float:
         axes = fine if len(chosen) < 2 else coarse
         spread = math.prod(axes[place].spread for place in chosen)
-        means = _symmetric([one.mean for place, one in enumerate(fine) if place not in chosen], _ASKED)
+        means = symmetric([one.mean for place, one in enumerate(fine) if place not in chosen], _ASKED)
         parts = (
             means[asked - len(chosen)] / math.comb(count, asked) for asked in orders if asked >= len(chosen)
         )
@@ -176,9 +178,9 @@ def shared_prices(fine: tuple[AxisPrice, ...], coarse: tuple[AxisPrice, ...], or
     return SharedPrices(expected(()), single, tuple(mean(wide) for wide in range(2, order + 1)))
 
 
-def _symmetric(values: Sequence[float], most: int) -> list[float]:
-    """Return the elementary symmetric sums of values up to an order."""
-    sums = [1.0] + [0.0] * most
+def symmetric(values: Sequence[Number], most: int) -> list[Number]:
+    """Return, for each order, the sum over all sets of so many values of their product."""
+    sums: list[Number] = [1, *[0] * most]
     for value in values:
         for order in range(most, 0, -1):
             sums[order] += value * sums[order - 1]

@@ -70,7 +70,6 @@ def marginal_statistic(expected: int, options: Options) -> Statistic:
 
     Args:
         expected: about how many marginals will be tested.
-        options: the custodian's choices.
     """
     return Statistic(Sides.ONE_SIDED, l1_sensitivity(options), expected)
 
@@ -88,10 +87,6 @@ def scaled_test(
 
     Args:
         tests: price of all tests together, in the filter's own measure.
-        limit: number of positives.
-        statistic: what is tested.
-        kind: the distribution of the noise, and how often the threshold's is drawn.
-        composition: how charges add up.
 
     Raises:
         BudgetError: a sech^2 test under GDP, where it has no price.
@@ -159,7 +154,8 @@ def marginal_noise(composition: Composition, price: Fraction, options: Options) 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, floor_price(price), l1_sensitivity(options), options, one=False)
+    moved = l2_squared_sensitivity(options)
+    return noise_of_price(composition, floor_price(price), l1_sensitivity(options), moved)
 
 
 def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
@@ -168,7 +164,8 @@ def value_noise(composition: Composition, price: Fraction, options: Options) -> 
     Raises:
         NoiseError: the price is not positive, or too small for any noise.
     """
-    return calibrated_noise(composition, price, query_sensitivity(options), options, one=True)
+    moved = query_sensitivity(options)
+    return noise_of_price(composition, price, moved, Fraction(moved**2))
 
 
 def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
@@ -188,32 +185,12 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     return root_down(8 * price) if composition is Composition.ZCDP else price
 
 
-def calibrated_noise(
-    composition: Composition, price: Fraction, l1: int, options: Options, *, one: bool
-) -> NoiseDistribution:
-    """Return the narrowest noise, in whole units, that costs at most the price.
-
-    Args:
-        composition: whether epsilons, rhos or squares of mu are added.
-        price: of the event; under GDP a multiple of 1/RHO_GRID.
-        l1: the L1 sensitivity, in units.
-        options: the custodian's choices.
-        one: a single number is released, whose L2 sensitivity is ``l1``; else a marginal.
-
-    Raises:
-        NoiseError: the price is not positive.
-    """
-    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
-    return noise_of_price(composition, price, l1, squared)
-
-
 def noise_of_share(
     ledger: PrivacyFilter, share: Fraction | None, l1: int, squared: Fraction
 ) -> NoiseDistribution:
     """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
 
     Args:
-        ledger: the session's filter.
         share: the part of the cap that is paid; None for the usual one.
         l1: the L1 sensitivity, in units.
         squared: the square of the L2 sensitivity.
@@ -236,7 +213,6 @@ def noise_of_price(
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
-        composition: whether epsilons, rhos or squares of mu are added.
         price: of the event; under GDP a multiple of 1/RHO_GRID.
         l1: the L1 sensitivity, in units.
         squared: the square of the L2 sensitivity.
@@ -275,7 +251,6 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
 
     Args:
-        test: the comparison.
         tests: how many values are tested.
         positives: how many of them are to pass.
         beta: failure probability of the run.

@@ -101,12 +101,7 @@ def reserved_share(ledger: PrivacyFilter) -> Fraction:
 
 
 def planned_margin(ledger: PrivacyFilter, options: Options) -> float | None:
-    """Return the margin of the first error quantile of one kind, in records; None where none is planned.
-
-    Args:
-        ledger: what is left after opening.
-        options: the custodian's choices.
-    """
+    """Return the margin of the first error quantile of one kind, in records; None where none is planned."""
     price = floor_price(reserved_share(ledger) / (1 + _KEPT))
     try:
         return quantile_margin(value_noise(ledger.composition, price, options), options.confidence)
@@ -120,7 +115,6 @@ def plan_quantiles(
     """Return the error quantiles that are due; none where none is, or none would tell anything.
 
     Args:
-        state: the public state.
         asked: distinct questions, by kind.
     """
     options = state.contract.options

@@ -1,20 +1,17 @@
-"""Heads, planned: the number of persons at opening, and persons by group on request, with their price."""
+"""Heads: where numbers of persons are measured, and persons by group on request, with their price."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
-from pmw.errors import NoiseError, SessionError
-from pmw.planning.calibration import noise_of_price, noise_of_share
-from pmw.privacy.budget import floor_price
-from pmw.privacy.filter import PrivacyFilter
+from pmw.errors import SessionError
+from pmw.planning.calibration import noise_of_share
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.charges import heads_charge, heads_sensitivity
 from pmw.public.half_widths import Confidences
-from pmw.public.options import Opening, Options
-from pmw.public.plans import marginal_tier
+from pmw.public.options import Options
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState
 from queries.cells import cell_count
@@ -23,9 +20,6 @@ from queries.errors import QueryError
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
-SHARE = Fraction(2, 1000)  # of the budget, for the number of persons at opening
-# Kept, where opening measures all pairs or the whole table, for persons by group that are asked for later.
-KEPT_FOR_HEADS = Fraction(4, 100)
 MOST_CELLS = 2**16  # that are measured together: each is a draw
 
 
@@ -37,53 +31,6 @@ def counts_heads(domain: Domain, options: Options) -> bool:
     """
     several = domain.person is not None and options.records_per_person > 1
     return several and options.tests_marginals and not options.simultaneous and options.bar_limit is None
-
-
-def share_of_heads(domain: Domain, options: Options) -> Fraction:
-    """Return what is kept of the budget for persons, at opening and by groups that are asked for later."""
-    return SHARE + KEPT_FOR_HEADS if opens_heads(domain, options) else Fraction(0)
-
-
-def kept_for_heads(state: PublicState) -> Fraction:
-    """Return what is still kept for persons that will be asked for, in the filter's own measure."""
-    plan, options = marginal_tier(state.plan), state.contract.options
-    if plan is None or plan.order == 1 or not opens_heads(state.domain, options):
-        return Fraction(0)
-    later = [one for one in state.heads if one.scope]
-    charges = (heads_charge(one.noise, one.units.size, options) for one in later)
-    spent = sum(map(state.ledger.price, charges), Fraction(0))
-    return max(state.ledger.cap * KEPT_FOR_HEADS - spent, Fraction(0))
-
-
-def opens_heads(domain: Domain, options: Options) -> bool:
-    """Tell whether opening measures the number of persons, where that tells more than the records do."""
-    return options.opening is not Opening.NONE and counts_heads(domain, options)
-
-
-def opening_heads(
-    domain: Domain, budget_filter: PrivacyFilter, options: Options, total: float
-) -> NoiseDistribution | None:
-    """Return the noise of the number of persons at opening; None where it would tell nothing.
-
-    There are at most as many persons as records, n, and at least n/K. The number is measured where its noise,
-    at the session's confidence, is narrower than that. So it depends on public numbers alone.
-
-    Args:
-        domain: the declared attributes, and persons.
-        budget_filter: with nothing spent.
-        options: the custodian's choices.
-        total: the number of records, as released or as stated.
-    """
-    if not opens_heads(domain, options):
-        return None
-    moved = heads_sensitivity(1, options)
-    price = floor_price(SHARE * budget_filter.cap)
-    try:
-        noise = noise_of_price(budget_filter.composition, price, moved * UNITS, Fraction(moved * UNITS**2))
-    except NoiseError:
-        return None
-    width = sum_half_width(noise, 1.0, options.confidence)
-    return noise if width < total * (1 - 1 / options.records_per_person) / 2 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from pmw.model import (
     scope_of_rows,
     sums_of,
 )
+from pmw.planning.opening import planned_sums
 from pmw.planning.row_quotes import PREFERRED, require_rows
 from pmw.planning.sum_quotes import MOST_CELLS, SumQuote, refused, require_summing
-from pmw.planning.value_sums import planned
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
@@ -185,7 +185,7 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     """
     node, name = _aggregate_of(statement)
     require_summing(state, name)
-    opened = len(planned(state.domain, state.contract.options))
+    opened = len(planned_sums(state.domain, state.contract.options))
     before = replace(state, sums=state.sums[:opened])
     asked = tuple(_asked(before, statement, node, within))
     if not asked:

@@ -1,14 +1,23 @@
-"""The opening, planned: the filter, what is measured first and its noise, and what is left after it.
+"""The opening, planned: what the budget goes to, each with a weight, and the noise that its share buys.
 
-All follows from public numbers, before anything is drawn, for ``open`` and ``plan`` alike. Nothing here sees
-a record: inputs are the schema, the budget and the custodian's options. Scales are rounded up and shares
-down, so that what is charged never exceeds what was planned.
+``open`` and ``plan`` go this way alike, from public numbers alone, before anything is drawn:
+
+1. ``choose_filter`` says how charges add up.
+2. ``opening_releases`` lists what is measured, tested and kept, each with its weight.
+3. ``plan_opening`` asks for the noise of each once: a share is a weight over the sum of all weights.
+4. ``plan_opened`` says what is left after these charges, and which tests that pays.
+
+The noise of two lists decides whether all pairs are measured or tested (``pairs_forecast``), and how a table
+shares the budget with the number of records (``_balanced_share``). Scales are rounded up and shares down, so
+that what is charged never exceeds what was planned.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -18,35 +27,42 @@ from pmw.model import (
     AxisPrice,
     HierarchicalHistogram,
     SharedPrices,
+    SummedValues,
     coarse_of,
     extreme_domains,
     mean_range_variance,
     noise_variance,
+    opening_sums,
     rows_of,
     shared_prices,
     widest_of_rows,
 )
-from pmw.planning.calibration import calibrated_noise, marginal_statistic, scaled_test
-from pmw.planning.error_quantiles import SHARE
-from pmw.planning.heads import KEPT_FOR_HEADS, opening_heads, share_of_heads
+from pmw.planning import error_quantiles
+from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
+from pmw.planning.heads import counts_heads
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
-from pmw.planning.value_sums import KEPT_FOR_SUMS, planned, planned_sums, share_of_sums, too_small
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
-from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width
+from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width, sum_half_width
 from pmw.public.charges import (
     LedgerEntry,
+    heads_charge,
     heads_entry,
+    heads_sensitivity,
     l1_sensitivity,
+    l2_squared_sensitivity,
     opening_entries,
     query_sensitivity,
+    sum_charge,
+    sum_sensitivity,
 )
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan, marginal_tier
 from pmw.public.prior import Prior, is_prior_of
+from pmw.public.state import PublicState
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
@@ -60,6 +76,11 @@ OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all a
 MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are measured later
 TREE_SHARE = Fraction(4, 100)  # more for each attribute that is measured as a hierarchical histogram
 LARGEST_OPENING_SHARE = Fraction(25, 100)
+SUM_SHARE = Fraction(1, 250)  # for where the values of one attribute lie in their cells
+_MOST_SUMS = Fraction(2, 100)  # of all attributes together
+PERSONS_SHARE = Fraction(2, 1000)
+KEPT_FOR_SUMS = Fraction(15, 100)  # on request, where opening measures all pairs or the whole table
+KEPT_FOR_PERSONS = Fraction(4, 100)  # by group, on request, likewise
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
@@ -69,68 +90,383 @@ _MOST_TRIPLES = 1_000  # the same: of 19 attributes
 _MOST_TRIPLE_CELLS = 2**22  # of all of them together
 
 
-def check_neighbors(domain: Domain, options: Options) -> None:
-    """Refuse a schema that could drop a record where the number of records is public.
-
-    Raises:
-        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
-    """
-    if not options.public_count:
-        return
-    for attribute in domain:
-        if not (attribute.missing and attribute.other):
-            raise BudgetError(
-                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
-                "records with empty or undeclared values; declare missing = true and other = true"
-            )
+# --- the list -----------------------------------------------------------------------------------------------
 
 
-def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
-    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+class Part(enum.Enum):
+    """What a part of the budget goes to."""
+
+    RECORDS = "the number of records"
+    ATTRIBUTE = "an attribute"
+    TABLE = "the whole table"
+    WIDER = "all pairs of attributes, or all triples, on bins that the attributes decide"
+    SUMS = "sums of values of an attribute"
+    PERSONS = "the number of persons"
+    MORE_SUMS = "sums on request"
+    MORE_PERSONS = "persons by group, on request"
+    QUANTILES = "error quantiles"
+    TESTS = "tests"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a part of the budget goes to; its share is its weight over the sum of all weights in the list.
 
     Args:
-        domain: the declared attributes.
-        prior: the prior; None for none.
-        plan: what opening measures.
+        part: what that is.
+        weight: 0 or more.
+        name: of the attribute.
+        tree: that the attribute is measured as.
+        summed: which sums.
+    """
+
+    part: Part
+    weight: Fraction
+    name: str = ""
+    tree: HierarchicalHistogram | None = None
+    summed: SummedValues | None = None
+
+
+def opening_releases(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Sequence[Release]:
+    """Return what the budget goes to.
 
     Raises:
-        BudgetError: it is.
+        BudgetError: triples are asked for, and cannot be measured.
     """
-    if prior is None:
-        return
-    if not is_prior_of(prior, domain):
-        raise BudgetError(
-            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
-            "this schema, or leave it out"
+    opens, composition = options.opening is not Opening.NONE, budget_filter.composition
+    table = opens and options.tests_marginals and measures_table(domain)
+    table = table or table_keeps(domain, budget_filter, options)
+    order = residual_order(domain, budget_filter, options) if opens and not table else 1
+    if order > 1:
+        return _of_residuals(domain, composition, options, order)
+    if table or (options.tests_marginals and len(domain) == 1):
+        found = _of_everything(domain, budget_filter, options)
+    else:
+        found = _of_attributes(domain, composition, options)
+    if not opens:
+        found = [one for one in found if one.part is Part.RECORDS]
+    return [*found, Release(Part.TESTS, 1 - _weight(found))]
+
+
+def _of_everything(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> list[Release]:
+    """Return the list where opening covers every question, by the whole table or the only attribute.
+
+    Under an accuracy contract the number of records has the share under which the widest bar is narrowest.
+    """
+    only = _attribute(domain.attributes[0], budget_filter.composition, 1) if len(domain) == 1 else None
+    cells, total = only or Release(Part.TABLE, Fraction(1)), TOTAL_SHARE
+    if options.bar_limit is not None and cells.tree is None:
+        total = _balanced_share(domain.size, budget_filter, options)
+    found = [Release(Part.RECORDS, total), *_of_values(domain, options), *_kept(domain, options)]
+    return [*found, replace(cells, weight=1 - _weight(found))]
+
+
+def _of_attributes(domain: Domain, composition: Composition, options: Options) -> list[Release]:
+    """Return the list where attributes are measured, and tests look for what they do not say.
+
+    The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
+    at a fixed price, which minimises the summed standard deviation of ranges (sd ~ sqrt(v/share)).
+    """
+    roots = [round(1000 * math.cbrt(_spread(one, composition))) for one in domain]
+    found = [_attribute(one, composition, root) for one, root in zip(domain, roots, strict=True)]
+    total, short = TOTAL_SHARE, OPENING_SHARE
+    if options.tests_marginals:
+        total, short = MARGINAL_TOTAL_SHARE, MARGINAL_OPENING_SHARE
+    share = opening_share(sum(one.tree is not None for one in found), short)
+    return [Release(Part.RECORDS, total), *_of_values(domain, options), *_sharing(share, found)]
+
+
+@lru_cache(maxsize=64)  # a plan asks for it several times
+def _of_residuals(
+    domain: Domain, composition: Composition, options: Options, order: int
+) -> tuple[Release, ...]:
+    """Return the list where all pairs, or more, are measured as residuals.
+
+    What tests of single questions, error quantiles and values leave is shared by ``shared_prices``.
+    """
+    prices = _prices(domain, composition, order)
+    priced = [] if options.public_count else [Release(Part.RECORDS, Fraction(prices.everybody))]
+    priced += [_attribute(one, composition, price) for one, price in zip(domain, prices.single, strict=True)]
+    for wide, price in enumerate(prices.wider, start=2):
+        priced.append(Release(Part.WIDER, math.comb(len(domain), wide) * Fraction(price)))
+    tests = Release(Part.TESTS, DEFAULT_SCHEDULE.under(composition).queries)
+    quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
+    beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
+    return (*beside, *_sharing(1 - _weight(beside), priced))
+
+
+def _of_values(domain: Domain, options: Options) -> list[Release]:
+    """Return the sums of values and the number of persons that opening measures.
+
+    The second is drawn where it tells more than the number of records does (``opening_heads``).
+    """
+    sums = planned_sums(domain, options)
+    found = [Release(Part.SUMS, min(SUM_SHARE, _MOST_SUMS / len(sums)), summed=one) for one in sums]
+    return found + ([Release(Part.PERSONS, PERSONS_SHARE)] if opens_heads(domain, options) else [])
+
+
+def _kept(domain: Domain, options: Options) -> list[Release]:
+    """Return what is kept for sums and persons on request, where opening measures some of them."""
+    found = [Release(Part.MORE_SUMS, KEPT_FOR_SUMS)] if planned_sums(domain, options) else []
+    more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_heads(domain, options) else []
+    return found + more
+
+
+def _attribute(attribute: Attribute, composition: Composition, weight: float) -> Release:
+    return Release(Part.ATTRIBUTE, Fraction(weight), attribute.name, choose_tree(attribute, composition))
+
+
+def _weight(releases: Sequence[Release]) -> Fraction:
+    return sum((one.weight for one in releases), Fraction(0))
+
+
+def _sharing(share: Fraction, releases: Sequence[Release]) -> list[Release]:
+    """Return releases that share a part of the budget in proportion to their weights."""
+    unit = share / _weight(releases)
+    return [replace(one, weight=unit * one.weight) for one in releases]
+
+
+def planned_sums(domain: Domain, options: Options) -> Sequence[SummedValues]:
+    """Return the sums of values that opening measures.
+
+    Where intervals hold for all questions at once, within an accuracy contract, or where single questions are
+    tested, plans are for counts alone.
+    """
+    sums = options.tests_marginals and options.opening is not Opening.NONE
+    sums = sums and not options.simultaneous and options.bar_limit is None
+    return opening_sums(domain) if sums else ()
+
+
+def opens_heads(domain: Domain, options: Options) -> bool:
+    """Tell whether opening measures the number of persons, where that tells more than the records do."""
+    return options.opening is not Opening.NONE and counts_heads(domain, options)
+
+
+def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
+    """Return ``shared_prices`` of a domain's attributes as opening, and wider residuals, measure them."""
+    fine = tuple(_axis_price(attribute, composition) for attribute in domain)
+    coarse = tuple(AxisPrice.of(coarse_of(attribute)) for attribute in domain)
+    found = shared_prices(fine, coarse, order)
+    # An attribute of a single cell says nothing, but every attribute is measured: so it costs a little.
+    least = _LEAST_PRICE * found.everybody
+    return replace(found, single=tuple(max(price, least) for price in found.single))
+
+
+def _axis_price(attribute: Attribute, composition: Composition) -> AxisPrice:
+    """Return what an attribute contributes to the variance of questions, as opening measures it."""
+    found, tree = AxisPrice.of(attribute), choose_tree(attribute, composition)
+    if tree is None:
+        return found
+    cells = (attribute.base_size + 2) / 3  # of the mean range
+    return replace(found, spread=mean_range_variance(tree) * tree.height * cells)
+
+
+def _spread(attribute: Attribute, composition: Composition) -> float:
+    """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells.
+
+    That is the number of cells, of a tree times its ``mean_range_variance`` and its number of levels (under
+    pure accounting their square).
+    """
+    tree = choose_tree(attribute, composition)
+    if tree is None:
+        return float(attribute.size)
+    dearer = tree.height**2 if composition is Composition.PURE else tree.height
+    return attribute.size * mean_range_variance(tree) * dearer
+
+
+def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
+    """Return the share of the budget for all attributes, so many of them measured as trees.
+
+    Args:
+        trees: number of attributes that are.
+        short: the share where none is.
+    """
+    return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
+
+
+def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalHistogram | None:
+    """Return the hierarchical histogram that an attribute is measured as, or None where its cells are
+    measured.
+
+    Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
+    makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
+    nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
+    marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
+    levels is measured at each of them.
+    """
+    longest, branching = (24, 4) if composition is not Composition.PURE else (64, 8)
+    cells = attribute.base_size
+    if cells <= longest:
+        return None
+    if isinstance(attribute, CategoricalAttribute):
+        levels = attribute.hierarchy
+        return (
+            HierarchicalHistogram(cells, attribute.size - cells, 2, len(levels) + 1, levels)
+            if levels
+            else None
         )
-    if plan.order == 1:
-        raise BudgetError(
-            "a prior is taken or dropped by pairs that are measured before any question, and this session "
-            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
-            "a number of positives, or a schema for which tests are better; leave the prior out"
-        )
+    height = 1
+    while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
+        height += 1
+    return HierarchicalHistogram(cells, attribute.size - cells, branching, height)
 
 
-def check_scales(contract: Contract, plan: OpeningPlan) -> None:
-    """Refuse a budget under which rows measured before any question would need noise beyond every scale.
+# --- its noise ----------------------------------------------------------------------------------------------
 
-    The noise of pairs, and of wider marginals, follows from the number of records: of few, and of so many
-    that half of it is kept for tests. Their rows follow from bins that are not chosen yet: any is assumed.
+
+def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Contract, OpeningPlan]:
+    """Return what a session fixes at opening, its filter with it, and the noise of what it measures then.
 
     Raises:
-        BudgetError: it is too small.
+        BudgetError: the budget does not go with the options, or is too small; or triples that are asked for
+            cannot be measured.
     """
+    ledger = choose_filter(domain, budget, options)
+    contract = Contract(domain, budget, replace(options, composition=ledger.composition))
+    plan = plan_opening(domain, ledger, contract.options)
+    check_scales(contract, plan)
+    return contract, plan
+
+
+def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
+    """Return the noise of what opening measures.
+
+    Raises:
+        BudgetError: the budget is too small for any measurement, or triples that are asked for cannot be
+            measured.
+    """
+    releases = opening_releases(domain, budget_filter, options)
+    whole, attributes = _weight(releases), [one for one in releases if one.part is Part.ATTRIBUTE]
+
+    def noise(one: Release) -> NoiseDistribution:
+        return _noise(replace(one, weight=one.weight / whole), budget_filter, options)
+
+    order = 1 + sum(one.part is Part.WIDER for one in releases)
+    rows = {
+        one.name: rows_of([domain[one.name]], replaced=options.replaces)
+        for one in attributes
+        if order > 1 and one.tree is None
+    }
+    alone = {Part.TABLE} if options.public_count else {Part.TABLE, Part.RECORDS}
+    numbers = {one.part: noise(one) for one in releases if one.part in alone}
+    return OpeningPlan(
+        numbers.get(Part.RECORDS),
+        {one.name: noise(one) for one in attributes},
+        {one.name: one.tree for one in attributes if one.tree is not None},
+        numbers.get(Part.TABLE),
+        order,
+        {name: strategy for name, strategy in rows.items() if strategy is not None},
+        tuple((one.summed, noise(one)) for one in releases if one.summed is not None),
+    )
+
+
+def _noise(release: Release, budget_filter: PrivacyFilter, options: Options) -> NoiseDistribution:
+    """Return the noise that a release's weight of the cap buys, on each of its numbers.
+
+    Raises:
+        BudgetError: it buys none.
+    """
+    levels = 1 if release.tree is None else release.tree.height  # one person changes as much in each
+    price = floor_price(release.weight / levels * budget_filter.cap)
     try:
-        for name, rows in plan.strategies.items():
-            rows.noise(plan.marginal_noise[name])
-        for records in (0.0, 2.0**40) if plan.order > 1 else ():
-            tier = marginal_tier(plan_opened(contract, plan, records).test)
-            if tier is not None:
-                cheapest = sorted(tier.weights, key=tier.weights.__getitem__)
-                for order in range(2, tier.order + 1):
-                    widest_of_rows(tier.noise_of(cheapest[:order]))
+        return noise_of_price(budget_filter.composition, price, *_moved(release, options))
     except NoiseError:
         raise too_small() from None
+
+
+def _moved(release: Release, options: Options) -> tuple[int, Fraction]:
+    """Return how much one person changes a release in L1, and the square of that in L2, in units."""
+    if release.part is Part.RECORDS:
+        moved = query_sensitivity(options)
+        return moved, Fraction(moved**2)
+    if release.part is Part.PERSONS:
+        moved = heads_sensitivity(1, options)
+        return moved * UNITS, Fraction(moved * UNITS**2)
+    if release.summed is not None:
+        moved, squared = sum_sensitivity(release.summed, options)
+        return moved, Fraction(squared)
+    return l1_sensitivity(options), l2_squared_sensitivity(options)
+
+
+def too_small() -> BudgetError:
+    """Return the error of a budget that measures nothing."""
+    return BudgetError("the budget is too small to measure anything; choose a larger epsilon")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What follows from an opening's plan and the number of records.
+
+    Args:
+        entries: what opening charges.
+        ledger: the filter after these charges.
+        test: the tiers of tests; none where nothing is left for any.
+        heads: the noise of the number of persons, where that is measured.
+    """
+
+    entries: tuple[LedgerEntry, ...]
+    ledger: PrivacyFilter
+    test: TestPlan
+    heads: NoiseDistribution | None = None
+
+
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: bool = True) -> Opened:
+    """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
+
+    Nothing here depends on a released count but the number of records, so that a session differs from its
+    plan only by the noise on that.
+
+    Args:
+        heads: the table tells persons apart.
+    """
+    domain, options, entries = contract.domain, contract.options, opening_entries(plan, contract.options)
+    ledger = choose_filter(domain, contract.budget, options)
+    persons = opening_heads(domain, ledger, options, total) if heads else None
+    if persons is not None:
+        entries = (*entries, heads_entry((), 1, persons, options))
+    for entry in entries:
+        ledger = ledger.charge(entry.charge)
+    kept = _weight(_kept(domain, options)) * ledger.cap if plan.order > 1 else 0
+    test = plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total)
+    return Opened(entries, ledger, test, persons)
+
+
+def opening_heads(
+    domain: Domain, budget_filter: PrivacyFilter, options: Options, total: float
+) -> NoiseDistribution | None:
+    """Return the noise of the number of persons at opening; None where it would tell nothing.
+
+    There are at most as many persons as records, n, and at least n/K. The number is measured where its noise,
+    at the session's confidence, is narrower than that. So it depends on public numbers alone.
+    """
+    if not opens_heads(domain, options):
+        return None
+    try:
+        noise = _noise(Release(Part.PERSONS, PERSONS_SHARE), budget_filter, options)
+    except BudgetError:
+        return None
+    width = sum_half_width(noise, 1.0, options.confidence)
+    return noise if width < total * (1 - 1 / options.records_per_person) / 2 else None
+
+
+def kept_for_later(state: PublicState) -> Fraction:
+    """Return what is still kept for sums and persons on request, in the filter's own measure."""
+    plan, options, ledger = marginal_tier(state.plan), state.contract.options, state.ledger
+    if plan is None or plan.order == 1:
+        return Fraction(0)
+    sums = state.sums[len(planned_sums(state.domain, options)) :]
+    heads = [one for one in state.heads if one.scope]
+    charges = {
+        Part.MORE_SUMS: [sum_charge(one.summed, one.noise, options) for one in sums],
+        Part.MORE_PERSONS: [heads_charge(one.noise, one.units.size, options) for one in heads],
+    }
+    left = Fraction(0)
+    for one in _kept(state.domain, options):
+        left += max(ledger.cap * one.weight - sum(map(ledger.price, charges[one.part])), Fraction(0))
+    return left
+
+
+# --- balances -----------------------------------------------------------------------------------------------
 
 
 def choose_filter(
@@ -143,9 +479,6 @@ def choose_filter(
     among the events.
 
     Args:
-        domain: the declared attributes.
-        budget: the guarantee.
-        options: the custodian's choices.
         selects: what is measured is selected by the exponential mechanism, which has no price in GDP.
 
     Raises:
@@ -161,11 +494,9 @@ def choose_filter(
         return pure
     measured = len(domain) if options.opening is not Opening.NONE else 0
     whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
-    events = (
-        2 + len(planned(domain, options))
-        if whole
-        else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
-    )
+    events = 2 + len(planned_sums(domain, options))
+    if not whole:
+        events = 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
     squares = open_filter(budget, Composition.ZCDP) if selects else filter_of_squares(budget, options)
     kept = table_keeps(domain, squares, options)
     if not (selects or whole or kept):
@@ -186,11 +517,7 @@ def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fra
 
     Args:
         budget: the guarantee, of a positive delta.
-        options: the custodian's choices.
         tests: the share of rho that is planned for tests.
-
-    Raises:
-        BudgetError: the budget holds no zCDP.
     """
     zcdp, kind = open_filter(budget, Composition.ZCDP), options.sparse_vector
     if kind is not None and kind.is_sech2:
@@ -213,76 +540,13 @@ def share_of_tests(options: Options) -> Fraction:
     return DEFAULT_SCHEDULE.tests + DEFAULT_SCHEDULE.queries * (1 - VALUE_SHARE)
 
 
-def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
-    """Return the noise of the opening measurements.
-
-    The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
-    at a fixed price, which minimises the summed standard deviation of ranges (sd ~ sqrt(v/share)): v is the
-    number of cells, times the tree's ``mean_range_variance`` and its number of levels (under pure accounting
-    their square).
-
-    Args:
-        domain: the declared attributes.
-        budget_filter: with nothing spent.
-        options: the custodian's choices.
-
-    Raises:
-        BudgetError: the budget is too small for any measurement.
-    """
-    marginal = options.tests_marginals
-    sums = planned_sums(domain, budget_filter, options)
-    share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE  # where all attributes are short
-    if marginal and len(domain) == 1:  # there will be nothing else to measure
-        share = 1 - TOTAL_SHARE - _kept_share(domain, options)
-    private_total = not options.public_count
-    table = marginal and options.opening is not Opening.NONE and measures_table(domain)
-    table = table or table_keeps(domain, budget_filter, options)
-    little = table or len(domain) == 1
-    total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
-    alone = len(domain) == 1 and choose_tree(domain.attributes[0], budget_filter.composition) is None
-    if options.bar_limit is not None and (table or alone):
-        total_share = _balanced_share(domain.size, budget_filter, options) if private_total else Fraction(0)
-        share = 1 - total_share
-    total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
-    if table:  # nothing else is ever measured
-        noise = _noise(budget_filter, 1 - total_share - _kept_share(domain, options), options)
-        return OpeningPlan(total_noise, {}, {}, noise, sums=sums)
-    if options.opening is Opening.NONE:
-        return OpeningPlan(total_noise, {})
-    composition = budget_filter.composition
-    chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
-    trees = {name: tree for name, tree in chosen.items() if tree is not None}
-    order = residual_order(domain, budget_filter, options)
-    if order > 1:
-        return _residual_opening(domain, budget_filter, options, trees, order)
-    weights = {}
-    for attribute in domain:
-        spread = _spread(attribute, chosen[attribute.name], composition)
-        weights[attribute.name] = Fraction(round(1000 * math.cbrt(spread)))
-    per_weight = opening_share(len(trees), share) / sum(weights.values())
-    levels = OpeningPlan(total_noise, {}, trees).levels
-    noises = {
-        name: _noise(budget_filter, per_weight * weight / levels(name), options)
-        for name, weight in weights.items()
-    }
-    return OpeningPlan(total_noise, noises, trees, sums=sums)
-
-
 def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> int:
-    """Return the most attributes of the marginals that are all measured before any question.
+    """Return the most attributes of the marginals that are all measured before any question; 1 for none.
 
     Pairs are, as residuals, where that leaves questions a smaller expected error than tests would let pass.
     It needs squares that add up, for the rows of residuals are made for Gaussian noise; and where intervals
     hold for all questions at once, within an accuracy contract, or a number of positives is chosen, plans are
     for cells and tests. Triples are, where they are asked for.
-
-    Args:
-        domain: the declared attributes.
-        budget_filter: with nothing spent.
-        options: the custodian's choices.
-
-    Returns:
-        1 where only the attributes alone are.
 
     Raises:
         BudgetError: triples are asked for, and cannot be measured.
@@ -359,13 +623,18 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
         return None
     coarse = [coarse_of(attribute) for attribute in domain]
     axes = tuple(AxisPrice.of(attribute) for attribute in coarse)
-    (pair,) = shared_prices(axes, axes, 2).wider
-    unit = _unit(domain, budget_filter, options, 2)
-    limit = most_positives(len(domain))
-    schedule = DEFAULT_SCHEDULE.under(composition)
+    every, (price,) = (
+        _of_residuals(domain, composition, options, 2)[-1],
+        _prices(domain, composition, 2).wider,
+    )
+    if not price:  # no pair has two cells along both attributes
+        return None
+    pair = every.weight / pairs * Fraction(shared_prices(axes, axes, 2).wider[0]) / Fraction(price)
+    limit, schedule = most_positives(len(domain)), DEFAULT_SCHEDULE.under(composition)
     left = 1 - MARGINAL_TOTAL_SHARE - MARGINAL_OPENING_SHARE
+    positive = left * (1 - schedule.tests - schedule.queries) / limit
     try:
-        noise = _noise(budget_filter, left * (1 - schedule.tests - schedule.queries) / limit, options)
+        noise = _noise(replace(every, weight=positive), budget_filter, options)
         test = scaled_test(
             budget_filter.cap * left * schedule.tests,
             limit,
@@ -373,8 +642,8 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
             options.chosen_sparse_vector(composition),
             composition,
         )
-        measured = math.sqrt(noise_variance(_noise(budget_filter, unit * Fraction(pair), options)))
-    except (BudgetError, NoiseError):  # nothing is left, or no pair has two cells along both attributes
+        measured = math.sqrt(noise_variance(_noise(replace(every, weight=pair), budget_filter, options)))
+    except (BudgetError, NoiseError):  # nothing is left
         return None
     spreads = [math.sqrt(one.spread * other.spread) for one, other in itertools.combinations(axes, 2)]
     cells = [one.size * other.size for one, other in itertools.combinations(coarse, 2)]
@@ -384,81 +653,16 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
     return PairsForecast(measured * sum(map(math.sqrt, spreads)) / pairs, passed / 4)
 
 
-def _unit(domain: Domain, budget_filter: PrivacyFilter, options: Options, order: int) -> Fraction:
-    """Return the share of the budget to each part of a price, where all pairs, or more, are measured."""
-    prices = _prices(domain, budget_filter.composition, order)
-    schedule = DEFAULT_SCHEDULE.under(budget_filter.composition)
-    parts = prices.everybody * (not options.public_count) + sum(prices.single)
-    for wide, price in enumerate(prices.wider, start=2):
-        parts += math.comb(len(domain), wide) * price
-    return (1 - schedule.queries - SHARE - _kept_share(domain, options)) / Fraction(parts)
-
-
-def _kept_for_later(contract: Contract, plan: OpeningPlan) -> Fraction:
-    """Return what stays of the budget for what is asked for later, where all pairs are measured."""
-    if plan.order < 2:
-        return Fraction(0)
-    heads = KEPT_FOR_HEADS if share_of_heads(contract.domain, contract.options) else Fraction(0)
-    return heads + (KEPT_FOR_SUMS if plan.sums else Fraction(0))
-
-
-def _kept_share(domain: Domain, options: Options) -> Fraction:
-    """Return what is kept of the budget for sums of values and the number of persons."""
-    return share_of_sums(domain, options) + share_of_heads(domain, options)
-
-
-def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
-    """Return ``shared_prices`` of a domain's attributes as opening, and wider residuals, measure them."""
-    fine = tuple(_axis_price(attribute, choose_tree(attribute, composition)) for attribute in domain)
-    coarse = tuple(AxisPrice.of(coarse_of(attribute)) for attribute in domain)
-    found = shared_prices(fine, coarse, order)
-    # An attribute of a single cell says nothing, but every attribute is measured: so it costs a little.
-    least = _LEAST_PRICE * found.everybody
-    return replace(found, single=tuple(max(price, least) for price in found.single))
-
-
-def _residual_opening(
-    domain: Domain,
-    budget_filter: PrivacyFilter,
-    options: Options,
-    trees: dict[str, HierarchicalHistogram],
-    order: int,
-) -> OpeningPlan:
-    """Return the noise of an opening after which all pairs, or more, are measured as residuals.
-
-    The budget, but for the tests of single questions and for error quantiles, is shared by ``shared_prices``.
-    """
-    prices = _prices(domain, budget_filter.composition, order)
-    unit = _unit(domain, budget_filter, options, order)
-    total = unit * Fraction(prices.everybody)
-    noise = None if options.public_count else _noise(budget_filter, total, options, one=True)
-    levels, noises, strategies = OpeningPlan(noise, {}, trees).levels, {}, {}
-    for attribute, price in zip(domain, prices.single, strict=True):
-        share = unit * Fraction(price) / levels(attribute.name)
-        noises[attribute.name] = _noise(budget_filter, share, options)
-        rows = rows_of([attribute], replaced=options.replaces)
-        if attribute.name not in trees and rows is not None:
-            strategies[attribute.name] = rows
-    sums = planned_sums(domain, budget_filter, options)
-    return OpeningPlan(noise, noises, trees, order=order, strategies=strategies, sums=sums)
-
-
-def _axis_price(attribute: Attribute, tree: HierarchicalHistogram | None) -> AxisPrice:
-    """Return what an attribute contributes to the variance of questions, as opening measures it."""
-    found = AxisPrice.of(attribute)
-    if tree is None:
-        return found
-    cells = (attribute.base_size + 2) / 3  # of the mean range
-    return replace(found, spread=mean_range_variance(tree) * tree.height * cells)
-
-
 @lru_cache(maxsize=64)  # a plan asks for it several times
 def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) -> Fraction:
     """Return the share of the number of records under which the widest bar about a whole table is narrowest.
 
     With a larger share the bar of everybody is narrower, and those of questions about half of the cells are
     wider. The share is at most one half; it is searched by steps of 1/32, then by finer ones around the best.
+    A public number has none.
     """
+    if options.public_count:
+        return Fraction(0)
 
     @cache
     def widest(share: Fraction) -> float:
@@ -472,12 +676,13 @@ def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) 
 
 def _table_bar(cells: int, share: Fraction, budget_filter: PrivacyFilter, options: Options) -> float:
     """Return the widest bar about a whole table, where the number of records takes a share of the budget."""
-    confidences = Confidences.of(options, 1, (), private_total=True)
-    total = _noise(budget_filter, share, options, one=True)
-    cell = _noise(budget_filter, 1 - share, options)
-    precision = 1 / noise_variance(total) + 1 / (cells * noise_variance(cell))
-    deviation = math.sqrt(1 / precision)
-    everybody = total_half_width(budget_filter.composition, deviation, confidences.everybody, (cell,))
+    confidences = Confidences.of(options, 1, (), private_total=not options.public_count)
+    cell = _noise(Release(Part.TABLE, 1 - share), budget_filter, options)
+    deviation = everybody = 0.0
+    if not options.public_count:
+        total = _noise(Release(Part.RECORDS, share), budget_filter, options)
+        deviation = math.sqrt(1 / (1 / noise_variance(total) + 1 / (cells * noise_variance(cell))))
+        everybody = total_half_width(budget_filter.composition, deviation, confidences.everybody, (cell,))
     return max(everybody, widest_bar(cell, cells, deviation, options, confidences.alone))
 
 
@@ -515,123 +720,72 @@ def table_keeps(domain: Domain, budget_filter: PrivacyFilter, options: Options) 
     """Tell whether the whole table, measured with all of the budget, keeps an accuracy contract.
 
     Then it is measured at opening: every question is answered within the contract, and nothing is tested.
-
-    Args:
-        domain: the declared attributes.
-        budget_filter: with nothing spent.
-        options: the custodian's choices; without an accuracy no table is asked for.
     """
     limit = options.bar_limit
     if limit is None or options.opening is Opening.NONE or len(domain) < 2 or domain.size > _LARGEST_TABLE:
         return False
-    confidence = Confidences.of(options, 1, (), private_total=not options.public_count).alone
     try:
-        best = _noise(budget_filter, Fraction(1), options)
-        if widest_bar(best, domain.size, 0.0, options, confidence) > limit:
-            return False  # not even if the number of records came for nothing
-        if options.public_count:
-            return True
         share = _balanced_share(domain.size, budget_filter, options)
         return _table_bar(domain.size, share, budget_filter, options) <= limit
     except BudgetError:
         return False
 
 
-def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
-    """Return the share of the budget for the one-attribute marginals, so many of them hierarchical
-    histograms.
+# --- what is refused before anything is drawn ---------------------------------------------------------------
 
-    Args:
-        trees: number of attributes that are measured as trees.
-        short: the share where there are none.
+
+def check_neighbors(domain: Domain, options: Options) -> None:
+    """Refuse a schema that could drop a record where the number of records is public.
+
+    Raises:
+        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
     """
-    return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
+    if not options.public_count:
+        return
+    for attribute in domain:
+        if not (attribute.missing and attribute.other):
+            raise BudgetError(
+                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
+                "records with empty or undeclared values; declare missing = true and other = true"
+            )
 
 
-def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalHistogram | None:
-    """Return the hierarchical histogram that an attribute is measured as, or None where its cells are
-    measured.
+def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
 
-    Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
-    makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
-    nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
-    marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
-    levels is measured at each of them.
+    Raises:
+        BudgetError: it is.
     """
-    longest, branching = (24, 4) if composition is not Composition.PURE else (64, 8)
-    cells = attribute.base_size
-    if cells <= longest:
-        return None
-    if isinstance(attribute, CategoricalAttribute):
-        levels = attribute.hierarchy
-        return (
-            HierarchicalHistogram(cells, attribute.size - cells, 2, len(levels) + 1, levels)
-            if levels
-            else None
+    if prior is not None and not is_prior_of(prior, domain):
+        raise BudgetError(
+            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
+            "this schema, or leave it out"
         )
-    height = 1
-    while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
-        height += 1
-    return HierarchicalHistogram(cells, attribute.size - cells, branching, height)
+    if prior is not None and plan.order == 1:
+        raise BudgetError(
+            "a prior is taken or dropped by pairs that are measured before any question, and this session "
+            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
+            "a number of positives, or a schema for which tests are better; leave the prior out"
+        )
 
 
-def _spread(attribute: Attribute, tree: HierarchicalHistogram | None, composition: Composition) -> float:
-    """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells."""
-    if tree is None:
-        return float(attribute.size)
-    dearer = tree.height**2 if composition is Composition.PURE else tree.height
-    return attribute.size * mean_range_variance(tree) * dearer
+def check_scales(contract: Contract, plan: OpeningPlan) -> None:
+    """Refuse a budget under which rows measured before any question would need noise beyond every scale.
 
+    The noise of pairs, and of wider marginals, follows from the number of records: of few, and of so many
+    that half of it is kept for tests. Their rows follow from bins that are not chosen yet: any is assumed.
 
-def _noise(
-    budget_filter: PrivacyFilter, share: Fraction, options: Options, *, one: bool = False
-) -> NoiseDistribution:
-    """Return the noise of a marginal, a level of a tree, or one number, that costs a share of the cap."""
-    moved = query_sensitivity(options) if one else l1_sensitivity(options)
+    Raises:
+        BudgetError: it is too small.
+    """
     try:
-        price = floor_price(share * budget_filter.cap)
-        return calibrated_noise(budget_filter.composition, price, moved, options, one=one)
+        for name, rows in plan.strategies.items():
+            rows.noise(plan.marginal_noise[name])
+        for records in (0.0, 2.0**40) if plan.order > 1 else ():
+            tier = marginal_tier(plan_opened(contract, plan, records).test)
+            if tier is not None:
+                cheapest = sorted(tier.weights, key=tier.weights.__getitem__)
+                for order in range(2, tier.order + 1):
+                    widest_of_rows(tier.noise_of(cheapest[:order]))
     except NoiseError:
         raise too_small() from None
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What follows from an opening's plan and the number of records.
-
-    Args:
-        entries: what opening charges.
-        ledger: the filter after these charges.
-        test: the tiers of tests; none where nothing is left for any.
-        heads: the noise of the number of persons, where that is measured.
-    """
-
-    entries: tuple[LedgerEntry, ...]
-    ledger: PrivacyFilter
-    test: TestPlan
-    heads: NoiseDistribution | None = None
-
-
-def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, heads: bool = True) -> Opened:
-    """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
-
-    Nothing here depends on a released count but the number of records, so that a session differs from its
-    plan only by the noise on that.
-
-    Args:
-        contract: what is fixed at opening.
-        plan: what is measured at opening.
-        total: the number of records, as released or as stated.
-        heads: the table tells persons apart.
-    """
-    options, entries = contract.options, opening_entries(plan, contract.options)
-    ledger = choose_filter(contract.domain, contract.budget, options)
-    persons = opening_heads(contract.domain, ledger, options, total) if heads else None
-    if persons is not None:
-        entries = (*entries, heads_entry((), 1, persons, options))
-    for entry in entries:
-        ledger = ledger.charge(entry.charge)
-    kept = _kept_for_later(contract, plan) * ledger.cap
-    return Opened(
-        entries, ledger, plan_test(contract, plan, replace(ledger, spent=ledger.spent + kept), total), persons
-    )

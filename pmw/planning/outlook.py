@@ -25,19 +25,14 @@ from pmw.model import (
     measured_as,
     noise_variance,
 )
+from pmw.model.prices import symmetric
 from pmw.planning.opening import Opened, widest_bar
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
-from pmw.public.foundations import due_scopes, everybody, strategy_of, with_founded
-from pmw.public.half_widths import (
-    Confidences,
-    ResidualNoise,
-    WeightStats,
-    measured_noise,
-    total_error_bound,
-)
+from pmw.public.foundations import due_scopes, on_everybody, strategy_of, with_founded
+from pmw.public.half_widths import Confidences, SumNoise, measured_half_width, total_error_bound
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState, Total
@@ -46,6 +41,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
+from queries.products import CellSets
 
 _MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
@@ -112,23 +108,15 @@ class OrderForecast:
 
 
 def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, records: int) -> PublicState:
-    """Return the first public state of a session over a uniform table, where all noise came out as 0.
-
-    Args:
-        contract: what is fixed at opening.
-        plan: what is measured at opening.
-        opened: what is left after it.
-        records: stated number of records.
-    """
+    """Return the first public state of a session over a uniform table, where all noise came out as 0."""
     domain = contract.domain
     opening: list[OneWayMeasurement] = []
     total = Total(float(records), float(records), Total.released(plan, 0, ()).deviation)
     for name, noise in plan.marginal_noise.items():
         cells, tree = np.full(domain[name].size, records * UNITS // domain[name].size), plan.trees.get(name)
-        if name in plan.strategies:
-            opening.append(_even_residual(name, plan, total))
-        elif tree is None:
-            opening.append(MarginalMeasurement((name,), cells, noise))
+        if tree is None:
+            rows = plan.strategies.get(name)  # of cells that are all alike they measure nothing
+            opening.append(measured_as((name,), cells if rows is None else 0 * cells, noise, rows))
         else:
             opening.append(HierarchicalMeasurement((name,), tree, tree.node_counts(cells), noise))
     if plan.table_noise is not None:
@@ -138,7 +126,7 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
         contract=contract,
         ledger=opened.ledger,
         total=replace(total, deviation=Total.released(plan, 0, opening).deviation),
-        opening=tuple(opening),
+        opening=on_everybody(total, opening),
         measured=(),
         model=GraphicalDistribution.uniform(domain, float(records)),
         plan=opened.test,
@@ -175,14 +163,6 @@ def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
         measured = measured_as(scope, numbers, plan.noise_of(scope), rows, requested=True)
         state = with_founded(state, [measured])
     return state
-
-
-def _even_residual(name: str, plan: OpeningPlan, total: Total) -> ResidualMeasurement:
-    """Return what is measured by rows of cells that are all alike: nothing, with the number of records."""
-    strategy = plan.strategies[name]
-    units = np.zeros([axis.size for axis in strategy.axes], dtype=np.int64)
-    measured = ResidualMeasurement((name,), units, plan.marginal_noise[name], strategy=strategy)
-    return replace(measured, foundation=everybody(total))
 
 
 class Outlook:
@@ -228,7 +208,7 @@ class Outlook:
         yield OrderForecast(
             0, 1, 1, total.value, "covered", error, self.total_error(self.confidences.everybody)
         )
-        sizes = _symmetric(domain.shape)
+        sizes = symmetric(domain.shape, len(domain))
         for order in range(1, len(domain) + 1):
             marginals, cells = math.comb(len(domain), order), sizes[order]
             promise, expected, bound = "none", None, None
@@ -293,20 +273,17 @@ class Outlook:
 
     def _attribute(self, attribute: Attribute, measured: OneWayMeasurement) -> AttributeForecast:
         name, cells, half = attribute.name, attribute.size, max(1, attribute.size // 2)
-        repeated, place, levels = measured.units.size // cells, 0, 1  # measured cells in one of these
-        cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
-        deviation = math.sqrt(repeated * measured.variance)
-        if isinstance(measured, HierarchicalMeasurement | ResidualMeasurement):
-            levels = measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1
-            place = int(measured.cell_variances.argmax())
-            deviation = math.sqrt(float(measured.cell_variances[place]))
-            lower = (np.arange(cells) < half).astype(np.float64)
-            cell_error = deviation * _HALF_NORMAL
-            range_error = math.sqrt(measured.weighted_variance(lower)) * _HALF_NORMAL
+        told, repeated = measured.estimate.over((name,)), measured.units.size // cells
+        variances, lower = told.cell_variances, (np.arange(cells) < half).astype(np.float64)
+        place = int(variances.argmax())
+        deviation, of_range = math.sqrt(float(variances[place])), math.sqrt(told.weighted_variance(lower))
+        cell_error, range_error = deviation * _HALF_NORMAL, of_range * _HALF_NORMAL
+        if told.is_alike:  # so many measured numbers, of which more is known where the noise is Laplace
+            cell_error, range_error = (noise_error(measured.noise, one * repeated) for one in (1, half))
         return AttributeForecast(
             name=name,
             cells=cells,
-            levels=levels,
+            levels=measured.tree.height if isinstance(measured, HierarchicalMeasurement) else 1,
             cell_deviation=deviation,
             cell_error=cell_error,
             cell_bound=self._bar({name: (place, place)}),
@@ -321,28 +298,13 @@ class Outlook:
         if is_whole_table(measured, self.state):
             return widest_bar(noise, measured.units.size, self.state.total.deviation, options, alone)
         if isinstance(measured, ResidualMeasurement):
-            return self._widest_run(measured)
+            # Half-widths are in proportion to the standard deviation of a sum, which is a norm of the
+            # weights: so that of a question is at most the sum of its cells'.
+            cells = np.arange(measured.values.size)
+            widths = SumNoise(measured.estimate, alone).product_half_widths([CellSets(cells, cells)])
+            return float(np.sum(widths))
         # Least squares vary no more than the cells alone; all numbers may be off at once.
-        numbers = measured_noise(options, noise, measured.units.size, alone)
-        return numbers.half_width(WeightStats.of_cells(measured.values.size))
-
-    def _widest_run(self, measured: ResidualMeasurement) -> float:
-        """Return what no bar of a question about an attribute that was measured by rows exceeds, in records.
-
-        Half-widths are in proportion to the standard deviation of a sum, which is a norm of the weights: so
-        that of a question is at most the sum of its cells'.
-        """
-        noise, cells = ResidualNoise(measured.counts, self.confidences.alone), np.arange(measured.values.size)
-        return float(np.sum(noise.half_widths(cells, cells)))
-
-
-def _symmetric(sizes: tuple[int, ...]) -> list[int]:
-    """Return, for each order, the sum over all sets of so many attributes of the product of their sizes."""
-    sums = [1] + [0] * len(sizes)
-    for number, size in enumerate(sizes, start=1):
-        for order in range(number, 0, -1):
-            sums[order] += size * sums[order - 1]
-    return sums
+        return measured_half_width(options, noise, measured.units.size, alone, measured.values.size)
 
 
 def noise_error(noise: NoiseDistribution, cells: int) -> float:

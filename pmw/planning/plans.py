@@ -17,14 +17,7 @@ from functools import cache
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import (
-    check_neighbors,
-    check_scales,
-    choose_filter,
-    pairs_forecast,
-    plan_opened,
-    plan_opening,
-)
+from pmw.planning.opening import check_neighbors, open_contract, pairs_forecast, plan_opened
 from pmw.planning.outlook import Outlook, imagined_state, with_residuals
 from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
 from pmw.planning.sizes import check_model_size
@@ -85,10 +78,9 @@ def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
         BudgetError: the options do not go together, or not with the domain.
     """
     domain, chosen = agreed(domain, options)
-    contract = Contract(domain, budget, chosen)
-    check_model_size(domain, contract.options)
-    check_neighbors(domain, contract.options)
-    return contract
+    check_model_size(domain, chosen)
+    check_neighbors(domain, chosen)
+    return Contract(domain, budget, chosen)
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -128,12 +120,9 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         records: stated number of records.
         compared: beside other sparse vectors and the textbook's theorems.
     """
-    domain, options = contract.domain, contract.options
-    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
-    check_scales(contract, opening)
-    opened = plan_opened(contract, opening, float(records))
-    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
-    fixed = replace(contract, options=replace(options, composition=opened.ledger.composition))
+    fixed, opening = open_contract(contract.domain, contract.budget, contract.options)
+    opened = plan_opened(fixed, opening, float(records))
+    grids = Grids.of(fixed, opening, float(records), planned_bins(opened.test))
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
     state = imagined_state(fixed, opening, opened, records)
     outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
@@ -167,9 +156,7 @@ def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPla
     plan = replace(plan, binned=tuple(forecast_bins(certificates)))
     tier, state = certificates.plan, certificates.outlook.state
     if tier.order > 1:
-        contract = plan.contract
-        ledger = choose_filter(contract.domain, contract.budget, contract.options)
-        choice = pairs_forecast(contract.domain, ledger, contract.options)
+        choice = pairs_forecast(state.domain, replace(state.ledger, spent=Fraction(0)), certificates.options)
         sizes = [len(one.scope) for one in state.marginals]
         plan = replace(plan, pairs=sizes.count(2), triples=sizes.count(3), choice=choice)
     if not tier.tests:

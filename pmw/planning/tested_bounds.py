@@ -26,7 +26,13 @@ from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.half_widths import Certified, Rests, WeightStats, certified_half_width, measured_noise
+from pmw.public.half_widths import (
+    Rests,
+    WeightStats,
+    certified_half_width,
+    certified_sums,
+    measured_half_width,
+)
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
@@ -189,8 +195,8 @@ class Certificates:
         )
         shares = confidences.shares(Rests.CERTIFIED)
         total_error = self.outlook.total_error(shares.everybody)
-        certified = Certified(self.plan, threshold, cells, shares.certificate, total_error)
-        return certified.half_width(WeightStats.of_cells(1))
+        widths = certified_sums(self.plan, threshold, cells, shares.certificate, total_error)
+        return widths(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
@@ -323,8 +329,7 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
-    measured = measured_noise(options, plan.noise, cells, alone)
-    cell, widest = (measured.half_width(WeightStats.of_cells(one)) for one in (1, cells))
+    cell, widest = (measured_half_width(options, plan.noise, cells, alone, one) for one in (1, cells))
     return MarginalForecast(
         update_limit=plan.update_limit,
         threshold_scale=float(plan.sparse.test.threshold_scale) / UNITS,
@@ -350,10 +355,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
 
     A question is within the certificate of its marginal, or the noise of one that was measured; where its
     marginal is not tested, it is tested by itself, while positives of that test are left.
-
-    Args:
-        certificates: what negatives promise.
-        test: of marginals.
     """
     for one in certificates.outlook.orders(None):
         if one.promise == "covered":
@@ -382,9 +383,7 @@ def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order:
     """Return how many marginals of an order have each number of cells, fine or on bins, up to one too many.
 
     Args:
-        plan: the test.
         domains: the declared one, and one of bins.
-        order: number of attributes.
     """
     tested: Counter[int] = Counter()
     for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
@@ -440,12 +439,6 @@ def forecast_sparse_vectors(
     """Yield every sparse vector that a session could use, under the filter's own accounting.
 
     Under GDP sech^2 tests have no price: a session that asks for them has another filter.
-
-    Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        ledger: the filter after opening.
-        records: stated number of records.
     """
     chosen = contract.options.chosen_sparse_vector(ledger.composition)
     for kind in SparseVectorKind:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pmw.errors import BudgetError
+from pmw.model.estimate import noise_scale
 from pmw.planning.theorems import (
     OnlinePmwAccuracy,
     above_threshold_accuracy,
@@ -18,7 +19,6 @@ from pmw.planning.theorems import (
     sparse_accuracy,
 )
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Contract
 from pmw.public.options import Options
 from pmw.sparse_vector import NumericSparse
@@ -94,8 +94,7 @@ class TextbookPlan:
     @property
     def value_scale(self) -> float:
         """Scale of the Laplace noise on a value, in records."""
-        noise = self.noise.value_noise
-        return float(noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma)
+        return noise_scale(self.noise.value_noise)
 
 
 @dataclass(frozen=True, slots=True)

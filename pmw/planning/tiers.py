@@ -32,17 +32,17 @@ from pmw.model import (
     shared_prices,
 )
 from pmw.planning.calibration import (
-    calibrated_noise,
     marginal_noise,
     marginal_statistic,
     query_statistic,
     scaled_test,
+    value_noise,
 )
 from pmw.planning.error_quantiles import reserved_share
 from pmw.privacy.budget import Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.charges import query_sensitivity
 from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, negative_margin
 from pmw.public.options import Opening, Options
@@ -149,6 +149,7 @@ class ResidualPrices:
 
 
 DEFAULT_SCHEDULE = Schedule()
+_TESTED = ResidualPrices({}, ())  # no marginal is measured before any question
 _GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow (docs/algorithm.md)
 CONTRACT_SCHEDULE = Schedule(queries=Fraction(3, 5))  # under an accuracy contract, whose bars most tests give
 
@@ -159,9 +160,6 @@ def assumed_bins(contract: Contract, opening: OpeningPlan, total: float, bins: i
     Single questions are tested on the declared cells, and what opening does not measure is not binned.
 
     Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        total: the number of records, as released or as stated.
         bins: wanted for each long ordered attribute.
     """
     return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening), bins=bins)
@@ -178,8 +176,6 @@ def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine
     cells, or 16 times as many as DEFAULT_BINS would make.
 
     Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
         total: the number of records, as released or as stated: never the true one.
         fine_cells: of a scope that is tested and measured on declared cells.
     """
@@ -215,95 +211,72 @@ def plan_marginal_test(
     total: float,
     options: Options,
     schedule: Schedule = DEFAULT_SCHEDULE,
-    residuals: ResidualPrices | None = None,
+    residuals: ResidualPrices = _TESTED,
 ) -> MarginalTestPlan | None:
     """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
 
     Args:
         coarse: the domain that marginals are planned to be tested on.
-        ledger: what is left after opening.
-        total: the number of records, as released or as stated.
-        options: the custodian's choices.
-        schedule: how it is spent.
-        residuals: the prices of marginals that are all measured before any question; None where marginals are
+        residuals: the prices of marginals that are all measured before any question; none where marginals are
             tested.
     """
     if coarse.size == 1:
         return None
-    left, records = ledger.remaining, max(total, 1.0)
+    records, pairs, composition = max(total, 1.0), max(1, math.comb(len(coarse), 2)), ledger.composition
+    kind, is_fine, free = options.chosen_sparse_vector(composition), False, schedule.free
     try:
-        pure = ledger.composition is Composition.PURE
-        kind = options.chosen_sparse_vector(ledger.composition)
-        pairs = max(1, math.comb(len(coarse), 2))
-        if residuals is not None:
-            return _plan_of_residuals(coarse, ledger, records, options, schedule, residuals)
-        limit = options.update_limit or _choose_limit(coarse, ledger, records, options, schedule)
+        if residuals.prices:
+            noise, limit, is_fine = _noise_of_residuals(coarse, ledger, records, options, schedule, residuals)
+        else:
+            limit = options.update_limit or _choose_limit(coarse, ledger, records, options, schedule)
+            noise = marginal_noise(composition, _price(ledger, limit, schedule), options)
+            free = schedule.few_free if composition is Composition.PURE else free
         statistic = marginal_statistic(expected_tests(coarse), options)
-        test = scaled_test(left * schedule.tests, limit, statistic, kind, ledger.composition)
-        noise = marginal_noise(ledger.composition, _price(ledger, limit, schedule), options)
+        test = scaled_test(ledger.remaining * schedule.tests, limit, statistic, kind, composition)
     except NoiseError:
         return None
     per_cell = l1_mean(noise)
-    free = schedule.few_free if pure else schedule.free
     return MarginalTestPlan(
         Sparse(test, limit, kind.redraw),
         noise,
         schedule.noise_factor,
         math.ceil(schedule.margin * test.query_scale),
-        _decay(schedule, limit / pairs, records, pairs),
+        _decay(schedule, 1.0 if residuals.prices else limit / pairs, records, pairs),
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
-        _cells(schedule.fine * records / per_cell),
-        DEFAULT_BINS,
-    )
-
-
-def _plan_of_residuals(
-    coarse: Domain,
-    ledger: PrivacyFilter,
-    records: float,
-    options: Options,
-    schedule: Schedule,
-    residuals: ResidualPrices,
-) -> MarginalTestPlan:
-    """Return the plan under which all pairs, or more, are measured before any question.
-
-    Where only pairs are, and their noise is so small beside the records that what pairs cannot say is larger,
-    half of what is left is kept for tests of wider marginals, and for measuring those that the model is wrong
-    about at the noise of the dearest pair.
-
-    Raises:
-        NoiseError: nothing is left for it.
-    """
-    pairs, kind = math.comb(len(coarse), 2), options.chosen_sparse_vector(ledger.composition)
-    quiet = replace(schedule, tests=Fraction(0))
-    price = _price(ledger, 1, quiet) / residuals.parts
-    spread = _typical_spread(coarse)
-    noise, limit = marginal_noise(ledger.composition, price, options), 1
-    is_fine = math.sqrt(noise_variance(noise)) * spread < schedule.wider * records
-    is_fine = is_fine and residuals.order == 2 and len(coarse) > 2
-    if is_fine:
-        price /= 2
-        noise = marginal_noise(ledger.composition, price, options)
-        left = _price(ledger, 1, schedule) - price * residuals.parts
-        limit = max(1, math.floor(left / price))
-    statistic = marginal_statistic(expected_tests(coarse), options)
-    test = scaled_test(ledger.remaining * schedule.tests, limit, statistic, kind, ledger.composition)
-    per_cell = l1_mean(noise)
-    return MarginalTestPlan(
-        Sparse(test, limit, kind.redraw),
-        noise,
-        schedule.noise_factor,
-        math.ceil(schedule.margin * test.query_scale),
-        _decay(schedule, 1.0, records, pairs),
-        _cells(schedule.tested * records / per_cell),
-        _cells(schedule.free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
         DEFAULT_BINS,
         dict(residuals.weights),
         residuals.prices,
         is_fine,
     )
+
+
+def _noise_of_residuals(
+    coarse: Domain,
+    ledger: PrivacyFilter,
+    records: float,
+    options: Options,
+    schedule: Schedule,
+    residuals: ResidualPrices,
+) -> tuple[NoiseDistribution, int, bool]:
+    """Return the noise of the dearest pair, how many positives are left, and whether these are tested for.
+
+    Where only pairs are measured, and their noise is so small beside the records that what pairs cannot say
+    is larger, half of what is left is kept for tests of wider marginals, and for measuring those that the
+    model is wrong about at the noise of the dearest pair.
+
+    Raises:
+        NoiseError: nothing is left for it.
+    """
+    price = _price(ledger, 1, replace(schedule, tests=Fraction(0))) / residuals.parts
+    noise = marginal_noise(ledger.composition, price, options)
+    is_fine = math.sqrt(noise_variance(noise)) * _typical_spread(coarse) < schedule.wider * records
+    if not is_fine or residuals.order > 2 or len(coarse) == 2:
+        return noise, 1, False
+    price /= 2
+    left = _price(ledger, 1, schedule) - price * residuals.parts
+    return marginal_noise(ledger.composition, price, options), max(1, math.floor(left / price)), True
 
 
 def _typical_spread(coarse: Domain) -> float:
@@ -339,6 +312,8 @@ def residual_prices(domain: Domain, order: int) -> ResidualPrices:
 
     The mean of each order is that of ``shared_prices``.
     """
+    if order == 1:
+        return _TESTED
     weights, axes = pair_weights(domain), tuple(AxisPrice.of(coarse_of(attribute)) for attribute in domain)
     pair, *wider = shared_prices(axes, axes, order).wider
     prices = [Fraction(1)]
@@ -406,18 +381,12 @@ def plan_query_test(
     false positive per update over the expected stream, and threshold noise, never negative, keeps most of
     those away. eta = 4 T/total maximises the drop of the potential, eta g - eta^2/8 at a gap g = T/total.
 
-    Args:
-        domain: the declared attributes.
-        budget_filter: what is left after opening.
-        total: the released number of records.
-        options: the custodian's choices.
-
     Source: Hardt and Rothblum (2010) and Dwork and Roth (2014), Section 4.2, for the algorithm; Hoeffding's
         lemma in place of their e^x <= 1 + x + x^2 for eta.
     """
     try:
         limit = options.update_limit or _choose_update_limit(domain, budget_filter, total, options)
-        vector = _vector(budget_filter, limit, options)
+        vector = _vector(budget_filter.remaining, budget_filter.composition, limit, options)
     except NoiseError:
         return None  # scales beyond what noise is made for: the budget is practically spent
     if options.threshold is not None:
@@ -446,7 +415,7 @@ def _choose_update_limit(domain: Domain, budget_filter: PrivacyFilter, total: fl
     limit = 1
     while limit <= options.expected_queries:
         try:
-            test = _vector(budget_filter, limit, options).sparse.test
+            test = _vector(budget_filter.remaining, budget_filter.composition, limit, options).sparse.test
         except NoiseError:
             break
         margin = float(test.query_scale) * math.log(4 * options.expected_queries / _BETA)
@@ -462,11 +431,9 @@ def plan_query_tier(
     budget_filter: PrivacyFilter, share: Fraction, limit: int, options: Options
 ) -> QueryTestPlan | None:
     """Return the test of single questions beside a test of marginals, for a share of what is left."""
-    cap = floor_price(share * budget_filter.remaining)
-    if cap <= 0:
-        return None
     try:
-        vector = _vector(replace(budget_filter, cap=cap, spent=Fraction(0)), limit, options)
+        left = floor_price(share * budget_filter.remaining)
+        vector = _vector(left, budget_filter.composition, limit, options)
     except NoiseError:
         return None
     return QueryTestPlan(vector, math.ceil(_threshold(vector.sparse, options)), 1.0)
@@ -486,27 +453,23 @@ def plan_contract_tier(
     noise alone uses up a tenth of the positives. With exponential noise T is about half of the bar.
 
     Args:
-        budget_filter: what is left after opening.
         share: of that, for this test.
         least: the fewest positives.
-        options: the custodian's choices, with an accuracy.
         confidence: of one noise of a session with such a tier.
 
     Returns:
         None where not even the fewest positives can be paid.
     """
-    limit = options.bar_limit
-    cap = floor_price(share * budget_filter.remaining)
-    if limit is None or cap <= 0:
+    limit, left = options.bar_limit, floor_price(share * budget_filter.remaining)
+    if limit is None:
         return None
-    left = replace(budget_filter, cap=cap, spent=Fraction(0))
 
     @cache
     def plan(positives: int) -> QueryTestPlan | None:
         """Return the test with so many positives, and no more for their values than the bar needs."""
         for part in range(1, _MOST_PARTS):
             try:
-                vector = _vector(left, positives, options, Fraction(part, 100))
+                vector = _vector(left, budget_filter.composition, positives, options, Fraction(part, 100))
             except NoiseError:
                 continue
             found = QueryTestPlan(vector, math.ceil(_threshold(vector.sparse, options, _FALSE)), 1.0)
@@ -533,14 +496,15 @@ def _most(plan: Callable[[int], QueryTestPlan | None], least: int, most: int) ->
 
 
 def _vector(
-    budget_filter: PrivacyFilter, limit: int, options: Options, value_share: Fraction = VALUE_SHARE
+    left: Fraction,
+    composition: Composition,
+    limit: int,
+    options: Options,
+    value_share: Fraction = VALUE_SHARE,
 ) -> NumericSparse:
-    left = budget_filter.remaining
-    value = floor_price(value_share * left / limit)
-    composition = budget_filter.composition
-    kind = options.chosen_sparse_vector(composition)
+    value, kind = floor_price(value_share * left / limit), options.chosen_sparse_vector(composition)
     test = scaled_test(left - limit * value, limit, query_statistic(options), kind, composition)
-    noise = calibrated_noise(composition, value, query_sensitivity(options), options, one=True)
+    noise = value_noise(composition, value, options)
     return NumericSparse(Sparse(test, limit, kind.redraw), noise)
 
 
@@ -550,14 +514,7 @@ def plan_test(
     ledger: PrivacyFilter,
     total: float,
 ) -> TestPlan:
-    """Return the tiers of a session, in order; none where nothing is left for any.
-
-    Args:
-        contract: what is fixed at opening.
-        opening: what is measured at opening.
-        ledger: what is left after it.
-        total: the number of records, as released or as stated.
-    """
+    """Return the tiers of a session, in order; none where nothing is left for any."""
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
     schedule = CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE.under(ledger.composition)
@@ -567,7 +524,7 @@ def plan_test(
     if opening.table_noise is not None or (options.opening is not Opening.NONE and len(domain) == 1):
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
-    residuals = residual_prices(domain, opening.order) if opening.order > 1 else None
+    residuals = residual_prices(domain, opening.order)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule, residuals)
     if marginals is None:
         return ()

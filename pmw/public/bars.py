@@ -33,7 +33,6 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
-    Box,
     Form,
     NotAlikeError,
     Number,
@@ -42,7 +41,7 @@ from pmw.public.bounded import (
     Ranges,
     Split,
 )
-from pmw.public.evidence import BASES, Candidates, Evidence, KnownOfScope, ScopeKnowledge, evidence_of
+from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
 from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
@@ -53,7 +52,7 @@ from queries.places import as_index
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
-_Known: TypeAlias = tuple[KnownOfScope, ...]
+_Known: TypeAlias = tuple[Known, ...]
 _Pieces: TypeAlias = Sequence[tuple[Bounded, _Known]]  # what bounds which sum
 _Way: TypeAlias = tuple[Rests, Bound, Bound]  # what ends rest on, a low one and a high one
 
@@ -119,7 +118,7 @@ class Bars:
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], Shares], Candidates] = {}
         self._shares: dict[tuple[Rests, int], Shares] = {}
-        self._axes: dict[tuple[KnownOfScope, Shares], AxisNoise] = {}
+        self._axes: dict[tuple[Known, Shares], Candidates] = {}
         self._runs: dict[tuple[str, int, int, Shares], _Ends] = {}
         self._wider: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         self._alone: dict[tuple[str, ...], Rests] = {}
@@ -495,7 +494,7 @@ class Bars:
             part = sums.onto(scope)
             if part is None:
                 continue
-            wider = self._direct(*part, shares)
+            wider = self._direct(part[0], part[1], shares)
             if part[0] is part[1]:  # factors of a product: it counts at most that, and at least what is left
                 blocks = zip(lows, split.below, strict=True)
                 rest = [end for end, one in blocks if not {*one.scope} <= {*scope}]
@@ -540,17 +539,18 @@ class Bars:
         known = self.known(sums.scope)
         if not known.opened or self.confidences.together:
             return self._direct(sums, sums, shares)
-        key = (sums.scope[0], sums.box[0].start, sums.box[0].stop, shares) if isinstance(sums, Box) else None
+        box = sums.box if isinstance(sums, Question) else None
+        key = None if box is None else (sums.scope[0], box[0].start, box[0].stop, shares)
         if key is not None and key in self._runs:
             return self._runs[key]
         counts = known.opened[0]
         if isinstance(counts, Certificate):  # opening tests nothing
             return _UNKNOWN
         if (counts, shares) not in self._axes:
-            self._axes[counts, shares] = AxisNoise(counts, shares.measured)
-        noise = self._axes[counts, shares]
-        (evidence,) = self.held((counts,), sums.scope, shares).evidences
-        value, width, _ = sums.axis_bound(evidence, noise)
+            noise = AxisNoise(counts, shares.measured)
+            self._axes[counts, shares] = Candidates([Evidence.of_counts(counts, noise)])
+        held = self._axes[counts, shares]
+        value, width, _ = sums.bound(lambda _: held, self.everybody)
         ends = _Ends(value - width, value + width)
         if key is not None:
             self._runs[key] = ends
@@ -590,24 +590,21 @@ class SumBounds:
         """Return a number that the sum with these weights, or greater ones, is at least."""
         if self.coarsening is not None:
             weights = self.coarsening.least(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) - self._width(weights)
+        return float(np.sum(weights * self.evidence.values)) - self.evidence.sum_half_width(weights)
 
     def high(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or smaller ones, is at most."""
         if self.coarsening is not None:
             weights = self.coarsening.greatest(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) + self._width(weights)
+        return float(np.sum(weights * self.evidence.values)) + self.evidence.sum_half_width(weights)
 
     def half_width(self, weights: Array) -> float:
         """Return how far ``high`` is above the sum on what is known."""
-        return self._width(
+        return self.evidence.sum_half_width(
             weights if self.coarsening is None else self.coarsening.greatest(self.scope, weights)
         )
 
-    def _width(self, weights: Array) -> float:
-        return self.evidence.sum_half_width(weights)
 
-
-def _rests_of(known: KnownOfScope) -> Rests:
+def _rests_of(known: Known) -> Rests:
     """Return what an interval rests on that one piece of evidence gives."""
     return Rests.CERTIFIED if isinstance(known, Certificate) else Rests.MEASURED

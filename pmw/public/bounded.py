@@ -12,7 +12,7 @@ import enum
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from pmw.model import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Candidates, Evidence
-from pmw.public.half_widths import AxisNoise
 from queries.boxes import Counted
-from queries.factors import UNITS, Factor
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.products import Products
 
@@ -76,45 +75,6 @@ class Split(NamedTuple):
     above: Sequence[Bounded]
 
 
-class Bounded(Protocol):
-    """One sum over a scope, or the counts of ranges that all cut bins, or of which none does."""
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order."""
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """The least and the greatest weight."""
-
-    def reduced(self, coarsening: Coarsening) -> tuple[Bounded, Bounded]:
-        """Return what bounds it below and above on bins; one object where it is the same."""
-
-    def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
-        """Return what the evidence with the smallest half-width says.
-
-        Args:
-            held: what is known, over a scope that may be narrower where a bin was cut.
-            everybody: bounds one weight for everybody.
-        """
-
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute of the scope say, for all questions about it at once."""
-
-    def split(self) -> Split:
-        """Return the parts, over single attributes where that is possible."""
-
-    def onto(self, scope: tuple[str, ...]) -> tuple[Bounded, Bounded] | None:
-        """Return the sums of the least and of the greatest weights over some attributes.
-
-        One object where they are factors of a product: the greatest weights, whose least ones are not these.
-        None where the weights of one condition are about some of the attributes, and about others.
-        """
-
-    def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
-        """Return one number of each sum where it is chosen, and else the other."""
-
-
 class OneSum:
     """A sum with real weights over a scope, each of records of one cell."""
 
@@ -148,14 +108,19 @@ class OneSum:
         return candidates.of_weights(self.weights)
 
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
-        """Return the sums of the least and of the greatest weight in each bin; see ``Bounded``."""
+        """Return the sums of the least and of the greatest weight in each bin; one object if equal."""
         least = coarsening.least(self.scope, self.weights)
         greatest = coarsening.greatest(self.scope, self.weights)
         low = OneSum.of_varying(self.scope, least)
         return low, low if np.array_equal(least, greatest) else OneSum.of_varying(self.scope, greatest)
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
-        """Return what the evidence with the smallest half-width says; see ``Bounded``."""
+        """Return what the evidence with the smallest half-width says.
+
+        Args:
+            held: what is known, over a scope that may be narrower where a bin was cut.
+            everybody: bounds one weight for everybody.
+        """
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
             return everybody(self.reach[1])
         candidates = held(self.scope)
@@ -165,12 +130,8 @@ class OneSum:
         found = candidates.evidences[place]
         return Bound(self.value(found), width, found.basis)
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        return Bound(self.value(evidence), noise.half_width(self.weights), evidence.basis)
-
     def split(self) -> Split:
-        """Return the parts; see ``Bounded``."""
+        """Return the parts, over single attributes where that is possible."""
         scope, weights = self.scope, self.weights
         scale = float(weights.max())
         if scale > 0 and weights.min() >= 0:
@@ -189,7 +150,11 @@ class OneSum:
         return Split(Form.ANY, 1.0, below, above)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
-        """Return the sums of the least and of the greatest weights over some attributes; see ``Bounded``."""
+        """Return the sums of the least and of the greatest weights over some attributes.
+
+        One object where they are factors of a product: the greatest weights, whose least ones are not these.
+        None where the weights of one condition are about some of the attributes, and about others.
+        """
         axes = tuple(axis for axis, name in enumerate(self.scope) if name not in scope)
         least, greatest = self.weights.min(axis=axes), self.weights.max(axis=axes)
         return OneSum.of_varying(scope, least), OneSum.of_varying(scope, greatest)
@@ -197,51 +162,6 @@ class OneSum:
     def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
         """Return one number if it is chosen, and else the other."""
         return one if chosen else other
-
-
-class Box(OneSum):
-    """How many records lie in a run of cells of each attribute, as a question says it of some attributes.
-
-    Args:
-        query: the question; each of its factors is about some of the attributes alone, or about others.
-        scope: the attributes, in declared order, whose weights are one record in the box and 0 outside.
-    """
-
-    __slots__ = ("_query", "box")
-
-    def __init__(self, query: LinearQuery, scope: tuple[str, ...]) -> None:
-        self.scope, self._query = scope, query
-        self.box = tuple([query.box[query.scope.index(name)] for name in scope])
-
-    @property
-    def weights(self) -> Array:
-        """Of the cells: float64, one axis per attribute, records; seldom looked at."""
-        return self._query.over(self.scope).weights() / UNITS
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """The least and the greatest weight."""
-        return 0.0, 1.0
-
-    def value(self, evidence: Evidence) -> float:
-        """Return the count on the values of an evidence."""
-        return evidence.box_sums.one(self.box)
-
-    def chosen(self, candidates: Candidates) -> tuple[int, float]:
-        """Return the place of the evidence that bounds it, and its half-width."""
-        return candidates.of_box(self.box)
-
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the attribute say; see ``Bounded``."""
-        (side,) = self.box
-        width = noise.half_widths(np.array([side.start]), np.array([side.stop - 1]))
-        return Bound(self.value(evidence), width.item(), evidence.basis)
-
-    def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
-        """Return the inner and the outer query; see ``Bounded``."""
-        if coarsening.is_identity:
-            return self, self
-        return Question(self._query.over(self.scope)).reduced(coarsening)
 
 
 class Question(OneSum):
@@ -252,6 +172,11 @@ class Question(OneSum):
     def __init__(self, query: LinearQuery) -> None:
         self.scope = query.scope
         self._query = query
+
+    @property
+    def box(self) -> tuple[slice, ...] | None:
+        """The cells that it counts, where these are a run of each attribute."""
+        return self._query.box if self._query.is_box else None
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -267,52 +192,38 @@ class Question(OneSum):
 
     def value(self, evidence: Evidence) -> float:
         """Return the answer on the values of an evidence."""
-        return evidence.value(self._query)
+        query, sums = self._query, evidence.sums
+        if sums is not None and query.is_box:
+            return sums.one(query.box)
+        if sums is not None and Products.is_one(query):
+            return float(sums.many(Products.of_queries([query]))[0])
+        return query.evaluate(evidence.values)
 
     def chosen(self, candidates: Candidates) -> tuple[int, float]:
         """Return the place of the evidence that bounds it, and its half-width."""
         return candidates.of_query(self._query)
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        if Products.is_one(self._query):
-            (side,) = Products.of_queries([self._query]).sides
-            width = float(noise.of_sets(side)[0])
-        else:
-            width = noise.half_width(self._query.weights() / UNITS)
-        return Bound(self.value(evidence), width, evidence.basis)
-
     def reduced(self, coarsening: Coarsening) -> tuple[OneSum, OneSum]:
-        """Return the inner and the outer query; see ``Bounded``."""
+        """Return the inner and the outer query; see ``OneSum``."""
         inner, outer = coarsening.bounds(self._query)
         low = self if inner is self._query else Question(inner)
         return low, low if inner is outer else Question(outer)
 
     def split(self) -> Split:
-        """Return the parts, one for each factor; see ``Bounded``."""
+        """Return the parts, one for each factor; see ``OneSum``."""
         query = self._query
         if len(query.factors) == 1 and len(query.scope) > 1:
             return OneSum(query.scope, query.weights() / UNITS).split()
-        is_product = Products.is_one(query)
-        blocks = [
-            Box(query, factor.scope) if factor.is_box else self._block(factor, alone=is_product)
-            for factor in query.factors
-        ]
+        blocks = [Question(LinearQuery(query.domain, (factor,))) for factor in query.factors]
         return Split(Form.PRODUCT, query.constant / UNITS, blocks, blocks)
 
-    def _block(self, factor: Factor, *, alone: bool) -> OneSum:
-        """Return a factor's part; of a product it is a question of its own."""
-        if alone:
-            return Question(self._query.over(factor.scope))
-        return OneSum(factor.scope, factor.weights / UNITS)
-
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
-        """Return the least and the greatest weights over some attributes; see ``Bounded``."""
+        """Return the least and the greatest weights over some attributes; see ``OneSum``."""
         query = self._query
         inside = [factor for factor in query.factors if set(factor.scope) <= set(scope)]
         if sum(len(factor.scope) for factor in inside) != len(scope):
             return None
-        part = Box(query, scope) if query.is_box else Question(query.over(scope))
+        part = Question(query.over(scope))
         return part, part
 
 
@@ -345,7 +256,7 @@ class Ranges:
         return 0.0, 1.0
 
     def reduced(self, coarsening: Coarsening) -> tuple[Ranges, Ranges]:
-        """Return the inner and the outer boxes; see ``Bounded``."""
+        """Return the inner and the outer boxes; see ``OneSum``."""
         del coarsening  # looked at already
         if self._bins is None:
             return self, self
@@ -376,7 +287,7 @@ class Ranges:
         return found
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
-        """Return for each what the evidence with the smallest half-width says; see ``Bounded``."""
+        """Return for each what the evidence with the smallest half-width says; see ``OneSum``."""
         boxes = self.boxes.ranges() if self._cut else None
         if boxes is None:
             return Bound(*_narrowest(self.boxes, held(self.scope)))
@@ -392,18 +303,13 @@ class Ranges:
                 found[:, rest[places]] = np.array([everybody(1.0)]).T
         return Bound(*found)
 
-    def axis_bound(self, evidence: Evidence, noise: AxisNoise) -> Bound:
-        """Return what counts by the one attribute say; see ``Bounded``."""
-        (side,) = self.boxes.sides
-        return Bound(evidence.box_sums.many(self.boxes), noise.of_sets(side), evidence.basis)
-
     def split(self) -> Split:
-        """Return the ranges of each attribute; see ``Bounded``."""
+        """Return the ranges of each attribute; see ``OneSum``."""
         blocks = [Ranges(self.boxes.over((name,))) for name in self.scope]
         return Split(Form.PRODUCT, 1.0, blocks, blocks)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[Ranges, Ranges] | None:
-        """Return the ranges of some attributes; see ``Bounded``."""
+        """Return the ranges of some attributes; see ``OneSum``."""
         part = Ranges(self.boxes.over(scope))
         return part, part
 
@@ -414,6 +320,9 @@ class Ranges:
     def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
         """Return one number of each question where it is chosen, and else the other."""
         return np.where(chosen, one, other)
+
+
+Bounded: TypeAlias = OneSum | Ranges
 
 
 class NotAlikeError(Exception):

@@ -9,37 +9,35 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeGuard
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
-    CombinedMarginal,
+    Estimate,
     HierarchicalMeasurement,
     MarginalMeasurement,
-    MarginalValues,
     OneWayMeasurement,
-    ResidualCounts,
     ResidualMeasurement,
     combined,
 )
+from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.answer import Basis
 from pmw.public.half_widths import (
-    CellNoise,
-    Certified,
-    ResidualNoise,
+    AxisNoise,
     Shares,
+    SumNoise,
     TableNoise,
-    TreeNoise,
     WeightStats,
-    measured_noise,
+    certified_sums,
     total_error_bound,
 )
 from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import marginal_tier
-from pmw.public.state import Certificate, PublicState
+from pmw.public.state import Certificate, PublicState, Total
 from queries.boxes import BoxSums, Counted
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -48,8 +46,7 @@ from queries.places import as_index
 from queries.products import CellSets, Products
 
 BASES = tuple(Basis)
-Known: TypeAlias = MarginalValues | Certificate  # than the opening
-KnownOfScope: TypeAlias = OneWayMeasurement | Known
+Known: TypeAlias = Estimate | Certificate
 _Weights: TypeAlias = NDArray[np.float64]
 
 
@@ -59,9 +56,8 @@ class Evidence:
     Args:
         values: float64, one axis per attribute of the scope, records.
         basis: the place in ``BASES`` of what it rests on.
-        by_stats: how far the truth may be from a sum on the values, in records, by its weights' numbers;
-            None where it depends on which cells they are of.
-        noise: the noise that it depends on then.
+        noise: what is in the values; or how far the truth may be from a sum on them, in records, by numbers
+            of its weights, where that does not depend on which cells they are of.
         sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
             in any order, since the values are whole units of 2^-20 records.
     """
@@ -70,18 +66,25 @@ class Evidence:
         self,
         values: _Weights,
         basis: Basis,
-        by_stats: Callable[[WeightStats], float] | None,
+        noise: SumNoise | AxisNoise | Callable[[WeightStats], float],
         *,
-        noise: TreeNoise | ResidualNoise | None = None,
         sums: BoxSums | None = None,
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
-        self.by_stats = by_stats
+        self.by_stats = None if isinstance(noise, SumNoise | AxisNoise) else noise
         self.sums = sums
         self._noise = noise
         self._by_cells = dict[int, float]()
         self._box_sums = sums
+
+    @classmethod
+    def of_counts(cls, counts: Estimate, noise: SumNoise | AxisNoise) -> Evidence:
+        """Return counts with what bounds their noise."""
+        sums = None if counts.drawn else BoxSums.of_few(counts.values)
+        if isinstance(noise, SumNoise) and counts.is_alike:
+            return cls(counts.values, Basis.RELEASED, noise.of_stats, sums=sums)
+        return cls(counts.values, Basis.RELEASED, noise, sums=sums)
 
     @property
     def box_sums(self) -> BoxSums:
@@ -90,36 +93,25 @@ class Evidence:
             self._box_sums = BoxSums(self.values)
         return self._box_sums
 
-    def value(self, query: LinearQuery) -> float:
-        """Return a question's answer on the values, in records."""
-        if self.sums is not None and query.is_box:
-            return self.sums.one(query.box)
-        if self.sums is not None and Products.is_one(query):
-            return float(self.sums.many(Products.of_queries([query]))[0])
-        return query.evaluate(self.values)
-
-    def box_half_width(self, box: Sequence[slice]) -> float:
-        """Return how far the truth may be from the count of the cells in a box, in records."""
-        if self._noise is None:
-            return self.of_cells(math.prod([side.stop - side.start for side in box]))
-        sides = [CellSets(np.array([side.start]), np.array([side.stop - 1])) for side in box]
-        return self._noise.product_half_widths(sides).item()
-
     def sum_half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum with real weights on the values, in records.
 
         Args:
             weights: float64, one axis per attribute of the scope.
         """
-        if self.by_stats is not None:
-            return self.by_stats(WeightStats.of(weights))
-        return math.inf if self._noise is None else self._noise.half_width(weights)
+        if isinstance(self._noise, SumNoise | AxisNoise):
+            return self._noise.half_width(weights)
+        return self._noise(WeightStats.of(weights))
+
+    def product_half_width(self, sides: Sequence[CellSets]) -> float:
+        """Return how far the truth may be from the count of one product, in records."""
+        if isinstance(self._noise, SumNoise | AxisNoise):
+            return self._noise.product_half_widths(sides).item()
+        return self.of_cells(math.prod([int(side.cells()[0]) for side in sides]))
 
     def half_widths(self, boxes: Counted) -> _Weights:
         """Return how far the truth may be from counts of boxes or products, in records: float64, (n,)."""
-        if self.by_stats is None:
-            if self._noise is None:
-                return np.full(len(boxes), math.inf)
+        if isinstance(self._noise, SumNoise | AxisNoise):
             return self._noise.product_half_widths(boxes.sides)
         cells = boxes.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
@@ -151,26 +143,22 @@ class Candidates:
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
         self.evidences = evidences
-        self._by_cells = dict[int, tuple[int, float]]()
         self._by_stats = all(one.by_stats is not None for one in evidences)
 
     def of_query(self, query: LinearQuery) -> tuple[int, float]:
         """Return the place of the evidence that bounds a question, and its half-width in records."""
         if query.is_box:
             return self.of_box(query.box)
-        if self.evidences and Products.is_one(query):
-            one = Products.of_queries([query])
-            if self._by_stats:
-                return self._of_cells(int(one.cells()[0]))
-            place, width = self.of_boxes(one)
-            return int(place[0]), float(width[0])
-        return _least([one.sum_half_width(query.weights() / UNITS) for one in self.evidences])
+        if Products.is_one(query):
+            return self._of_one(Products.of_queries([query]).sides)
+        return self.of_weights(query.weights() / UNITS)
 
     def of_box(self, box: Sequence[slice]) -> tuple[int, float]:
         """Return the same of the count of the cells in a box."""
         if self._by_stats:
-            return self._of_cells(math.prod([side.stop - side.start for side in box]))
-        return _least([one.box_half_width(box) for one in self.evidences])
+            cells = math.prod([side.stop - side.start for side in box])
+            return _least([one.of_cells(cells) for one in self.evidences])
+        return self._of_one([CellSets(np.array([side.start]), np.array([side.stop - 1])) for side in box])
 
     def of_weights(self, weights: _Weights) -> tuple[int, float]:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
@@ -178,21 +166,11 @@ class Candidates:
 
     def of_boxes(self, boxes: Counted) -> tuple[NDArray[np.intp], _Weights]:
         """Return the same of many boxes: intp and float64, shape (n,)."""
-        if not self._by_stats:
-            widths = np.array([one.half_widths(boxes) for one in self.evidences])
-            return np.argmin(widths, axis=0), widths.min(axis=0)
-        cells = boxes.cells()
-        size = int(cells.max(initial=0)) + 1  # few: the marginal has a table of sums
-        places, least = np.zeros(size, dtype=np.intp), np.zeros(size)
-        for number in np.flatnonzero(np.bincount(as_index(cells))).tolist():
-            places[number], least[number] = self._of_cells(number)
-        return places[cells], least[cells]
+        widths = np.array([one.half_widths(boxes) for one in self.evidences])
+        return np.argmin(widths, axis=0), widths.min(axis=0)
 
-    def _of_cells(self, cells: int) -> tuple[int, float]:
-        found = self._by_cells.get(cells)
-        if found is None:
-            found = self._by_cells[cells] = _least([one.of_cells(cells) for one in self.evidences])
-        return found
+    def _of_one(self, sides: Sequence[CellSets]) -> tuple[int, float]:
+        return _least([one.product_half_width(sides) for one in self.evidences])
 
 
 def _least(widths: Sequence[float]) -> tuple[int, float]:
@@ -204,7 +182,7 @@ def _least(widths: Sequence[float]) -> tuple[int, float]:
     return place, least
 
 
-def evidence_of(state: PublicState, known: KnownOfScope, scope: tuple[str, ...], shares: Shares) -> Evidence:
+def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares: Shares) -> Evidence:
     """Return what something that was released says of a scope that it contains.
 
     Args:
@@ -213,56 +191,21 @@ def evidence_of(state: PublicState, known: KnownOfScope, scope: tuple[str, ...],
         scope: of questions.
         shares: how surely each noise holds that an interval rests on.
     """
-    axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
-    options = state.contract.options
     if isinstance(known, Certificate):
+        axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
         total_error, cells = total_error_bound(state, shares.everybody), known.units.size
-        certified = Certified(
-            marginal_tier(state.plan), known.threshold, cells, shares.certificate, total_error
-        )
-        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, certified.half_width)
-    if options.simultaneous:
-        # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
-        drawn = known.cell_values if isinstance(known, HierarchicalMeasurement) else known.values
-        noise = measured_noise(options, known.noise, drawn.size, shares.measured)
-        return Evidence(drawn.sum(axis=axes), Basis.RELEASED, noise.half_width)
-    if isinstance(known, HierarchicalMeasurement):
-        tree, sums = TreeNoise(known, shares.measured), BoxSums.of_few(known.values)
-        return Evidence(known.values, Basis.RELEASED, None, noise=tree, sums=sums)
-    if isinstance(known, ResidualMeasurement):
-        known = known.counts
-    if isinstance(known, ResidualCounts):
-        residual, values = ResidualNoise(known, shares.measured, axes), known.values.sum(axis=axes)
-        return Evidence(values, Basis.RELEASED, None, noise=residual, sums=BoxSums.of_few(values))
-    return _of_cells(state, known, axes, shares)
-
-
-def _of_cells(
-    state: PublicState, known: MarginalMeasurement | CombinedMarginal, axes: tuple[int, ...], shares: Shares
-) -> Evidence:
-    """Return what a marginal that was measured cell by cell says where some of its axes are summed out."""
-    values = known.values.sum(axis=axes)
-    repeated = known.values.size // values.size
-    if is_whole_table(known, state):
-        deviation = state.total.deviation
-        table = TableNoise.of(known.noise, known.units.size, deviation, shares.measured, repeated)
-        values = moved_cells(known, state.total.estimate).sum(axis=axes)
-        return Evidence(values, Basis.RELEASED, table.half_width, sums=BoxSums.of_few(values))
-    if isinstance(known, CombinedMarginal):
-        mean = CellNoise(known.noise, shares.measured, repeated, known.squares, known.peak)
-        return Evidence(values, Basis.RELEASED, mean.half_width, sums=BoxSums.of_few(values))
-    return Evidence(values, Basis.RELEASED, CellNoise(known.noise, shares.measured, repeated).half_width)
-
-
-def moved_cells(table: MarginalMeasurement, estimate: float) -> NDArray[np.float64]:
-    """Return the cells of a table, moved alike so that they sum to the number of records: float64, records.
-
-    Args:
-        table: the noisy cells.
-        estimate: the number of records that takes in their sum by inverse variance, or the public one.
-    """
-    values = table.values
-    return values + (estimate - float(values.sum())) / values.size
+        plan = marginal_tier(state.plan)
+        widths = certified_sums(plan, known.threshold, cells, shares.certificate, total_error)
+        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, widths)
+    found = known.over(scope)
+    if state.contract.options.simultaneous:
+        width = simultaneous_half_width(known.noise, known.values.size, shares.measured)
+        return Evidence(found.values, Basis.RELEASED, lambda stats: stats.reach * width)
+    if known.total_deviation is not None:
+        size, repeated = known.values.size, known.values.size // found.values.size
+        table = TableNoise.of(known.noise, size, known.total_deviation, shares.measured, repeated)
+        return Evidence(found.values, Basis.RELEASED, table.half_width, sums=BoxSums.of_few(found.values))
+    return Evidence.of_counts(found, SumNoise(found, shares.measured))
 
 
 # --- what is known of a scope ------------------------------------------------------------------------------
@@ -277,14 +220,12 @@ class ScopeKnowledge:
         opened_bins: what was requested of it on bins.
         fine: what else is known on declared cells.
         coarse: what is known on bins of them.
-        measured: marginals that contain the scope, the newest first, and whether each is on declared cells.
     """
 
-    opened: tuple[KnownOfScope, ...]
-    opened_bins: tuple[KnownOfScope, ...]
-    fine: tuple[KnownOfScope, ...]
-    coarse: tuple[KnownOfScope, ...]
-    measured: Sequence[tuple[MarginalValues, bool]]
+    opened: tuple[Known, ...]
+    opened_bins: tuple[Known, ...]
+    fine: tuple[Known, ...]
+    coarse: tuple[Known, ...]
 
     @classmethod
     def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> ScopeKnowledge:
@@ -296,23 +237,36 @@ class ScopeKnowledge:
             asked: the scope of the question, which contains the other. Certificates are those of this scope:
                 whether they stood at the time of an answer can be told afterwards.
         """
-        known = _marginals_over(state, scope)
-        measured = [(one, _is_fine(state, one)) for one in known]
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)
-        opened, opened_bins = _opened_over(state, scope)
-        fine, coarse = _fine_and_coarse(state, (*known, *certificates))
-        return cls(tuple(opened), tuple(opened_bins), tuple(fine), tuple(coarse), measured[::-1])
+        later = [one for one in state.marginals if _tells_of(one, scope)]
+        opening = opening_over(state, scope)
+        opened = []
+        if opening is not None:
+            opened = _counts_of(state, [opening, *(one for one in later if one.requested)])
+        again, opened_bins = _fine_and_coarse(state, opened[1:])
+        fine, coarse = _fine_and_coarse(state, (*_counts_of(state, later), *certificates))
+        return cls((*opened[:1], *again), opened_bins, fine, coarse)
+
+    @property
+    def measured(self) -> list[Estimate]:
+        """What was measured since opening on declared cells, the newest first."""
+        return [one for one in reversed(self.fine) if isinstance(one, Estimate)]
 
 
-def _marginals_over(state: PublicState, scope: tuple[str, ...]) -> list[MarginalValues]:
-    """Return the marginals measured since opening that contain a scope; those of the same cells as one.
+def _counts_of(state: PublicState, measured: Sequence[OneWayMeasurement]) -> list[Estimate]:
+    """Return the counts of measurements in order, those of the same cells as one.
 
-    Intervals that hold for all questions at once have a part for each measurement, so none are combined.
+    Intervals that hold for all questions at once have a part for each measurement, so none are combined. They
+    take the cells of trees as they were drawn, for the noise of least squares is not independent.
     """
-    found = [one for one in state.marginals if _tells_of(one, scope)]
-    return list(found) if state.contract.options.simultaneous else combined(found)
+    if state.contract.options.simultaneous:
+        return [(one.cells if isinstance(one, HierarchicalMeasurement) else one).estimate for one in measured]
+    found = combined(measured)
+    if found and found[0].drawn and is_whole_table(measured[0], state):
+        found[0] = moved_cells(found[0], state.total)
+    return found
 
 
 def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
@@ -322,37 +276,30 @@ def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
     return set(scope) <= set(measured.scope)
 
 
-def _opened_over(state: PublicState, scope: tuple[str, ...]) -> tuple[list[KnownOfScope], list[KnownOfScope]]:
-    """Return what opening measured over a scope, with what was requested of it since, on cells and on bins.
+def moved_cells(table: Estimate, total: Total) -> Estimate:
+    """Return the cells of a whole table, moved alike so that they sum to the number of records.
 
-    Nothing where opening measured nothing over it.
+    Args:
+        table: the noisy cells.
+        total: the number of records that takes in their sum by inverse variance, or the public one.
     """
-    opening = opening_over(state, scope)
-    if opening is None:
-        return [], []
-    requested = [one for one in state.marginals if one.requested and _tells_of(one, scope)]
-    first: KnownOfScope
-    if isinstance(opening, MarginalMeasurement):
-        first, *again = combined([opening, *requested])
-    else:
-        first, again = opening, combined(requested)
-    fine, coarse = _fine_and_coarse(state, again)
-    return [first, *fine], coarse
+    missing = total.estimate - float(table.values.sum())
+    moved = Estimate.of_cells(table.scope, table.noise, table.values + missing / table.values.size)
+    return replace(moved, total_deviation=total.deviation)
 
 
 def _fine_and_coarse(
-    state: PublicState, known: Iterable[Known]
-) -> tuple[list[KnownOfScope], list[KnownOfScope]]:
+    state: PublicState, known: Sequence[Known]
+) -> tuple[tuple[Known, ...], tuple[Known, ...]]:
     """Return what is known on declared cells, and what on bins of them."""
-    both: tuple[list[KnownOfScope], list[KnownOfScope]] = [], []
-    for one in known:
-        both[not _is_fine(state, one)].append(one)
-    return both
+    fine = tuple(one for one in known if _is_fine(state, one))
+    return fine, tuple(one for one in known if not _is_fine(state, one))
 
 
 def _is_fine(state: PublicState, known: Known) -> bool:
     """Tell whether something is known on declared cells that are binned elsewhere."""
-    return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
+    shape = known.units.shape if isinstance(known, Certificate) else known.shape
+    return shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
 class Holding(enum.Enum):
@@ -386,46 +333,13 @@ def is_held(state: PublicState, query: LinearQuery) -> bool:
     return holding_of(state, query.scope) not in NOT_HELD or own_numbers(state).serves(query)
 
 
-def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:
+def is_whole_table(measured: OneWayMeasurement, state: PublicState) -> bool:
     """Tell whether something is all that opening measured: the whole table, cell by cell."""
     one_event = state.contract.options.simultaneous
-    return isinstance(known, MarginalMeasurement) and state.opening == (known,) and not one_event
+    return isinstance(measured, MarginalMeasurement) and state.opening == (measured,) and not one_event
 
 
 def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
     """Return what opening measured over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)
-
-
-def _cell_weights(
-    state: PublicState, measurement: ResidualMeasurement | ResidualCounts, query: LinearQuery
-) -> _Weights:
-    """Return the weights of a question on the cells of a residual of the same scope: float64."""
-    if _is_fine(state, measurement):
-        return query.weights() / UNITS
-    cells: _Weights = np.ones(measurement.units.shape)
-    for names, weights in state.coarsening.weights(query):
-        sizes = zip(query.scope, measurement.units.shape, strict=True)
-        shape = [size if name in names else 1 for name, size in sizes]
-        cells = cells * weights.reshape(shape)
-    return cells
-
-
-def weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
-    """Return what a measured marginal says of a question, and its standard deviation, in records."""
-    if isinstance(measurement, ResidualMeasurement | ResidualCounts):
-        cells = _cell_weights(state, measurement, query)
-        value = float(np.sum(cells * measurement.values))
-        return value, math.sqrt(measurement.weighted_variance(cells))
-    axes = tuple(axis for axis, name in enumerate(measurement.scope) if name not in query.scope)
-    values = measurement.values.sum(axis=axes)
-    squares = np.full(values.shape, measurement.units.size / values.size)
-    factors = state.coarsening.weights(query)
-    if _is_fine(state, measurement):
-        factors = [(query.scope, query.weights() / UNITS)]
-    for names, weights in factors:
-        shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
-        values = values * weights.reshape(shape)
-        squares = squares * weights.reshape(shape) ** 2
-    return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
-    Foundation,
-    HierarchicalMeasurement,
-    MainEffect,
+    Block,
+    Covariance,
     Measurement,
     OneWayMeasurement,
     ResidualMeasurement,
     Strategy,
     rows_of,
-    sum_covariance,
 )
 from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, Total
@@ -115,21 +113,15 @@ def founded(state: PublicState, measurement: Measured) -> Measured:
     if not isinstance(measurement, ResidualMeasurement):
         return measurement
     if len(measurement.scope) == 1:
-        return replace(measurement, foundation=everybody(state.total))
+        return replace(measurement, foundation=(_everybody(state.total),))
     opened = {one.scope[0]: one for one in state.opening}
     fine = state.grid(measurement.scope) is state.domain
-    below, effects = everybody(state.total), []
-    for name in measurement.scope:
-        bin_ = None if fine else state.coarsening.bins[state.domain.index(name)]
-        effects.append(main_effect(opened[name], bin_))
+    bins = [None if fine else state.coarsening.bins[state.domain.index(name)] for name in measurement.scope]
     residuals = tuple(one for one in _below(state, measurement.scope) if one is not None)
     if len(residuals) != 2 ** len(measurement.scope) - len(measurement.scope) - 2:
         raise ScopeError(f"the residual of {list(measurement.scope)} stands on one that was not measured")
-    deviations = [finest_deviation(opened[name]) for name in measurement.scope]
-    deviations += [float(one.drawn.sigma) for one in residuals]
-    finest = min(below.finest, *deviations)
-    below = replace(below, effects=tuple(effects), finest=finest, residuals=residuals)
-    return replace(measurement, foundation=below)
+    alone = attributes_alone(state.total, [opened[name] for name in measurement.scope], bins)
+    return replace(measurement, foundation=(*alone, *residuals))
 
 
 def with_founded(state: PublicState, measured: Sequence[LaterMeasurement]) -> PublicState:
@@ -139,44 +131,60 @@ def with_founded(state: PublicState, measured: Sequence[LaterMeasurement]) -> Pu
     return state
 
 
-def everybody(total: Total) -> Foundation:
-    """Return what the residual of a single attribute stands on: the number of records."""
-    finest = total.deviation * UNITS if total.deviation > 0 else np.inf
-    return Foundation(total.estimate, total.deviation**2, (), finest)
-
-
-def finest_deviation(measured: OneWayMeasurement) -> float:
-    """Return the standard deviation of each measured number, on its own grid of numbers."""
-    if isinstance(measured, ResidualMeasurement):
-        return float(measured.drawn.sigma)
-    return math.sqrt(measured.variance) * UNITS
-
-
-def main_effect(measured: OneWayMeasurement, bin_: NDArray[np.int64] | None) -> MainEffect:
-    """Return what opening measured of an attribute, on the cells that it is measured on with others.
+def _everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] = ()) -> Block:
+    """Return what the residual of a single attribute stands on: the number of records.
 
     Args:
-        measured: the attribute.
-        bin_: of each declared cell, the bin that it is summed to: int64, shape (cells,); None for none.
+        total: as it was released.
+        slopes: of attributes with others, what its noise moves their cells by beyond an even share.
     """
-    return _main_effect(measured, None if bin_ is None else bin_.astype(np.int64).tobytes())
+    grid = total.deviation * UNITS if total.deviation > 0 else math.inf
+    return Block((), np.array(total.estimate), total.deviation**2, (), grid, tuple(slopes))
+
+
+def on_everybody(total: Total, opening: Iterable[OneWayMeasurement]) -> tuple[OneWayMeasurement, ...]:
+    """Return what opening measured of attributes, residuals with the number of records."""
+    below = (_everybody(total),)
+    return tuple(
+        replace(one, foundation=below) if isinstance(one, ResidualMeasurement) else one for one in opening
+    )
+
+
+def attributes_alone(
+    total: Total, measured: Sequence[OneWayMeasurement], bins: Sequence[NDArray[np.int64] | None]
+) -> list[Block]:
+    """Return what a marginal's residual stands on: the number of records, and what opening said beside it.
+
+    Args:
+        total: the number of records, as it was released.
+        measured: what opening measured of each attribute.
+        bins: of each declared cell of each, the bin that it is summed to: int64, shape (cells,); None for
+            none.
+    """
+    pairs = zip(measured, bins, strict=True)
+    keys = ((one, None if bin_ is None else bin_.astype(np.int64).tobytes()) for one, bin_ in pairs)
+    effects = [_main_effect(*key) for key in keys]
+    slopes = [(axis, slope) for axis, (_, slope) in enumerate(effects) if slope is not None]
+    alone = [replace(effect, axes=(axis,)) for axis, (effect, _) in enumerate(effects)]
+    return [_everybody(total, slopes), *alone]
 
 
 # Every marginal of an attribute asks for it. Measurements are told apart by identity.
 @functools.lru_cache(maxsize=256)
-def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> MainEffect:
-    size = measured.values.size
-    bin_ = np.arange(size) if bins is None else np.frombuffer(bins, dtype=np.int64)
-    cells = np.bincount(as_index(bin_)).astype(np.float64)
-    slope = np.zeros(cells.size)
-    if isinstance(measured, ResidualMeasurement):  # of few cells
-        (axis,) = measured.strategy.axes
-        sums = np.equal.outer(np.arange(cells.size), bin_) * 1.0
-        covariance = sums @ axis.covariance @ sums.T / measured.counts.fineness
-        slope = cells / size
-    elif isinstance(measured, HierarchicalMeasurement):
-        covariance = sum_covariance(measured.tree, bin_) * measured.variance
-    else:
-        covariance = np.diag(cells) * measured.variance
-    values: NDArray[np.float64] = np.bincount(as_index(bin_), weights=measured.values).astype(np.float64)
-    return MainEffect(values, covariance, slope)
+def _main_effect(measured: OneWayMeasurement, bins: bytes | None) -> tuple[Block, NDArray[np.float64] | None]:
+    """Return what is known of an attribute beside the number of records, on the cells of a marginal.
+
+    Also what these cells move by with the number of records, which the counts of declared cells take in where
+    these are summed to bins of several sizes.
+    """
+    told = measured.estimate
+    block, values = told.blocks[0], told.values
+    bin_ = np.arange(values.size) if bins is None else np.frombuffer(bins, dtype=np.int64)
+    cells = np.bincount(as_index(bin_))
+    centre = np.eye(cells.size) - 1 / cells.size
+    covariance = block.factors[0].summed(bin_) * (block.variance * told.unit)
+    takes_in = bins is not None and len(told.blocks) > 1  # residuals stand on the number of records
+    slope = centre @ cells / values.size if takes_in else None
+    summed = np.bincount(as_index(bin_), weights=values)
+    factors = (Covariance(centre @ covariance @ centre),)
+    return Block((0,), summed - summed.mean(), 1.0, factors, block.grid), slope

@@ -15,14 +15,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import ResidualCounts, half_width
+from pmw.model import half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
 from pmw.public.by_scope import Bounded, QuestionsByScope
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
-from pmw.public.evidence import BASES, weighed
+from pmw.public.evidence import BASES
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.local_models import local_models
 from pmw.public.own_numbers import own_numbers
@@ -200,11 +200,13 @@ class ModelAnswers:
             count = float(sums.many(Products.of_queries([query]))[0])
         else:
             count = self._local.answer(query)
-        for one, fine in self.bars.known(query.scope).measured:
-            if fine and not self.state.coarsening.is_aligned(query):
-                value, deviation = weighed(self.state, one, query)
-                if isinstance(one, ResidualCounts):
+        for one in self.bars.known(query.scope).measured:
+            if not self.state.coarsening.is_aligned(query):
+                told, weights = one.over(query.scope), query.weights() / UNITS
+                value = float(np.sum(weights * told.values))
+                if not one.is_alike:
                     return value
+                deviation = math.sqrt(told.weighted_variance(weights))
                 return min(max(count, value - deviation), value + deviation)
         return count
 
@@ -259,7 +261,7 @@ class ModelAnswers:
         bins = self.state.coarsening.box_bounds(boxes)
         if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
             return None
-        if any(fine for _, fine in self.bars.known(boxes.scope).measured) and bool(bins[2].any()):
+        if self.bars.known(boxes.scope).measured and bool(bins[2].any()):
             return None
         bar = self.bars.of_boxes(boxes)
         return None if bar is None else BoxBounds.of(boxes, sums.many(boxes), bar)

@@ -1,12 +1,11 @@
-"""Half-widths: how far the truth may be from a sum of w_i x_i over cells, by a few numbers of the weights.
+"""Half-widths: how far the truth may be from a sum of w_i x_i over cells.
 
-Each kind of noise that a session releases or tests with bounds such a sum, as surely as ``Confidences`` says:
+What a session releases or tests with bounds such a sum, as surely as ``Confidences`` says:
 
-* ``CellNoise``, of a measured marginal: a quantile of sum w_i X_i, by sum w_i^2 and the largest |w_i|;
+* ``SumNoise``, of an estimate: a quantile of the noise that was drawn, by its squared weights in the sum, and
+  for Laplace noise by the largest of them;
 * ``TableNoise``, of a table measured whole, with the number of records: by sum w_i^2 and sum w_i;
-* ``TreeNoise``, of a hierarchical histogram: by the weights themselves, for it depends on where they are;
-* ``ResidualNoise``, of residuals with what they stand on: by the weights themselves, likewise;
-* ``Certified``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
+* ``certified_sums``, of a test that was negative: (max w - min w)/2 S + |max w + min w|/2 |delta|;
 * the number of records, for one weight: |w| times its own half-width.
 
 Proofs are in ``docs/intervals.md``.
@@ -17,25 +16,15 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    CombinedMarginal,
-    HierarchicalMeasurement,
-    MarginalMeasurement,
-    MarginalValues,
-    OneWayMeasurement,
-    ResidualCounts,
-    ResidualMeasurement,
-    noise_variance,
-)
-from pmw.model.hierarchical_histogram import MOST_COVARIANCES, range_variances
+from pmw.model import Estimate, OfTree, noise_variance
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.tail_bounds import (
@@ -264,156 +253,52 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
 
 
 @dataclass(frozen=True, slots=True)
-class CellNoise:
-    """Independent noise on each cell: X_i of a measured one, or what several measurements come to.
+class SumNoise:
+    """The noise of one weighted sum of the counts of an estimate.
 
     Args:
-        noise: the quietest noise.
-        confidence: of one noise that an interval rests on alone.
-        repeated: measured cells to each of the scope.
-        part: the squared weight that a cell's value has in scales of the noise.
-        peak: the largest square of the parts of that.
+        estimate: the counts.
+        confidence: of one sum that an interval rests on alone.
     """
 
-    noise: NoiseDistribution
+    estimate: Estimate
     confidence: float
-    repeated: int = 1
-    part: float = 1.0
-    peak: float = 1.0
 
-    def half_width(self, stats: WeightStats) -> float:
-        """Return how far the truth may be from a sum, in records."""
-        squares, peak = stats.squares * self.repeated * self.part, stats.largest**2 * self.peak
-        return sum_half_width(self.noise, squares, self.confidence, peak=peak or None)
+    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
+        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
+        one = self.estimate
+        return sum_half_widths(one.noise, one.product_squares(sides), self.confidence, peak=one.peak)
 
-    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
-        squares = (last - first + 1).astype(np.float64) * (self.repeated * self.part)
-        return sum_half_widths(self.noise, squares, self.confidence, peak=self.peak)
+    def half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
+        one, stats = self.estimate, WeightStats.of(weights)
+        if one.is_alike:
+            return self.of_stats(stats)
+        squares = one.weighted_variance(weights) / noise_variance(one.noise)
+        return sum_half_width(one.noise, squares, self.confidence, peak=stats.reach**2 or None)
 
-
-@dataclass(frozen=True, slots=True)
-class AllAtOnce:
-    """Noise that is bounded for all weights at once, so that a sum may be chosen after it was seen.
-
-    Args:
-        width: of all weights in [0, 1], in records: ``simultaneous_half_width``.
-    """
-
-    width: float
-
-    def half_width(self, stats: WeightStats) -> float:
-        """Return how far the truth may be from a sum, in records: (max(w, 0) - min(w, 0)) W."""
-        return stats.reach * self.width
+    def of_stats(self, stats: WeightStats) -> float:
+        """Return the same by numbers of the weights, where it depends on no places; see ``is_alike``."""
+        one = self.estimate
+        squares, peak = stats.squares * one.blocks[0].variance, stats.largest**2 * (one.peak or 0.0)
+        return sum_half_width(one.noise, squares, self.confidence, peak=peak or None)
 
 
-def measured_noise(
-    options: Options, noise: NoiseDistribution, numbers: int, confidence: float
-) -> CellNoise | AllAtOnce:
-    """Return what bounds sums of measured numbers, of whatever a session releases.
+def measured_half_width(
+    options: Options, noise: NoiseDistribution, numbers: int, confidence: float, counted: int
+) -> float:
+    """Return how far the truth may be from the sum of some measured numbers, in records.
 
     Args:
         options: whether intervals hold for all questions at once.
         noise: on each number, in units.
         numbers: how many were measured.
         confidence: of one noise that an interval rests on alone.
+        counted: how many of them are summed.
     """
     if options.simultaneous:
-        return AllAtOnce(simultaneous_half_width(noise, numbers, confidence))
-    return CellNoise(noise, confidence)
-
-
-@dataclass(frozen=True, slots=True)
-class TreeNoise:
-    """The noise that least squares leave on a tree: no measured number gets a weight beyond 1 in a question.
-
-    That is for weights in [0, 1]. Others are b u - a v for two such u and v, with b and a the greatest of
-    their positive and negative parts: so the weight of a measured number is at most a + b.
-
-    Args:
-        tree: the measured numbers.
-        confidence: of one sum that an interval rests on alone.
-        by_cells: of long trees whose nodes are declared, runs are bounded by their cells: quick, and wider.
-    """
-
-    tree: HierarchicalMeasurement
-    confidence: float
-    by_cells: bool = False
-
-    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
-        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
-        (side,) = sides
-        if side.starts is None:
-            return self.half_widths(side.first, side.last)
-        are_runs, found = side.counts == 1, np.empty(len(side))
-        run = side.starts[are_runs]
-        found[are_runs] = self.half_widths(side.first[run], side.last[run])
-        others = side.take(np.flatnonzero(~are_runs)).masks(self.tree.tree.size)
-        found[~are_runs] = [self.half_width(mask * 1.0) for mask in others]
-        return found
-
-    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,)."""
-        is_long = self.tree.tree.size > MOST_COVARIANCES and bool(self.tree.tree.hierarchy)
-        if is_long and not self.by_cells:
-            cells = np.arange(self.tree.tree.size)
-            runs = zip(first.tolist(), last.tolist(), strict=True)
-            return np.array(
-                [self.half_width(((one <= cells) & (cells <= other)) * 1.0) for one, other in runs]
-            )
-        squares = range_variances(self.tree.tree, first, last)
-        return sum_half_widths(self.tree.noise, squares, self.confidence, peak=None if is_long else 1.0)
-
-    def half_width(self, weights: _Weights) -> float:
-        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
-        squares = self.tree.weighted_variance(weights) / self.tree.variance
-        peak = WeightStats.of(weights).reach ** 2
-        return sum_half_width(self.tree.noise, squares, self.confidence, peak=peak or None)
-
-
-@dataclass(frozen=True, slots=True)
-class ResidualNoise:
-    """The noise of counts that are made of a residual and of what it stands on.
-
-    A sum is one of independent Gaussian noises on several grids, with weights that are known exactly. Let s
-    be the least of their standard deviations, each in steps of its own grid, and R^2 the variance of the sum
-    in steps of s: weights a_i = w_i s_i/s have a_i >= w_i and the squares R^2. So ``sum_half_width`` holds
-    with noise of scale s and these squares, as for measurements that were combined.
-
-    Args:
-        counts: the counts.
-        confidence: of one sum that an interval rests on alone.
-        summed: axes of the counts that sums take whole.
-    """
-
-    counts: ResidualCounts
-    confidence: float
-    summed: tuple[int, ...] = ()
-    _least: DiscreteGaussian = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_least", DiscreteGaussian(Fraction(math.floor(self.counts.finest))))
-
-    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
-        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
-        listed = list(sides)
-        for axis in self.summed:
-            whole = np.full(len(sides[0]), self.counts.units.shape[axis] - 1)
-            listed.insert(axis, CellSets(np.zeros_like(whole), whole))
-        return self._widths(self.counts.product_variances(listed))
-
-    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of runs of cells of one attribute, in records."""
-        return self.product_half_widths([CellSets(first, last)])
-
-    def half_width(self, weights: _Weights) -> float:
-        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
-        cells = np.broadcast_to(np.expand_dims(weights, self.summed), self.counts.units.shape)
-        return self._widths(np.array([self.counts.weighted_variance(cells)])).item()
-
-    def _widths(self, variances: _Weights) -> _Weights:
-        least = self._least
-        return sum_half_widths(least, variances * (UNITS**2 / float(least.sigma) ** 2), self.confidence)
+        return simultaneous_half_width(noise, numbers, confidence)
+    return sum_half_width(noise, counted, confidence, peak=1.0)
 
 
 class AxisNoise:
@@ -429,29 +314,25 @@ class AxisNoise:
         confidence: that all bounds hold together.
     """
 
-    def __init__(self, measured: OneWayMeasurement | MarginalValues, confidence: float) -> None:
+    def __init__(self, measured: Estimate, confidence: float) -> None:
         cells, self._all = measured.values.size, math.inf
-        if type(measured) is MarginalMeasurement and cells > _FEW:
+        if measured.drawn and cells > _FEW:
             confidence = split_confidence(confidence, 2)
             self._all = simultaneous_half_width(measured.noise, cells, confidence)
+        (factor, *_) = measured.blocks[0].factors
+        if isinstance(factor, OfTree) and factor.is_scattered:  # by their cells: quickly, and no narrower
+            measured = replace(Estimate.of_cells(measured.scope, measured.noise, measured.values), peak=None)
         runs, self._runs = cells * (cells + 1) // 2, None
         if runs <= (1 - confidence) / _LEAST_FAILURE:
-            self._runs = run_noise(measured, split_confidence(confidence, runs))
+            self._runs = SumNoise(measured, split_confidence(confidence, runs))
 
-    def half_widths(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> _Weights:
-        """Return how far the truth may be from counts of runs of cells, in records: float64, shape (n,).
-
-        Args:
-            first: int64, shape (n,), the first cell of each run.
-            last: the same of the last cells, inclusive.
-        """
-        if self._runs is None:
-            return np.full(first.shape, self._all)
-        return np.minimum(self._runs.half_widths(first, last), self._all)
-
-    def of_sets(self, side: CellSets) -> _Weights:
+    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
         """Return how far the truth may be from counts of sets of cells, in records: float64, shape (n,)."""
-        return np.minimum(side.summed(self.half_widths(side.first, side.last)), self._all)
+        (side,) = sides
+        runs = np.full(side.first.shape, self._all)
+        if self._runs is not None:
+            runs = np.minimum(self._runs.product_half_widths([CellSets(side.first, side.last)]), self._all)
+        return np.minimum(side.summed(runs), self._all)
 
     def half_width(self, weights: _Weights) -> float:
         """Return how far the truth may be from a sum, in records.
@@ -462,45 +343,17 @@ class AxisNoise:
         steps = np.flatnonzero(np.diff(weights, prepend=0.0, append=0.0))
         first, last = steps[:-1], steps[1:] - 1
         counted = weights[first] != 0
-        widths = np.abs(weights[first[counted]]) * self.half_widths(first[counted], last[counted])
+        runs = CellSets(first[counted], last[counted])
+        widths = np.abs(weights[runs.first]) * self.product_half_widths([runs])
         return min(float(np.sum(widths)), WeightStats.of(weights).reach * self._all)
-
-
-def run_noise(
-    measured: OneWayMeasurement | MarginalValues, confidence: float
-) -> TreeNoise | CellNoise | ResidualNoise:
-    """Return the noise of counts by one attribute."""
-    if isinstance(measured, ResidualMeasurement):
-        measured = measured.counts
-    if isinstance(measured, ResidualCounts):
-        return ResidualNoise(measured, confidence)
-    if isinstance(measured, HierarchicalMeasurement):
-        return TreeNoise(measured, confidence, by_cells=True)
-    if isinstance(measured, CombinedMarginal):
-        return CellNoise(measured.noise, confidence, 1, measured.squares, measured.peak)
-    return CellNoise(measured.noise, confidence)
 
 
 @dataclass(frozen=True, slots=True)
 class TableNoise:
     """The noise of a table that is measured whole, where the number of records is known beside its cells.
 
-    Let y_i be the m noisy cells, each of variance s^2, and t the number of records, released with independent
-    noise of variance r s^2, or public (r = 0). A question with weights w_i is answered by
-
-        sum w_i y_i + k (t - sum y_i),   k = W/(m + r),   W = sum w_i,
-
-    which is unbiased for every k; this k has the least variance, s^2 (sum w_i^2 - W^2/(m + r)). So a question
-    about most records is known as well as one about the few others. k is in proportion to W: the answer is
-    that of cells that all moved by (t - sum y_i)/(m + r). That is (estimate - sum y_i)/m, with the estimate
-    of the number of records that weighs t and sum y_i by inverse variance.
-
-    This holds for any real weights, those of a sum of numbers too. The noise of the answer has weight w_i - k
-    on cell i and k on t, so the squares are sum w_i^2 - 2kW + (m + r)k^2. With a the least of 0 and the
-    weights, b the greatest, W is between m a and m b, so k is between a and b. w_i - k is at most b, or b - k
-    where k is negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds the larger of
-    b - min(k, 0) and max(k, 0) - a, which is 1 for weights in [0, 1]. The half-width is in proportion to the
-    weights.
+    Of a sum with the weights w_i the cells' noise has the weights w_i - k, and that of the number of records
+    has k = W/(m + r), W = sum w_i: their derivation is in ``docs/intervals.md``.
 
     Args:
         noise: on each cell, in units.
@@ -593,9 +446,10 @@ class TableNoise:
         return max(self.ratio, 1.0) if 0 < self.ratio < math.inf else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
-    """What a test says of a marginal that it did not find wrong.
+def certified_sums(
+    plan: MarginalTestPlan | None, threshold: int, cells: int, confidence: float, total_error: float
+) -> Callable[[WeightStats], float]:
+    """Return how far the truth may be from sums on a marginal that a test did not find wrong, in records.
 
     Args:
         plan: the test; None where there is none, which bounds nothing.
@@ -604,20 +458,12 @@ class Certified:
         confidence: of the threshold noise of all rounds.
         total_error: how far the model's total may be from the number of records, in records.
     """
-
-    plan: MarginalTestPlan | None
-    threshold: int
-    cells: int
-    confidence: float
-    total_error: float
-
-    def half_width(self, stats: WeightStats) -> float:
-        """Return how far the truth may be from a sum, in records; see ``certificate_half_width``."""
-        if self.plan is None:
-            return math.inf
-        margin, ends = negative_margin(self.plan, self.confidence), (stats.least, stats.greatest)
-        statistic = (self.threshold + margin) / UNITS
-        return certificate_half_width(statistic, self.total_error, self.cells, weights=ends)
+    if plan is None:
+        return lambda _: math.inf
+    statistic = (threshold + negative_margin(plan, confidence)) / UNITS
+    return lambda stats: certificate_half_width(
+        statistic, total_error, cells, weights=(stats.least, stats.greatest)
+    )
 
 
 # --- the number of records ---------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmw.model import HeadMeasurement
-from pmw.model.measurement import noise_variance
+from pmw.model import HeadMeasurement, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, GroupWeights, Sums, within

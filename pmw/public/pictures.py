@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from pmw.display.charts import Bar, Bars, Cap, Line, Lines, Picture
 from pmw.display.figures import INK, MEASURED, draw_bars, draw_lines, new_figure
 from pmw.display.texts import budget_words, counted, isolated, number, percent, shortened
-from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement, half_width
-from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
-from pmw.public.half_widths import ResidualNoise
+from pmw.public.half_widths import SumNoise
 from pmw.public.state import PublicState
 from pmw.public.status import History
 from queries.categories import CategoricalAttribute
@@ -24,6 +22,7 @@ from queries.cells import number_text
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, OrderedAttribute
 from queries.frozen import dataclass
+from queries.products import CellSets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,23 +69,9 @@ def _compare(state: PublicState, attribute: Attribute) -> MarginalComparison:
     measured = next((one for one in state.opening if attribute.name in one.scope), None)
     if measured is None:
         return MarginalComparison(attribute, model, None)
-    axes = tuple(axis for axis, name in enumerate(measured.scope) if name != attribute.name)
-    return MarginalComparison(attribute, model, measured.values.sum(axis=axes), _width(state, measured, axes))
-
-
-def _width(state: PublicState, measured: OneWayMeasurement, axes: tuple[int, ...]) -> float:
-    """Return what the noise of each cell stays within where some axes are summed out, in records."""
-    confidence = state.contract.options.confidence
-    if isinstance(measured, ResidualMeasurement):
-        places = np.arange(measured.units.size)  # of its one attribute
-        return float(ResidualNoise(measured.counts, confidence).half_widths(places, places).max())
-    if isinstance(measured, HierarchicalMeasurement):
-        cells = float(measured.cell_variances.max()) / measured.variance
-        return sum_half_width(measured.noise, cells, confidence, peak=1.0)
-    if not axes:
-        return half_width(measured.noise, confidence)
-    summed = math.prod(measured.values.shape[axis] for axis in axes)
-    return sum_half_width(measured.noise, summed, confidence, peak=1.0)
+    told, places = measured.estimate.over((attribute.name,)), np.arange(attribute.size)
+    widths = SumNoise(told, state.contract.options.confidence).product_half_widths([CellSets(places, places)])
+    return MarginalComparison(attribute, model, told.values, float(widths.max()))
 
 
 def headline(state: PublicState) -> str:

@@ -23,6 +23,7 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
+    Strategy,
     SumMeasurement,
     SyntheticDistribution,
     noise_variance,
@@ -132,12 +133,13 @@ class Total:
             return cls(max(1.0, estimate), estimate, 0.0)
         if plan.order > 1:
             return cls(max(1.0, estimate), estimate, math.sqrt(noise_variance(plan.total_noise)))
-        estimates = [estimate, *(float(marginal.values.sum()) for marginal in opening)]
+        estimates = [one.estimate for one in opening]
+        values = [estimate, *(float(one.values.sum()) for one in estimates)]
         variances = [noise_variance(plan.total_noise)]
-        variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in opening]
+        variances += [one.weighted_variance(np.ones(one.shape)) for one in estimates]
         precision = sum(1 / variance for variance in variances)
         combined = (
-            sum(value / variance for value, variance in zip(estimates, variances, strict=True)) / precision
+            sum(value / variance for value, variance in zip(values, variances, strict=True)) / precision
         )
         return cls(max(1.0, combined), combined, math.sqrt(1 / precision))
 
@@ -218,12 +220,8 @@ class PublicState:
         """
         tier = marginal_tier(self.plan)
         fine = tier is not None and tier.is_fine(self.domain.scope_size(scope))
-        fine = fine or (len(scope) == 1 and any(self._is_by_rows(one, scope) for one in self.opening))
-        return self.domain if fine else self.coarsening.coarse
-
-    @staticmethod
-    def _is_by_rows(measured: OneWayMeasurement, scope: Sequence[str]) -> bool:
-        return isinstance(measured, ResidualMeasurement) and measured.scope == tuple(scope)
+        by_rows = any(one.scope == tuple(scope) and isinstance(one.rows, Strategy) for one in self.opening)
+        return self.domain if fine or by_rows else self.coarsening.coarse
 
     @property
     def version(self) -> int:

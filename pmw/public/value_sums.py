@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Places, SumMeasurement, Target
-from pmw.model.measurement import noise_variance
+from pmw.model import Places, SumMeasurement, Target, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.joint_sums import JointSums
 from pmw.public.local_models import local_models

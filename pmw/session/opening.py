@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmw.errors import NoiseError
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
-from pmw.public.contract import Contract, agreed
+from pmw.public.contract import agreed
 from pmw.public.options import Options
 from pmw.session.journal import PERSON_KEY, first_facts, next_seed
 from pmw.session.loading import load_contract
@@ -55,30 +54,22 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
-    from pmw.data import as_place, as_source
-    from pmw.planning.opening import (
-        check_neighbors,
-        check_prior,
-        check_scales,
-        choose_filter,
-        plan_opening,
-    )
-    from pmw.planning.plans import contract_budget  # late: going on with a session plans nothing
+    from pmw.data import as_place, as_source  # late: going on with a session plans nothing
+    from pmw.planning.opening import check_neighbors, check_prior, open_contract
     from pmw.planning.sizes import check_model_size
 
     domain, chosen = agreed(domain, options or Options())
-    if epsilon is not None:
-        Budget.of(epsilon, delta)  # refused first
+    budget = None if epsilon is None else Budget.of(epsilon, delta)  # refused first
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
-    budget = contract_budget(domain, epsilon, delta, chosen)
+    if budget is None or chosen.accuracy is not None:
+        from pmw.planning.plans import contract_budget
+
+        budget = contract_budget(domain, epsilon, delta, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
-    ledger = choose_filter(domain, budget, chosen)
-    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
-    plan = plan_opening(domain, ledger, contract.options)
+    contract, plan = open_contract(domain, budget, chosen)
     check_prior(domain, chosen.prior, plan)
-    check_scales(contract, plan)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
     with ExitStack() as undone:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model.measurement import run_variances
+from pmw.model import Covariance
 from queries import IntegerAttribute, LinearQuery
 from queries.boxes import BoxSums
 from queries.domain import Domain
@@ -70,11 +70,14 @@ def test_sets_have_the_variance_of_their_sum(seed: int) -> None:
         assert side.masks(size).tolist() == masks.tolist()
         root = generator.normal(size=(size, size))
         covariance = root @ root.T
-        wanted = np.einsum("ni,ij,nj->n", masks * 1.0, covariance, masks * 1.0)
-        found = side.variances(run_variances(covariance))
+        wanted, runs = (
+            np.einsum("ni,ij,nj->n", masks * 1.0, covariance, masks * 1.0),
+            Covariance(covariance).runs,
+        )
+        found = side.variances(runs)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
         for place in range(len(listed)):
-            assert side.take(np.array([place])).variances(run_variances(covariance)) == found[place]
+            assert side.take(np.array([place])).variances(runs) == found[place]
 
 
 def test_what_is_no_product_is_told_apart() -> None:

@@ -10,7 +10,7 @@ from operator import add
 from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
 from pmw.model import QueryMeasurement
-from pmw.planning.calibration import calibrated_noise
+from pmw.planning.calibration import noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
@@ -20,6 +20,7 @@ from pmw.public.charges import (
     abandoned_entry,
     heads_label,
     l1_sensitivity,
+    l2_squared_sensitivity,
     marginal_charge,
     query_sensitivity,
     sum_label,
@@ -357,8 +358,8 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "a requested marginal"):
         return False
     options, composition = contents.contract.options, contents.cap.composition
-    price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
-    noise = calibrated_noise(composition, price, moved, options, one=False)
+    price, moved = contents.cap.price(entry.charge), l2_squared_sensitivity(options)
+    noise = noise_of_price(composition, price, l1_sensitivity(options), moved)
     return contents.cap.price(marginal_charge(noise, options)) == price
 
 

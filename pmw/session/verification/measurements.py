@@ -12,15 +12,13 @@ from pmw.loop import correct, marginal_units, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
-    HierarchicalMeasurement,
-    OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
     Strategy,
 )
 from pmw.planning.error_quantiles import SHARE, is_due
-from pmw.planning.heads import opening_heads
+from pmw.planning.opening import opening_heads
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -65,7 +63,8 @@ def measurements_fit(contents: Contents) -> str:
     require(known, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
-    same("noise of the opening", wanted, [found, *map(_measured, draws.marginals)])
+    marginals = [(one.scope, one.noise, one.rows) for one in draws.marginals]
+    same("noise of the opening", wanted, [found, *marginals])
     same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
     for number, (_, one) in enumerate(contents.sums, start=1):
         same(f"noise of sum {number}", _kind(contents), type(one.noise))
@@ -102,15 +101,6 @@ def _opening_heads(contents: Contents) -> None:
 def _kind(contents: Contents) -> type[NoiseDistribution]:
     """Return the distribution of the noise on what no test decides."""
     return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
-
-
-def _measured(marginal: OneWayMeasurement) -> _Measured:
-    rows: HierarchicalHistogram | Strategy | None = None
-    if isinstance(marginal, HierarchicalMeasurement):
-        rows = marginal.tree
-    elif isinstance(marginal, ResidualMeasurement):
-        rows = marginal.strategy
-    return marginal.scope, marginal.noise, rows
 
 
 def _bins(contents: Contents) -> None:

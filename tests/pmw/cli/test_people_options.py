@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pmw.planning.heads import KEPT_FOR_HEADS, SHARE
+from pmw.planning.opening import KEPT_FOR_PERSONS, PERSONS_SHARE
 from tests.pmw.cli.commands import Run
 
 NAME = 'name = "visits"\n'
@@ -99,7 +99,9 @@ def test_a_plan_tells_what_each_number_of_records_costs(folder: Path, run: Run) 
     assert list(people) == [1, 2, 3, 4, 8, 16]
     for bound in ("everybody_bound", "cell_bound"):
         for limit, one in people.items():
-            left = 1 if limit == 1 else 1 - float(SHARE + KEPT_FOR_HEADS)  # the rest is for numbers of people
+            left = (
+                1 if limit == 1 else 1 - float(PERSONS_SHARE + KEPT_FOR_PERSONS)
+            )  # the rest is for numbers of people
             assert one[bound] == pytest.approx(limit * people[1][bound] / left, rel=0.02)
     assert "Bounds by records per person, K" in run.told(*PLAN, "--person-column", "patient")
 

@@ -48,7 +48,7 @@ collected = []
 
 def tell():
     folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.heads', 'pmw.planning.sum_quotes',
-        'pmw.planning.value_sums', 'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
+        'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
         'pmw.session.verification', 'queries.sql', 'queries.statements', 'queries.expressions'}

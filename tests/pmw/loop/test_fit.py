@@ -53,7 +53,7 @@ def test_a_tree_of_ranges_is_aimed_at_with_the_variance_of_its_own_sums() -> Non
     assert target.values.sum() == pytest.approx(42)
     for bin_ in range(3):
         inside = np.where(bin_ == GROUPS, 1.0, 0.0)
-        assert target.variance[bin_] == pytest.approx(measurement.weighted_variance(inside))
+        assert target.variance[bin_] == pytest.approx(measurement.estimate.weighted_variance(inside))
 
 
 def opened(**choices: object) -> PublicState:

@@ -16,12 +16,12 @@ from pmw.model import (
     choose_coarsening,
     leaf_variances,
     mean_range_variance,
-    query_variance,
 )
 from pmw.model.hierarchical_histogram import (
     MOST_COVARIANCES,
     least_squares,
     non_negative_least_squares,
+    query_variance,
     range_variances,
 )
 from queries import CategoricalAttribute, Domain
@@ -205,13 +205,3 @@ def test_ranges_of_a_long_tree_vary_as_their_least_squares_do(
         for one, other in zip(first, last, strict=True)
     ]
     assert range_variances(tree, first, last) == pytest.approx(expected, rel=1e-10)
-
-
-def test_cells_bound_the_ranges_of_a_long_tree_whose_nodes_are_declared() -> None:
-    owners = tuple(cell % 3 for cell in range(600))
-    tree = HierarchicalHistogram(600, 1, 2, 2, (owners,))
-    first, last = np.array([0, 10, 600]), np.array([600, 399, 600])
-    cells = np.arange(tree.size)
-    for one, other, most in zip(first, last, range_variances(tree, first, last), strict=True):
-        assert most == other + 1 - one
-        assert query_variance(tree, ((one <= cells) & (cells <= other)) * 1.0) <= most + 1e-9

@@ -61,7 +61,9 @@ def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseDistributio
     values = np.array([measurement.values for measurement in records])
     variance = noise_variance(noise)
     assert variance * (values**2).sum(axis=0) == pytest.approx(records[0].cell_variances)
-    assert variance * ((values @ weights) ** 2).sum() == pytest.approx(records[0].weighted_variance(weights))
+    assert variance * ((values @ weights) ** 2).sum() == pytest.approx(
+        records[0].estimate.weighted_variance(weights)
+    )
 
 
 def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:
@@ -70,7 +72,7 @@ def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:
     assert target.scope == ("a",)
     assert target.values.tolist() == [4.0, 6.0]
     assert target.variance.tolist() == [900.0, 900.0]
-    assert measurement.weighted_variance(np.array([1.0, 0.5])) == pytest.approx(900 * 1.25)
+    assert measurement.estimate.weighted_variance(np.array([1.0, 0.5])) == pytest.approx(900 * 1.25)
 
 
 def test_a_trees_target_is_not_negative_and_has_the_total() -> None:

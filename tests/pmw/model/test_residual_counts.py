@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import ResidualCounts, ResidualMeasurement, combined, target_of
-from pmw.model.measurement import run_variances
+from pmw.model import Covariance, Estimate, ResidualMeasurement, combined, noise_variance, target_of
+from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.state import Total
 from queries import ScopeError
 from queries.products import CellSets
@@ -47,9 +47,14 @@ def covariance(name: str) -> NDArray[np.float64]:
 
 
 @cache
-def counts(name: str) -> ResidualCounts:
+def counts(name: str) -> Estimate:
     joint = JOINT[name]
     return joint.counts(joint.numbers(tables(joint)[-1]))
+
+
+def measured(name: str) -> ResidualMeasurement:
+    joint = JOINT[name]
+    return joint.measured(joint.numbers(tables(joint)[-1]))[0]
 
 
 @pytest.mark.parametrize("name", JOINT)
@@ -59,7 +64,7 @@ def test_without_noise_counts_are_the_true_ones(name: str) -> None:
     for table in tables(joint):
         found = joint.counts(joint.numbers(table))
         assert found.values == pytest.approx(joint.truth(table).astype(float), abs=1e-7)
-        centred = found.centred
+        centred = found.blocks[0].values
         for axis in range(centred.ndim):
             assert np.abs(centred.sum(axis=axis)).max() < 1e-7
 
@@ -109,24 +114,21 @@ def test_the_variances_of_all_boxes_are_those_of_their_cells_summed(name: str) -
         weights[tuple(slice(low, high + 1) for low, high in box)] = 1
         expected.append(float(weights.ravel() @ covariance(name) @ weights.ravel()))
     sides = [CellSets(*side) for side in zip(first.T, last.T, strict=True)]
-    assert found.product_variances(sides) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
+    variances = found.product_squares(sides) * noise_variance(found.noise)
+    assert variances == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", JOINT)
 def test_cells_have_the_variances_of_their_noises(name: str) -> None:
     found, diagonal = counts(name), covariance(name).diagonal().reshape(JOINT[name].shape)
     assert found.cell_variances == pytest.approx(diagonal, rel=1e-9)
-    for part in found.parts:
-        assert part.variance == pytest.approx(float(part.cell_variances.max()))
-        assert part.weighted_variance(np.ones(JOINT[name].shape)) == pytest.approx(
-            JOINT[name].total_noise ** 2, abs=1e-9
-        )
 
 
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1))
 def test_runs_of_cells_have_the_variance_of_their_sum(cells: int, seed: int) -> None:
     roots = np.random.default_rng(seed).normal(size=(cells, cells))
-    found, given_ = run_variances(roots @ roots.T), roots @ roots.T
+    given_ = roots @ roots.T
+    found = Covariance(given_).runs
     for first in range(cells):
         for last in range(first, cells):
             expected = given_[first : last + 1, first : last + 1].sum()
@@ -149,9 +151,9 @@ def test_one_attribute_has_the_number_of_records_in_equal_parts(side: Side) -> N
     (axis,) = rows.axes
     expected = deviation**2 * axis.covariance + 81 / side.cells**2
     assert measured.cell_variances == pytest.approx(expected.diagonal())
-    assert measured.weighted_variance(np.ones(side.cells)) == pytest.approx(81)
+    assert measured.estimate.weighted_variance(np.ones(side.cells)) == pytest.approx(81)
     weights = np.arange(side.cells, dtype=np.float64) ** 2 - 0.7
-    assert measured.weighted_variance(weights) == pytest.approx(weights @ expected @ weights)
+    assert measured.estimate.weighted_variance(weights) == pytest.approx(weights @ expected @ weights)
 
 
 # --- several measurements ----------------------------------------------------------------------------------
@@ -164,27 +166,23 @@ def test_two_measurements_of_a_pair_are_weighted_by_the_inverse_of_their_varianc
     numbers[-1] = numbers[-1] + strayed
     found = pair.counts(numbers)
     *_, near, far = (deviation**2 for deviation in pair.deviations())
-    assert found.precision == pytest.approx(1 / near + 1 / far)
+    assert found.blocks[0].variance == pytest.approx(1 / (1 / near + 1 / far) / pair.strategy.factor**2)
     plain = pair.counts(pair.numbers(tables(pair)[-1]))
     moved = pair.strategy.estimate(strayed) * near / (near + far)
     assert found.values - plain.values == pytest.approx(moved, abs=1e-6)
-    assert found.noise == gaussian(3.0)
-    assert found.units.tolist() == numbers[-1].tolist()
-    together = combined(list(found.parts))
-    assert len(together) == 1
-    assert together[0].values == pytest.approx(found.values)
 
 
 def test_the_finest_noise_is_the_least_of_all_that_counts_take_in() -> None:
     for name, pair in JOINT.items():
         wanted = [deviation for deviation in pair.deviations() if deviation > 0]
-        assert counts(name).finest == pytest.approx(min(wanted)), name
+        noise = counts(name).noise
+        assert isinstance(noise, DiscreteGaussian)
+        assert noise.sigma == math.floor(min(wanted)), name
 
 
 def test_measurements_by_other_rows_or_of_cells_are_not_taken_together() -> None:
-    one, two = PAIRS["short"], PAIRS["public number"]
-    first, second = counts("short").parts[0], replace(counts("public number").parts[0], scope=("a", "b"))
-    assert one.shape != two.shape
+    first, second = measured("short"), replace(measured("public number"), scope=("a", "b"))
+    assert first.units.shape != second.units.shape
     assert len(combined([first, second])) == 2
 
 
@@ -204,19 +202,19 @@ def test_counts_of_three_attributes_stand_on_those_of_two(name: str) -> None:
 
 
 def test_a_residual_without_its_foundation_says_no_counts() -> None:
-    alone = replace(counts("short").parts[0], foundation=None)
+    alone = replace(measured("short"), foundation=None)
     with pytest.raises(ScopeError, match="has no place in a state yet"):
         _ = alone.values
 
 
 def test_numbers_of_other_cells_are_refused() -> None:
-    one = counts("short").parts[0]
+    one = measured("short")
     with pytest.raises(ScopeError, match="expected the numbers of"):
         replace(one, units=one.units.T)
 
 
 def test_a_model_is_fitted_to_the_counts_through_the_rows() -> None:
-    one = counts("bins").parts[0]
+    one = measured("bins")
     target = target_of(one, 1000.0)
     assert target.values == pytest.approx(one.values)
     assert target.information is not None

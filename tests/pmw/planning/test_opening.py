@@ -20,11 +20,11 @@ from pmw.model import DEFAULT_BINS, noise_variance
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,
-    TOTAL_SHARE,
-    TREE_SHARE,
+    Part,
     choose_filter,
     choose_tree,
     filter_of_squares,
+    opening_releases,
     opening_share,
     plan_opened,
     plan_opening,
@@ -42,13 +42,14 @@ from pmw.public.charges import (
     positive_entry,
     query_sensitivity,
     requested_entry,
+    sum_label,
     threshold_entry,
 )
-from pmw.public.contract import Contract
+from pmw.public.contract import Contract, agreed
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.sparse_vector import Sides, SparseVectorKind
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 52), CategoricalAttribute("sex", ("Female", "Male"))))
 REPLACE = NeighboringRelation.REPLACE_ONE
@@ -74,21 +75,51 @@ def test_sensitivities_under_each_neighbouring_relation() -> None:
     assert l2_squared_sensitivity(swap) == 2 * (3 * UNITS) ** 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        Options(test=TestKind.QUERY),
-        Options(test=TestKind.QUERY, neighboring_relation=REPLACE),
-        Options(test=TestKind.QUERY, records_per_person=4),
-    ],
+CHOICES = [
+    {}, {"opening": Opening.ONE_WAY}, {"opening": Opening.NONE}, {"test": TestKind.QUERY},
+    {"simultaneous": True}, {"neighboring_relation": REPLACE},
+    {"test": TestKind.QUERY, "neighboring_relation": REPLACE}, {"records_per_person": 4}, {"update_limit": 5},
+    {"accuracy": 0.02, "records": 10**6},
+    {"accuracy": 0.02, "records": 10**6, "neighboring_relation": REPLACE},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@given(
+    st.lists(st.integers(1, 120), min_size=1, max_size=6),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([None, Person("id", 4)]),
+    st.sampled_from([Budget.of(1, 1e-9), Budget.of(1), Budget.of("0.05", 1e-6), Budget.of(8)]),
 )
-@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of(1), Budget.of("0.05", 1e-6), Budget.of(8)])
-def test_opening_costs_its_share_and_nothing_is_wasted(budget: Budget, options: Options) -> None:
-    ledger, after = opened(budget, options)
-    trees = 1 if ledger.composition is Composition.ZCDP else 0
-    share = OPENING_SHARE + trees * TREE_SHARE + (TOTAL_SHARE if options.signs_agree else 0)
-    assert after.spent <= share * ledger.cap
-    assert after.spent >= share * ledger.cap * Fraction(999, 1000)
+def test_the_budget_goes_to_a_list_of_releases_and_each_costs_its_share(
+    choices: dict[str, Any], sizes: list[int], step: int | None, person: Person | None, budget: Budget
+) -> None:
+    attributes = [
+        IntegerAttribute(f"a{place}", 0, 6 * size - 1, 6, resolution=step) for place, size in enumerate(sizes)
+    ]
+    domain, options = agreed(Domain(tuple(attributes), person=person), Options(**choices))
+    ledger = choose_filter(domain, budget, options)
+    releases = opening_releases(domain, ledger, options)
+    assert sum(one.weight for one in releases) == 1
+    assert min(one.weight for one in releases) >= 0
+    plan = plan_opening(domain, ledger, options)
+    opened = plan_opened(Contract(domain, budget, options), plan, 1e6)
+    labels = {Part.RECORDS: "number of records", Part.TABLE: "the whole table", Part.PERSONS: "everybody"}
+    shares = {
+        sum_label(one.summed) if one.summed else labels.get(one.part, one.name): one.weight
+        for one in releases
+        if one.part in {*labels, Part.ATTRIBUTE, Part.SUMS}
+    }
+    if options.public_count:
+        shares.pop("number of records", None)
+    if opened.heads is None:
+        shares.pop("everybody", None)
+    assert {entry.label for entry in opened.entries} == set(shares)
+    for entry in opened.entries:
+        share = ledger.price(entry.charge) / ledger.cap
+        assert Fraction(999, 1000) * shares[entry.label] <= share <= shares[entry.label]
+    tests = sum(one.weight for one in releases if one.part in {Part.TESTS, Part.WIDER, Part.QUANTILES})
+    assert tests or not opened.test  # where opening has all of the budget, nothing is tested
 
 
 def test_the_total_is_public_under_replace_one() -> None:
@@ -96,13 +127,6 @@ def test_the_total_is_public_under_replace_one() -> None:
     ledger = choose_filter(DOMAIN, Budget.of(1), options)
     assert plan_opening(DOMAIN, ledger, options).total_noise is None
     assert plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY)).total_noise is not None
-
-
-def test_no_opening_measures_the_total_alone() -> None:
-    options = Options(test=TestKind.QUERY, opening=Opening.NONE)
-    plan = plan_opening(DOMAIN, choose_filter(DOMAIN, Budget.of(1), options), options)
-    assert plan.marginal_noise == {}
-    assert plan.total_noise is not None
 
 
 def scale_of(noise: NoiseDistribution) -> Fraction:
@@ -173,30 +197,13 @@ VECTORS = [
 
 
 @pytest.mark.parametrize("choices", VECTORS)
-@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of("0.3", "1e-7"), Budget.of(2)])
-@pytest.mark.parametrize("limit", [1, 7, 60])
-def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
-    budget: Budget, choices: dict[str, object], limit: int
-) -> None:
-    options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
-    _, ledger = opened(budget, options)
-    plan = plan_query_test(DOMAIN, ledger, 10_000.0, options)
-    assert plan is not None
-    opening, positive = plan.vector.charges(ledger.composition)
-    rounds = limit if plan.vector.sparse.redraw else 1
-    spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
-    assert spent <= ledger.remaining
-    assert spent >= ledger.remaining * Fraction(999, 1000)
-
-
 @given(
     st.fractions(min_value="1/100", max_value=20),
     st.sampled_from([Fraction(0), Fraction(1, 10**5), Fraction(1, 10**9)]),
     st.integers(1, 500),
-    st.sampled_from(VECTORS),
 )
-def test_no_plan_ever_overspends(
-    epsilon: Fraction, delta: Fraction, limit: int, choices: dict[str, object]
+def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
+    choices: dict[str, object], epsilon: Fraction, delta: Fraction, limit: int
 ) -> None:
     options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
     _, ledger = opened(Budget(epsilon, delta), options)
@@ -204,7 +211,8 @@ def test_no_plan_ever_overspends(
     assert plan is not None
     opening, positive = plan.vector.charges(ledger.composition)
     rounds = limit if plan.vector.sparse.redraw else 1
-    assert rounds * ledger.price(opening) + limit * ledger.price(positive) <= ledger.remaining
+    spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
+    assert ledger.remaining * Fraction(999, 1000) <= spent <= ledger.remaining
 
 
 def test_the_calibration_of_one_value_by_hand() -> None:
@@ -301,17 +309,6 @@ def test_a_budget_too_small_to_measure_anything_is_refused() -> None:
 def test_a_spent_budget_plans_no_tests() -> None:
     spent = PrivacyFilter(Composition.PURE, Fraction(1), Fraction(1))
     assert plan_query_test(DOMAIN, spent, 1000.0, Options(test=TestKind.QUERY)) is None
-
-
-@pytest.mark.parametrize("budget", [Budget.of(1), Budget.of(1, 1e-9)])
-@pytest.mark.parametrize("cells", [2, 100])
-def test_the_only_attribute_of_a_table_gets_all_of_the_budget(budget: Budget, cells: int) -> None:
-    domain = Domain((IntegerAttribute("age", 0, cells - 1),))
-    options = Options()
-    ledger = choose_filter(domain, budget, options)
-    for entry in opening_entries(plan_opening(domain, ledger, options), options):
-        ledger = ledger.charge(entry.charge)
-    assert ledger.share > 0.999
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
@@ -478,6 +475,12 @@ MIXED = Domain(
 )
 
 
+VALUED = Domain(
+    (IntegerAttribute("pay", 0, 99, 10, resolution=1), IntegerAttribute("age", 0, 19), *binary(4)),
+    person=Person("id", 4),
+)
+
+
 def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fraction]:
     """Return what all marginals of each order cost, as parts of the cap; 0 for the number of records."""
     ledger = choose_filter(domain, budget, options)
@@ -494,6 +497,46 @@ def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fra
             charge = requested_entry(scope, tier.noise_of(scope), options).charge
             found[order] += ledger.price(charge) / ledger.cap
     return found
+
+
+ONE = Domain((IntegerAttribute("age", 0, 9),))
+SUMMED = Domain(tuple(IntegerAttribute(f"x{place}", 0, 99, 5, resolution=1) for place in range(6)))
+HELD = {"records_per_person": 4, "person_column": "id"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "choices", "hundredths"),
+    [
+        (2, {"test": TestKind.QUERY}, {Part.RECORDS: 1, Part.ATTRIBUTE: 14, Part.TESTS: 85}),  # one is a tree
+        (2, {}, {Part.RECORDS: 1, Part.TABLE: 99}),
+        (2, HELD, {Part.RECORDS: 1, Part.PERSONS: 0.2, Part.MORE_PERSONS: 4, Part.TABLE: 94.8}),
+        (1, {}, {Part.RECORDS: 1, Part.ATTRIBUTE: 99}),
+        (5, {"opening": Opening.ONE_WAY}, {Part.RECORDS: 3, Part.ATTRIBUTE: 8, Part.TESTS: 89}),
+        (6, {"opening": Opening.ONE_WAY}, {Part.RECORDS: 3, Part.ATTRIBUTE: 8, Part.SUMS: 2, Part.TESTS: 87}),
+        (5, {"opening": Opening.NONE}, {Part.RECORDS: 3, Part.TESTS: 97}),
+        (5, {"opening": Opening.NONE, "test": TestKind.QUERY}, {Part.RECORDS: 1, Part.TESTS: 99}),
+    ],
+)
+def test_the_parts_of_the_budget_by_hand(
+    attributes: int, choices: dict[str, Any], hundredths: dict[Part, float]
+) -> None:
+    domain, options = agreed({1: ONE, 2: DOMAIN, 5: FIVE, 6: SUMMED}[attributes], Options(**choices))
+    found = defaultdict[Part, Fraction](Fraction)
+    for one in opening_releases(domain, open_filter(BUDGET, Composition.ZCDP), options):
+        found[one.part] += 100 * one.weight
+    assert {part: float(weight) for part, weight in found.items() if weight} == hundredths
+
+
+@pytest.mark.parametrize("opening", [Opening.PAIRS, Opening.TRIPLES])
+def test_what_is_kept_for_requests_is_left_by_all_that_is_measured_before_any_question(
+    opening: Opening,
+) -> None:
+    options, domain = Options(opening=opening, records_per_person=4, person_column="id"), VALUED
+    ledger = choose_filter(domain, BUDGET, options)
+    kept = {one.part: one.weight for one in opening_releases(domain, ledger, options)}
+    assert (kept[Part.MORE_SUMS], kept[Part.MORE_PERSONS]) == (Fraction(15, 100), Fraction(4, 100))
+    spent = sum(prices_of(domain, BUDGET, options).values())
+    assert 0.76 < spent < 1 - kept[Part.MORE_SUMS] - kept[Part.MORE_PERSONS]
 
 
 @pytest.mark.parametrize("options", [Options(), Options(neighboring_relation=REPLACE)])

@@ -382,7 +382,7 @@ def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
     half = (np.arange(tree.cells) < tree.cells // 2).astype(np.float64)
 
     def width(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        squares = measured.weighted_variance(weights) / measured.variance
+        squares = measured.estimate.weighted_variance(weights) / measured.variance
         return sum_half_width(measured.noise, squares, Confidences.in_state(state).alone, peak=1.0)
 
     assert tree.range_bound == pytest.approx(width(half), rel=1e-9)

@@ -21,7 +21,7 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
 from pmw.public.bars import Bars
 from pmw.public.contract import Contract
-from pmw.public.half_widths import Confidences, WeightStats, measured_noise
+from pmw.public.half_widths import Confidences, measured_half_width
 from pmw.public.plans import marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
@@ -169,8 +169,7 @@ def test_a_small_table_is_measured_whole_and_covers_everything(delta: float) -> 
 def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
     def width(options: pmw.Options, cells: int, numbers: int) -> float:
         confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
-        measured = measured_noise(options, noise, numbers, confidences.alone)
-        return measured.half_width(WeightStats.of_cells(cells))
+        return measured_half_width(options, noise, numbers, confidences.alone, cells)
 
     one, every = pmw.Options(), pmw.Options(simultaneous=True)
     for numbers in (1, 16, 400):

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.planning.calibration import calibrated_noise, selection_epsilon
+from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.privacy.budget import (
     LEAST_SIGMA,
     NOTHING,
@@ -266,7 +266,7 @@ def test_noise_is_the_narrowest_that_its_price_allows(
     l1 = query_sensitivity(options) if one else l1_sensitivity(options)
     moved = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
     price = Fraction(math.floor(price / GRID)) * GRID
-    noise = calibrated_noise(Composition.GDP, price, l1, options, one=one)
+    noise = (value_noise if one else marginal_noise)(Composition.GDP, price, options)
     assert isinstance(noise, DiscreteGaussian)
     costs = [gaussian_charge(moved, sigma).mu_squared for sigma in (noise.sigma, noise.sigma - 1)]
     assert costs[0] is not None

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.model import HierarchicalMeasurement, ResidualMeasurement
+from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import NeighboringRelation
-from pmw.public.foundations import due_scopes, finest_deviation, founded, strategy_of
+from pmw.public.foundations import due_scopes, founded, strategy_of
 from pmw.public.state import PublicState
 from queries import CategoricalAttribute, Domain, IntegerAttribute, ScopeError
 from tests.worlds import opened
@@ -66,6 +66,11 @@ def opening_counts(state: PublicState, pair: tuple[str, ...], name: str) -> NDAr
     return state.coarsening.summed((name,), values)
 
 
+def scale(measured: OneWayMeasurement) -> float:
+    """Return the least standard deviation of a noise that counts take in, on its own grid of numbers."""
+    return min(block.grid for block in measured.estimate.blocks)
+
+
 @OPENINGS
 def test_a_residual_says_of_each_attribute_what_opening_said(opening: pmw.Opening) -> None:
     state = state_of(opening=opening)
@@ -92,9 +97,10 @@ def test_a_triple_says_of_each_pair_what_the_pair_says_and_no_more_surely() -> N
             weights = np.zeros(known.units.shape)
             weights[0, 1] = 1
             spread = np.broadcast_to(np.expand_dims(weights, axis), one.units.shape)
-            assert one.weighted_variance(spread) == pytest.approx(known.weighted_variance(weights))
+            variance = known.estimate.weighted_variance(weights)
+            assert one.estimate.weighted_variance(spread) == pytest.approx(variance)
             assert isinstance(known, ResidualMeasurement)
-            assert one.counts.finest <= float(known.drawn.sigma)
+            assert scale(one) <= float(known.drawn.sigma)
 
 
 def test_a_triple_stands_on_its_pairs_alone_and_as_they_were_measured_first() -> None:
@@ -119,7 +125,7 @@ def test_a_residual_has_the_noise_of_everybody_and_of_each_attribute(opening: pm
     alone = {one.scope: one for one in state.opening}
     for one in state.marginals:
         assert isinstance(one, ResidualMeasurement)
-        everybody = one.weighted_variance(np.ones(one.units.shape))
+        everybody = one.estimate.weighted_variance(np.ones(one.units.shape))
         assert everybody == pytest.approx(state.total.deviation**2)
         for axis, name in enumerate(one.scope):
             measured = alone[name,]
@@ -128,8 +134,9 @@ def test_a_residual_has_the_noise_of_everybody_and_of_each_attribute(opening: pm
             # Of a cell of one attribute it knows what opening does: neither more nor less.
             weights = np.zeros(one.units.shape)
             weights[(slice(None),) * axis + (0,)] = 1
-            assert one.weighted_variance(weights) == pytest.approx(float(measured.cell_variances[0]))
-        assert one.counts.finest <= min(finest_deviation(alone[name,]) for name in one.scope)
+            variance = one.estimate.weighted_variance(weights)
+            assert variance == pytest.approx(float(measured.cell_variances[0]))
+        assert scale(one) <= min(scale(alone[name,]) for name in one.scope)
         assert founded(state, replace(one, foundation=None)).values == pytest.approx(one.values)
 
 

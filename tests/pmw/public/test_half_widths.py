@@ -15,6 +15,7 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.evidence import moved_cells
 from pmw.public.half_widths import TableNoise, WeightStats, negative_margin
+from pmw.public.state import Total
 from queries import UNITS, CategoricalAttribute, Domain
 from tests.worlds import JOINED, marginal_plan
 
@@ -91,11 +92,11 @@ def test_corrected_cells_stray_as_far_as_stated(
     draws = noise.sample_array(bits, runs * cells).reshape(runs, cells)
     for run in range(runs):
         units = (counts * UNITS + draws[run]).reshape(3, 4)
-        measured = MarginalMeasurement(("a", "b"), units, noise)
+        measured = MarginalMeasurement(("a", "b"), units, noise).estimate
         own, wider = cells * variance, factor**2 * variance
         total = counts.sum() + totals[run]
         estimate = (total * own + units.sum() / UNITS * wider) / (own + wider)
-        moved = moved_cells(measured, float(estimate)).ravel()
+        moved = moved_cells(measured, Total(1.0, float(estimate), 0.0)).values.ravel()
         for size, places in chosen.items():
             errors[size][run] = moved[places].sum() - counts[places].sum()
     for size, found in errors.items():

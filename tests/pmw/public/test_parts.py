@@ -31,6 +31,7 @@ from pmw.public.state import Certificate, PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
 from queries.boxes import Boxes
 from queries.factors import Factor
+from queries.products import CellSets
 from tests.worlds import PEOPLE, WIDE
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -75,7 +76,12 @@ def with_errors(state: PublicState, errors: dict[str, NDArray[np.float64]], ever
 
 def axis_noise(state: PublicState, name: str, shares: Shares) -> AxisNoise:
     (measured,) = (one for one in state.opening if one.scope == (name,))
-    return AxisNoise(measured, shares.measured)
+    return AxisNoise(measured.estimate, shares.measured)
+
+
+def run_width(state: PublicState, name: str, shares: Shares, cell: int) -> float:
+    run = CellSets(np.array([cell]), np.array([cell]))
+    return float(axis_noise(state, name, shares).product_half_widths([run])[0])
 
 
 def part_shares(state: PublicState, attributes: int) -> Shares:
@@ -143,9 +149,7 @@ def test_ends_hold_where_every_number_is_off_by_as_much_as_its_share_allows(
     errors = {}
     for name, (cell, sign) in signs.items():
         error = np.zeros(CELLS)
-        error[cell] = (
-            sign * axis_noise(state, name, shares).half_widths(np.array([cell]), np.array([cell]))[0]
-        )
+        error[cell] = sign * run_width(state, name, shares, cell)
         errors[name] = error
     off = with_errors(state, errors, everybody * total_error_bound(state, shares.everybody))
     if pairs:
@@ -239,10 +243,7 @@ def test_both_ends_of_a_conjunction_miss_no_more_often_than_stated(form: str, at
     state = opened(form)
     shares = part_shares(state, attributes)
     noises = [one.noise for one in state.opening[:attributes]]
-    widths = [
-        axis_noise(state, name, shares).half_widths(np.array([0]), np.array([0]))[0]
-        for name in DOMAIN.names[:attributes]
-    ]
+    widths = [run_width(state, name, shares, 0) for name in DOMAIN.names[:attributes]]
     everybody = total_error_bound(state, shares.everybody)
     step = math.ceil(max(*widths, everybody) * UNITS / 500)
     steps, reach = UNITS / step, 1000
@@ -274,14 +275,15 @@ def test_all_runs_of_an_attribute_hold_together() -> None:
     for form in ("GDP", "pure"):
         measured = opened(form).opening[0]
         assert isinstance(measured, MarginalMeasurement)
-        noise, generator = AxisNoise(measured, 0.8), np.random.default_rng(6)
+        noise, generator = AxisNoise(measured.estimate, 0.8), np.random.default_rng(6)
         scale = math.sqrt(measured.variance)
         drawn = generator.normal(0, scale, (4000, CELLS))
         if isinstance(measured.noise, DiscreteLaplace):
             drawn = generator.laplace(0, scale / math.sqrt(2), (4000, CELLS))
         sums = np.concatenate([np.zeros((4000, 1)), drawn.cumsum(axis=1)], axis=1)
         first, stop = np.triu_indices(CELLS + 1, 1)
-        widths = noise.half_widths(first.astype(np.int64), stop.astype(np.int64) - 1)
+        runs = CellSets(first.astype(np.int64), stop.astype(np.int64) - 1)
+        widths = noise.product_half_widths([runs])
         missed = (np.abs(sums[:, stop] - sums[:, first]) > widths).any(axis=1)
         assert 0.01 < missed.mean() <= 0.2
         weights = generator.random((50, CELLS))  # of sums, whichever are chosen of those draws

@@ -281,7 +281,7 @@ def test_a_tree_of_ranges_is_shown_by_its_least_squares_cells(
     assert tree.measured == pytest.approx(state.opening[0].values)
     deviation = math.sqrt(state.opening[0].cell_variances.max())
     assert tree.half_width == pytest.approx(1.959964 * deviation)
-    assert sexes.half_width == half_width(state.opening[1].noise, 0.95)
+    assert sexes.half_width == pytest.approx(half_width(state.opening[1].noise, 0.95), rel=1e-5)
 
 
 def lettered(label: str) -> Any:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.model import ResidualCounts, ResidualMeasurement
+from pmw.model import Estimate, ResidualMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.half_widths import AxisNoise, ResidualNoise, run_noise
+from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.state import Total
 from queries import UNITS
 from queries.products import CellSets
@@ -44,7 +44,7 @@ def table_of(joint: Several) -> NDArray[np.int64]:
 
 
 @cache
-def runs_of(name: str) -> tuple[ResidualCounts, NDArray[np.float64]]:
+def runs_of(name: str) -> tuple[Estimate, NDArray[np.float64]]:
     """Return the counts of one run, and the errors of all: float64, shape (runs, *cells)."""
     joint = JOINT[name]
     table = table_of(joint)
@@ -87,7 +87,7 @@ def test_cells_and_ranges_are_within_their_bars_as_often_as_stated(name: str) ->
         sides = tuple(slice(low, high + 1) for low, high in box)
         runs = [CellSets(np.array([low]), np.array([high])) for low, high in box]
         widths = {
-            confidence: ResidualNoise(counts, confidence).product_half_widths(runs).item()
+            confidence: SumNoise(counts, confidence).product_half_widths(runs).item()
             for confidence in (0.5, 0.95)
         }
         require_coverage(errors[(slice(None), *sides)].sum(axis=tuple(range(1, errors.ndim))), widths)
@@ -100,7 +100,7 @@ def test_sums_with_real_weights_are_within_their_bars_as_often_as_stated(name: s
     generator = np.random.default_rng(11)
     for _ in range(4):
         weights = generator.normal(generator.normal(0, 2), 1, JOINT[name].shape)
-        widths = {one: ResidualNoise(counts, one).half_width(weights) for one in (0.5, 0.95)}
+        widths = {one: SumNoise(counts, one).half_width(weights) for one in (0.5, 0.95)}
         require_coverage((errors * weights).sum(axis=tuple(range(1, errors.ndim))), widths)
 
 
@@ -111,6 +111,7 @@ def test_sums_with_real_weights_are_within_their_bars_as_often_as_stated(name: s
 def test_sums_over_all_attributes_but_one_are_within_the_bars_of_that(name: str, kept: int) -> None:
     counts, errors = runs_of(name)
     size, axes = JOINT[name].shape[kept], tuple(axis for axis in JOINT[name].every if axis != kept)
+    names = (counts.scope[kept],)
     summed = errors.sum(axis=tuple(1 + axis for axis in axes))
     for low, high in [(0, 0), (0, size - 2), (1, size - 1)]:
         first, last = np.array([low]), np.array([high])
@@ -118,22 +119,21 @@ def test_sums_over_all_attributes_but_one_are_within_the_bars_of_that(name: str,
         weights[low : high + 1] = 1
         widths = {}
         for confidence in (0.5, 0.95):
-            noise = ResidualNoise(counts, confidence, axes)
+            noise = SumNoise(counts.over(names), confidence)
             widths[confidence] = noise.product_half_widths([CellSets(first, last)]).item()
-            assert noise.half_widths(first, last).item() == pytest.approx(widths[confidence])
             assert noise.half_width(weights) == pytest.approx(widths[confidence])
         require_coverage(summed @ weights, widths)
     weights = np.random.default_rng(kept).normal(0, 1, size)
-    widths = {one: ResidualNoise(counts, one, axes).half_width(weights) for one in (0.5, 0.95)}
+    widths = {one: SumNoise(counts.over(names), one).half_width(weights) for one in (0.5, 0.95)}
     require_coverage(summed @ weights, widths)
 
 
 def test_everybody_is_as_far_off_as_the_number_of_records() -> None:
     counts, _ = runs_of("twice")
-    width = ResidualNoise(counts, 0.95, (0, 1)).half_width(np.ones(()))
+    width = SumNoise(counts.over(()), 0.95).half_width(np.ones(()))
     assert width == pytest.approx(9 * NormalDist().inv_cdf(0.975), rel=1e-3)
     public, _ = runs_of("public number")
-    assert ResidualNoise(public, 0.95, (0, 1)).half_width(np.ones(())) == pytest.approx(0, abs=1e-6)
+    assert SumNoise(public.over(()), 0.95).half_width(np.ones(())) == pytest.approx(0, abs=1e-6)
 
 
 # --- one attribute, for all questions about it at once -----------------------------------------------------
@@ -163,8 +163,10 @@ def alone(side: Side) -> tuple[ResidualMeasurement, NDArray[np.float64]]:
 def test_one_attributes_runs_are_within_their_bars_as_often_as_stated(side: Side) -> None:
     measured, errors = alone(side)
     for low, high in [(0, 0), (1, side.cells - 1), (0, side.cells - 2)]:
-        first, last = np.array([low]), np.array([high])
-        widths = {one: run_noise(measured, one).half_widths(first, last).item() for one in (0.5, 0.95)}
+        run = [CellSets(np.array([low]), np.array([high]))]
+        widths = {
+            one: SumNoise(measured.estimate, one).product_half_widths(run).item() for one in (0.5, 0.95)
+        }
         require_coverage(errors[:, low : high + 1].sum(axis=1), widths)
 
 
@@ -173,15 +175,16 @@ def test_one_attributes_runs_are_within_their_bars_as_often_as_stated(side: Side
 @pytest.mark.parametrize("side", [SHORT, LONG])
 def test_all_runs_of_one_attribute_hold_together(side: Side, confidence: float) -> None:
     measured, errors = alone(side)
-    noise = AxisNoise(measured, confidence)
+    noise = AxisNoise(measured.estimate, confidence)
     runs = list(itertools.combinations_with_replacement(range(side.cells), 2))
     first, last = np.array(runs).T
-    widths = noise.half_widths(first, last)
+    widths = noise.product_half_widths([CellSets(first, last)])
     sums = np.array([errors[:, low : high + 1].sum(axis=1) for low, high in runs]).T
     held = float(np.mean((np.abs(sums) <= widths).all(axis=1)))
     assert held >= confidence - 4 * math.sqrt(confidence * (1 - confidence) / RUNS)
     # Each has its part of what may fail, and no less.
-    own = ResidualNoise(measured.counts, 1 - (1 - confidence) / len(runs)).half_widths(first, last)
+    every = SumNoise(measured.estimate, 1 - (1 - confidence) / len(runs))
+    own = every.product_half_widths([CellSets(first, last)])
     assert widths == pytest.approx(own, rel=1e-6)
     assert float(np.mean((np.abs(sums) <= 0.6 * widths).all(axis=1))) < confidence
     # A sum may be chosen after its noise was seen: any weights are steps of runs that hold together.
@@ -195,8 +198,8 @@ def test_all_runs_of_one_attribute_hold_together(side: Side, confidence: float) 
 def test_bars_follow_the_least_of_the_noises_that_they_rest_on() -> None:
     # Of noises on several grids the least is taken for all, with as much greater weights: the same variance.
     counts, _ = runs_of("tree and bins")
-    weights = np.ones(counts.units.shape)
+    weights = np.ones(counts.shape)
     weights[0] = 0.0
     wanted = math.sqrt(counts.weighted_variance(weights)) * NormalDist().inv_cdf(0.975)
-    found = ResidualNoise(counts, 0.95).half_width(weights)
+    found = SumNoise(counts, 0.95).half_width(weights)
     assert wanted <= found <= 1.001 * wanted

@@ -18,7 +18,7 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop import OpeningDraws, draw_opening
 from pmw.model import DEFAULT_BINS, Descent, DescentRule, descend
-from pmw.planning.opening import choose_filter, plan_opened, plan_opening
+from pmw.planning.opening import open_contract, plan_opened
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Budget
 from pmw.privacy.random_bits import BitSource
@@ -59,9 +59,7 @@ def planned(
     records: float, epsilon: float, delta: float, **choices: Any
 ) -> tuple[Contract, OpeningPlan, Any]:
     budget, options = Budget.of(epsilon, delta), pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **choices})
-    ledger = choose_filter(LONG, budget, options)
-    contract = Contract(LONG, budget, replace(options, composition=ledger.composition))
-    opening = plan_opening(LONG, ledger, contract.options)
+    contract, opening = open_contract(LONG, budget, options)
     return contract, opening, plan_opened(contract, opening, records).test
 
 
@@ -92,8 +90,7 @@ def test_bins_keep_to_the_cells_that_a_tree_may_have() -> None:
     assert affordable_bins(contract, opening, 1e7, 33**2) == 33
     assert affordable_bins(contract, opening, 1e7, 5) == DEFAULT_BINS
     wide = Domain((*LONG, *(IntegerAttribute(f"long{place}", 0, 99) for place in range(4))))
-    contract = replace(contract, domain=wide, options=replace(contract.options, max_cells=None))
-    opening = plan_opening(wide, choose_filter(wide, contract.budget, contract.options), contract.options)
+    contract, opening = open_contract(wide, contract.budget, replace(contract.options, max_cells=None))
     # No tree holds six long attributes: (b/16)^6 <= 16.
     assert affordable_bins(contract, opening, 1e9, 2**24) == math.floor(16 * 16 ** (1 / 6))
 

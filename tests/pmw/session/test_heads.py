@@ -20,8 +20,7 @@ from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
 from pmw.loop import RequestedHeads
-from pmw.planning.heads import KEPT_FOR_HEADS, SHARE, opening_heads
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.opening import KEPT_FOR_PERSONS, PERSONS_SHARE, choose_filter, opening_heads, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
@@ -185,7 +184,7 @@ def test_opening_counts_persons_as_an_event_of_its_own() -> None:
     with open_trips() as session:
         (line,) = [line for line in session.ledger().lines if line.event == Event.HEADS]
         assert line.label == "everybody"
-        assert 0.9 * SHARE < line.share <= SHARE
+        assert 0.9 * PERSONS_SHARE < line.share <= PERSONS_SHARE
         (found,) = session.sql(EVERYBODY).estimates()
         assert found.interval is not None
         assert found.interval[0] <= true_heads(session, ()).item() <= found.interval[1]
@@ -199,7 +198,7 @@ def test_whether_it_does_follows_from_public_numbers() -> None:
         options = Options(records_per_person=records, person_column="id", **choices)
         return opening_heads(domain, choose_filter(domain, budget, options), options, total)
 
-    width = 1.96 * 2**0.5 / float(SHARE)  # about, of Laplace noise
+    width = 1.96 * 2**0.5 / float(PERSONS_SHARE)  # about, of Laplace noise
     assert noise(20 * width) is not None
     assert noise(width) is None
     assert noise(20 * width, records=1) is None
@@ -300,7 +299,7 @@ def test_no_bits_of_an_opening_are_drawn_from_twice(
 @pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.PAIRS}])
 def test_a_part_of_the_budget_is_kept_for_it(choices: dict[str, Any]) -> None:
     with open_trips(**choices) as session:
-        assert session.measure_heads("region", share=KEPT_FOR_HEADS, dry_run=True).affordable
+        assert session.measure_heads("region", share=KEPT_FOR_PERSONS, dry_run=True).affordable
 
 
 @pytest.mark.parametrize(

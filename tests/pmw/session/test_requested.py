@@ -15,7 +15,7 @@ import pytest
 
 import pmw
 from pmw.errors import SessionError
-from pmw.model import CombinedMarginal, MarginalMeasurement
+from pmw.model import MarginalMeasurement, combined
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import sum_half_width
@@ -276,10 +276,9 @@ def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
         MarginalMeasurement(("a",), np.array([3, 6]) << 20, DiscreteGaussian(Fraction(sigma << 20)))
         for sigma in (1, 2)
     ]
-    both = CombinedMarginal((parts[0], MarginalMeasurement(("a",), np.array([8, 1]) << 20, parts[1].noise)))
+    (both,) = combined([parts[0], MarginalMeasurement(("a",), np.array([8, 1]) << 20, parts[1].noise)])
     assert both.values == pytest.approx([0.8 * 3 + 0.2 * 8, 0.8 * 6 + 0.2 * 1])
-    assert both.variance == pytest.approx(0.8)
-    assert both.squares == pytest.approx(0.8)
+    assert both.cell_variances == pytest.approx([0.8, 0.8])
     assert both.peak == pytest.approx(0.64)
     assert both.noise == parts[0].noise
 

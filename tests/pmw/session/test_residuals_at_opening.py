@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import pmw
 from pmw.loop import RequestedMarginal
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
-from pmw.planning.opening import Opened, check_scales, choose_filter, plan_opened, plan_opening
+from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event
@@ -351,10 +351,8 @@ def choices_of(relation: NeighboringRelation, opening: pmw.Opening) -> pmw.Optio
 
 def is_planned(epsilon: float, options: pmw.Options) -> bool:
     """Tell whether a budget is enough for what opening measures, by its plan alone."""
-    contract = Contract(CROWDED, Budget.of(repr(epsilon), "1e-9"), options)
     try:
-        plan = plan_opening(CROWDED, choose_filter(CROWDED, contract.budget, options), options)
-        check_scales(contract, plan)
+        open_contract(CROWDED, Budget.of(repr(epsilon), "1e-9"), options)
     except pmw.BudgetError:
         return False
     return True
@@ -389,9 +387,7 @@ def test_noise_of_pairs_is_looked_at_for_few_records_and_for_many(
     crowd: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = choices_of(NeighboringRelation.ADD_REMOVE, pmw.Opening.TRIPLES)
-    contract = Contract(CROWDED, Budget.of(1, "1e-9"), options)
-    plan = plan_opening(CROWDED, choose_filter(CROWDED, contract.budget, options), options)
-    check_scales(contract, plan)
+    contract, plan = open_contract(CROWDED, Budget.of(1, "1e-9"), options)
 
     def planned(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
         found = plan_opened(contract, plan, total)

@@ -10,7 +10,7 @@ import pytest
 import pmw
 from pmw.model import ResidualMeasurement
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
-from pmw.public.half_widths import AxisNoise, ResidualNoise
+from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.options import Opening, TestKind
 from pmw.public.state import PublicState
 from queries import UNITS, Factor, LinearQuery
@@ -97,12 +97,12 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
     generator = np.random.default_rng(3)
     for measured in state.marginals:
         if isinstance(measured, ResidualMeasurement):
-            noise = ResidualNoise(measured.counts, 0.95)
+            noise = SumNoise(measured.estimate, 0.95)
             asked = [sets(generator, measured.scope) for _ in range(5)]
             wanted = [noise.half_width(query.weights() / UNITS) for query in asked]
             found = noise.product_half_widths(Products.of_queries(asked).sides)
             np.testing.assert_allclose(found, wanted, rtol=1e-9)
-            summed = ResidualNoise(measured.counts, 0.95, (1,))
+            summed = SumNoise(measured.estimate.over(measured.scope[:1]), 0.95)
             alone = [sets(generator, measured.scope[:1]) for _ in range(5)]
             wanted = [summed.half_width(query.weights() / UNITS) for query in alone]
             found = summed.product_half_widths(Products.of_queries(alone).sides)
@@ -110,11 +110,11 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
             looked_at += 1
     assert looked_at == 10
     for opened_by in state.opening:
-        axis = AxisNoise(opened_by, 0.999)
+        axis = AxisNoise(opened_by.estimate, 0.999)
         asked = [sets(generator, opened_by.scope) for _ in range(9)]
         wanted = [axis.half_width(query.weights() / UNITS) for query in asked]
         (side,) = Products.of_queries(asked).sides
-        np.testing.assert_allclose(axis.of_sets(side), wanted, rtol=1e-9)
+        np.testing.assert_allclose(axis.product_half_widths([side]), wanted, rtol=1e-9)
 
 
 def test_a_stream_of_sets_is_answered_as_its_questions_are_one_by_one() -> None:

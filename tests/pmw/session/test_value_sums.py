@@ -18,7 +18,7 @@ import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.loop import RequestedSum
 from pmw.model import SummedValues
-from pmw.planning.value_sums import KEPT_FOR_SUMS
+from pmw.planning.opening import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource, repeatable_seed
