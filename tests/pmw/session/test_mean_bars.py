@@ -311,6 +311,12 @@ def test_what_has_no_such_bar_is_refused_and_nothing_is_drawn(
         assert session.state is before
 
 
+def test_a_price_that_is_not_left_says_so() -> None:
+    with open_people() as session:
+        assert priced(session, GROUPS, 3).affordable
+        assert not priced(session.analyst("ann", Fraction(1, 10**6)), GROUPS, 3).affordable
+
+
 # --- bars hold ---------------------------------------------------------------------------------------------
 
 
