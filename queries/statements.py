@@ -277,7 +277,8 @@ class Statement:
         forms = [form for leaf in self.leaves for form in (leaf, getattr(leaf, "numerator", None))]
         summed = [form.summed.line.attribute for form in forms if isinstance(form, Linear) and form.summed]
         return tuple(
-            f"values of {name} of one person count {clips[name]:g} together at most, scaled down beyond"
+            f"values of {name} of one person count {clips[name]:g} together at most, over all of the "
+            "person's records, and are scaled down beyond"
             for name in dict.fromkeys(summed)
             if name in clips
         )

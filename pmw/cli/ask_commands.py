@@ -185,7 +185,8 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
     is free. Else the number of the question itself is measured, or a table of counts that holds it where
-    that costs at most twice as much; of a statement the counts of all groups, together.
+    that costs at most twice as much; of a statement the counts of all groups, together. Of one AVG or SUM
+    the values of each group's records are summed, whatever its condition; all groups are paid for together.
 
     What could charge more than --at-most is paid for after a yes on a terminal. In other cases the exit code
     is 4, the price is told and nothing is spent. It is a tenth of what is left, or of the share, unless told,

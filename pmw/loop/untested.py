@@ -28,6 +28,7 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
     SyntheticDistribution,
     choose_coarsening,
@@ -264,11 +265,13 @@ class Requested:
         return measured_as(what.scope, units, noise, self._rows, requested=True)
 
 
-def _sums(summed: SummedValues, source: CountSource) -> NDArray[np.int64]:
-    over = source.domain.scope(summed.counted)
-    places = source.place_sums(over, summed.attribute).counts
-    squares = source.place_sums(over, summed.attribute, squared=True).counts if summed.squared else None
-    return summed.units(source.domain, places, source.counts(over).counts, squares)
+def _sums(summed: SummedValues | SummedRows, source: CountSource) -> NDArray[np.int64]:
+    found = dict[tuple[str, ...], list[NDArray[np.int64]]]()
+    for over in summed.tables(source.domain):
+        kinds = (False, True)[: 1 + summed.squared]
+        places = [source.place_sums(over, summed.attribute, squared=one).counts for one in kinds]
+        found[over] = [source.counts(over).counts, *places]
+    return summed.units(source.domain, found)
 
 
 def settle_requested(state: PublicState, measured: Measured, ledger: PrivacyFilter) -> PublicState:

@@ -31,6 +31,7 @@ from pmw.model.hierarchical_histogram import (
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.local_fit import local_fit, with_local_fits
+from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     DEFAULT_BINS,
     HierarchicalMeasurement,
@@ -59,15 +60,7 @@ from pmw.model.persons import PersonsMeasurement
 from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
-from pmw.model.value_sums import (
-    COUNT_UNITS,
-    Places,
-    SumMeasurement,
-    SummedValues,
-    measurable,
-    opening_sums,
-    sums_of,
-)
+from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, opening_sums, sums_of
 
 __all__ = [
     "Aim",
@@ -112,7 +105,6 @@ __all__ = [
     "MarginalMeasurement",
     "MarginalTerm",
     "mean_range_variance",
-    "measurable",
     "measured_as",
     "Measurement",
     "most_squares",
@@ -134,6 +126,7 @@ __all__ = [
     "step",
     "Strategy",
     "SumMeasurement",
+    "SummedRows",
     "SummedValues",
     "sums_of",
     "SyntheticDistribution",

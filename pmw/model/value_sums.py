@@ -6,24 +6,28 @@ the record's own cell, or of all values. So each record adds a number between -w
 taken in parts of w, in units of 2^-20 of it, rounded down, so that a record adds one record's units at most.
 
 With sums by other attributes than their own, two more numbers of each cell can be measured under the same
-noise: how many records have a value, and the sum of the squares of what they add, in parts of w^2.
+noise: how many records have a value, and the sum of the squares of what they add, in parts of w^2. In place
+of the cells of a scope, each of a list of questions can have these numbers: those of the records it counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.privacy.noise import NoiseDistribution
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.numbers import NumberCells, ValueGrid, places_of
+
+if TYPE_CHECKING:
+    from queries.linear import LinearQuery
 
 # Units that a record may add to the number of values beside a sum, the most first: 2^20 / sqrt(2)^k.
 COUNT_UNITS = tuple(math.isqrt(UNITS**2 >> power) for power in range(13))
@@ -99,6 +103,16 @@ class SummedValues:
         return (self.parts, *domain.scope_shape(self.scope))
 
     @property
+    def axes(self) -> int:
+        """How many axes that shape has."""
+        return 2 if self.rows else 1 + len(self.scope)
+
+    @property
+    def rows(self) -> tuple[LinearQuery, ...]:
+        """The questions whose records have a sum each; none where the cells of the scope have."""
+        return ()
+
+    @property
     def counted(self) -> tuple[str, ...]:
         """The attributes that records are counted over, in any order: those of the scope and its own."""
         return tuple(dict.fromkeys((*self.scope, self.attribute)))
@@ -115,10 +129,10 @@ class SummedValues:
         return np.where(places.present, most, 0), np.where(places.present, most, 0)
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Return w of each cell of the scope, the largest of any value that may be there: int64."""
+        """Return w of each cell of the scope, or question, the largest of any value there: int64."""
         _, own = self.ends(domain)
-        shape = domain.scope_shape(self.scope)
-        if self.attribute in self.scope:
+        shape = self.shape(domain)[1:]
+        if self.attribute in self.scope and not self.rows:
             return np.broadcast_to(_along(domain, self.attribute, own, self.scope), shape)
         return np.full(shape, own.max(), dtype=np.int64)
 
@@ -126,20 +140,19 @@ class SummedValues:
         """Return the units of one step, where values are clipped: as many as the most of them leave room."""
         return UNITS // Places.of(domain, self.attribute).grid.most
 
+    def tables(self, domain: Domain) -> Sequence[tuple[str, ...]]:
+        """Return over which scopes records are counted, and the places of values summed."""
+        return (domain.scope(self.counted),)
+
     def units(
-        self,
-        domain: Domain,
-        places: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        squares: NDArray[np.int64] | None = None,
+        self, domain: Domain, tables: Mapping[tuple[str, ...], Sequence[NDArray[np.int64]]]
     ) -> NDArray[np.int64]:
         """Return what is measured: int64, of ``shape``, in units.
 
         Args:
             domain: the declared attributes.
-            places: int64, the sums of the places of values, over ``counted`` in declared order.
-            counts: int64, the records, over the same.
-            squares: int64, the sums of the squares, over the same, where they are measured.
+            tables: over each of the scopes of ``tables``, in declared order, int64: the records, the sums of
+                the places of values, and those of the squares, where they are measured.
 
         Privacy: a function of true sums (secret). A record adds between -2^20 and 2^20 to one number: the
             quotient of a whole number of at most w by w, times 2^20, is a whole number at its ends, and
@@ -148,97 +161,40 @@ class SummedValues:
             is rounded. To the number of values beside it a record adds ``count_units``, and to the squares
             between 0 and 2^20.
         """
-        found = [self._sum_units(domain, places, counts)]
-        if self.count_units:
-            found.append(self.count_units * self._over_scope(domain, counts))
-        if squares is not None and self.squared:
-            found.append(self._over_scope(domain, squares))
-        return np.stack(found)
-
-    def _sum_units(
-        self, domain: Domain, places: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        over = domain.scope(self.counted)
-        middle, _ = self.ends(domain)
-        summed = 2 * places - counts * _along(domain, self.attribute, middle, over)
-        if self.attribute not in self.scope:
-            summed = summed.sum(axis=over.index(self.attribute))
+        summed, *beside = self._added(
+            domain, {over: self._of_cells(domain, over, *tables[over]) for over in tables}
+        )
         if self.clipped:
-            return np.asarray(summed // 2 * self.factor(domain), dtype=np.int64)
-        widths = np.maximum(self.widths(domain), 1)
-        whole, rest = np.divmod(summed, widths)  # so that no product is larger than 2^62
-        return np.asarray(whole * UNITS + rest * UNITS // widths, dtype=np.int64)
+            sums = summed // 2 * self.factor(domain)
+        else:
+            widths = np.maximum(self.widths(domain), 1)
+            whole, rest = np.divmod(summed, widths)  # so that no product is larger than 2^62
+            sums = whole * UNITS + rest * UNITS // widths
+        counts = [self.count_units * beside[0]] if self.count_units else []
+        return np.stack([sums, *counts, *beside[1 : 1 + self.squared]]).astype(np.int64)
 
-    def _over_scope(self, domain: Domain, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return numbers over ``counted`` of the records with a value, by the cells of the scope."""
-        over = domain.scope(self.counted)
+    def _of_cells(
+        self,
+        domain: Domain,
+        over: tuple[str, ...],
+        counts: NDArray[np.int64],
+        places: NDArray[np.int64],
+        *squares: NDArray[np.int64],
+    ) -> Sequence[NDArray[np.int64]]:
+        """Return of each cell the sum in steps, the number of values, and the squares: int64."""
+        middle, _ = self.ends(domain)
         present = Places.of(domain, self.attribute).present.astype(np.int64)
-        held = numbers * _along(domain, self.attribute, present, over)
+        held = _along(domain, self.attribute, present, over)
+        summed = 2 * places - counts * _along(domain, self.attribute, middle, over)
+        return (summed, counts * held, *(one * held for one in squares))
+
+    def _added(
+        self, domain: Domain, tables: Mapping[tuple[str, ...], Sequence[NDArray[np.int64]]]
+    ) -> Sequence[NDArray[np.int64]]:
+        """Return these numbers, added up to those of what is measured."""
+        ((over, numbers),) = tables.items()
         axes = () if self.attribute in self.scope else (over.index(self.attribute),)
-        return np.asarray(held.sum(axis=axes), dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SumMeasurement:
-    """Sums of values, each under fresh noise.
-
-    Args:
-        summed: which sums they are.
-        units: int64, of ``SummedValues.shape``, noisy: sums in units of 2^-20 of the scope's w, then numbers
-            of values, then squares, in those of ``SummedValues``.
-        noise: distribution of each number's noise, in units.
-    """
-
-    summed: SummedValues
-    units: NDArray[np.int64]
-    noise: NoiseDistribution
-
-    def __post_init__(self) -> None:
-        units = np.array(self.units, dtype=np.int64)
-        parts, axes = self.summed.parts, 1 + len(self.summed.scope)
-        if units.ndim != axes or len(units) != parts:
-            raise ScopeError(
-                f"expected {parts} numbers a cell, {axes} axes over {list(self.summed.scope)}, got "
-                f"{units.shape}"
-            )
-        units.flags.writeable = False
-        object.__setattr__(self, "units", units)
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Attribute names in declared order, by which values are summed."""
-        return self.summed.scope
-
-    @property
-    def sums(self) -> NDArray[np.int64]:
-        """The sums: int64, one axis per attribute of the scope, in units."""
-        return np.asarray(self.units[0], dtype=np.int64)
-
-    @property
-    def counts(self) -> NDArray[np.float64]:
-        """How many records have a value, where that is measured: float64, one axis per attribute."""
-        return np.asarray(self.units[1] / self.summed.count_units, dtype=np.float64)
-
-    def scales(self, domain: Domain) -> NDArray[np.float64]:
-        """Return what one record's units stand for in each sum: w/2 steps, in the attribute's own unit."""
-        step = Places.of(domain, self.summed.attribute).grid.step
-        if self.summed.clipped:
-            return np.full(self.sums.shape, UNITS / self.summed.factor(domain) * step)
-        return np.asarray(self.summed.widths(domain) * (step / 2), dtype=np.float64)
-
-    def values(self, domain: Domain) -> NDArray[np.float64]:
-        """Return the noisy sums of values less the middles that they are measured from: float64."""
-        return np.asarray(self.sums / UNITS * self.scales(domain), dtype=np.float64)
-
-    def squares(self, domain: Domain) -> NDArray[np.float64]:
-        """Return the sums of squared differences of values from what they are measured from: float64."""
-        return np.asarray(self.units[2] / UNITS * self.scales(domain) ** 2, dtype=np.float64)
-
-    def middles(self, domain: Domain) -> NDArray[np.float64]:
-        """Return what the values of each cell of the attribute are measured from: float64, shape (cells,)."""
-        places = Places.of(domain, self.summed.attribute)
-        middle, _ = self.summed.ends(domain)
-        return np.where(places.present, places.grid.number(0) + places.grid.step * middle / 2, 0.0)
+        return [np.asarray(one.sum(axis=axes), dtype=np.int64) for one in numbers]
 
 
 def _along(domain: Domain, name: str, array: NDArray[np.int64], scope: tuple[str, ...]) -> NDArray[np.int64]:
@@ -259,14 +215,6 @@ def sums_of(domain: Domain, name: str, scope: tuple[str, ...]) -> SummedValues:
     """
     clipped = Places.of(domain, name).grid.clip is not None
     return SummedValues(name, scope, by_cells=name in scope and not clipped, clipped=clipped)
-
-
-def measurable() -> Iterator[SummedValues]:
-    """Yield of what one person moves differently one each: the kinds of sums, and what is measured beside."""
-    for count_units in (0, *COUNT_UNITS):
-        yield SummedValues("", (), clipped=True, count_units=count_units)
-        for squared in (False, True)[: 1 + bool(count_units)]:
-            yield SummedValues("", (), count_units=count_units, squared=squared)
 
 
 def opening_sums(domain: Domain) -> Sequence[SummedValues]:

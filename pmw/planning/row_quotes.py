@@ -34,7 +34,7 @@ from queries.statements import Statement
 
 MOST_ROWS = 2**16  # that are measured together: each is a draw
 _MOST_COUNTED = 2**24  # declared cells of the attributes of one question
-_PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
+PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
 
 
 def quote_within(state: PublicState, query: LinearQuery, within: Within | float | str) -> Quote:
@@ -57,7 +57,7 @@ def quote_within(state: PublicState, query: LinearQuery, within: Within | float 
         whole = quote_question(state, query, wanted)
     except (QueryError, SessionError):  # or nothing is left for a marginal
         return own
-    return whole if whole.affordable and whole.share <= _PREFERRED * own.share else own
+    return whole if whole.affordable and whole.share <= PREFERRED * own.share else own
 
 
 def quote_rows(
@@ -83,7 +83,7 @@ def quote_rows(
         QueryError: cells do not decide a question, there are too many, or no noise is so narrow.
     """
     require_measuring(state)
-    _require_rows(queries)
+    require_rows(queries)
     what = QuestionNumbers(tuple(queries))
     moved = what.sensitivity(state.contract.options)
     if not moved.l1:
@@ -153,13 +153,22 @@ def require_few_rows(count: int) -> None:
         )
 
 
-def _require_rows(queries: Sequence[LinearQuery]) -> None:
+def require_rows(queries: Sequence[LinearQuery], *beside: str) -> None:
+    """Refuse lists of questions that are not measured.
+
+    Args:
+        queries: each once.
+        beside: attributes that their records are counted over as well.
+
+    Raises:
+        QueryError: there is none, or there are too many, of too many cells, or cells do not decide one.
+    """
     if not queries:
         raise _refused("expected a question, or several, that hold for some record of some table")
     require_few_rows(len(queries))
     for query in queries:
         require_aligned(query)
-        cells = query.domain.scope_size(query.scope)
+        cells = query.domain.scope_size(tuple({*query.scope, *beside}))
         if cells > _MOST_COUNTED:
             raise QueryError(
                 f"a question about {', '.join(query.scope)} counts {cell_count(cells)} cells, at most "

@@ -7,7 +7,7 @@ bar that is such a part of the least that the mean may be.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -22,12 +22,12 @@ from pmw.public.bars import Bars
 from pmw.public.charges import SumNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
-from pmw.public.quotes import Quote, Within, nothing_needed, quote_of, require_apart
+from pmw.public.quotes import Quote, Within, quote_of, require_apart
 from pmw.public.state import PublicState
 from pmw.public.value_sums import cell_middles
 from queries.cell_values import attribute_values
 from queries.errors import QueryError
-from queries.expressions import Linear, Ratio, average
+from queries.expressions import average
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.statements import Statement
@@ -71,43 +71,6 @@ def quote_sum(
     return min(quotes, key=lambda quote: quote.mean_half_width)
 
 
-def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> Quote:
-    """Return the smallest price at which the bars of a mean or a sum, of every group, are at most so wide.
-
-    Groups that nothing says have records are left out.
-
-    Args:
-        state: the public state.
-        statement: whose only aggregate is AVG or SUM of one attribute's numbers.
-        within: half-width of the bars.
-
-    Raises:
-        QueryError: it is no such statement, or no price gives such bars.
-        SessionError: the session measures nothing on request.
-    """
-    node, summed = _summed_of(statement)
-    present = dict(_intervals(state, statement, node))
-    lows = [min(abs(low), abs(high)) if low * high > 0 else 0.0 for low, high in present.values()]
-    if not present:
-        by = state.domain.scope((*summed.scope, summed.attribute))
-        raise _refused(
-            "nothing released says yet that there are records to take the number of; ask the statement "
-            f"first, which tells what to measure where counts of {', '.join(by)} are not held"
-        )
-    wanted = {number: _absolute(within, low) for number, low in zip(present, lows, strict=True)}
-    if _fits(present, wanted):
-        return nothing_needed(SumNumbers, (), 0, 0.0)
-    ways = _ways(state, require_summed(state, summed.attribute, summed.scope))
-
-    def fits(quote: Quote) -> bool:
-        if quote.summed is None or quote.noise is None:
-            return False
-        later = _expected(state, quote.summed, quote.noise)
-        return _fits(dict(_intervals(replace(state, apart=(*state.apart, later)), statement, node)), wanted)
-
-    return _cheapest(state, ways, fits, within)
-
-
 def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> SummedValues:
     """Return the sums of an attribute's values by the cells of a scope, if a session measures them.
 
@@ -115,16 +78,26 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
         QueryError: the values are not summed, or there are too many cells.
         SessionError: the session measures nothing on request.
     """
+    require_summing(state, name)
     domain = state.domain
-    known = [grid.attribute for grid in domain.grids]
-    if name not in known:
-        require_apart(state, SumNumbers, name, 1)
-        told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
-        raise QueryError(f"the values of {name!r} are not summed; {told}", code="unknown_attribute")
     summed = sums_of(domain, name, scope)
     cells = domain.scope_size(domain.scope(summed.counted))
     require_apart(state, SumNumbers, f"sums of {name} by {', '.join(scope)}", cells)
     return summed
+
+
+def require_summing(state: PublicState, name: str) -> None:
+    """Refuse a session that measures no sums of an attribute's values on request.
+
+    Raises:
+        QueryError: the values are not summed.
+        SessionError: the session measures nothing on request.
+    """
+    require_apart(state, SumNumbers, name, 1)
+    known = [grid.attribute for grid in state.domain.grids]
+    if name not in known:
+        told = f"those of {', '.join(known)} are" if known else "give an attribute a resolution in the schema"
+        raise QueryError(f"the values of {name!r} are not summed; {told}", code="unknown_attribute")
 
 
 def quote_sum_noise(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> Quote:
@@ -177,10 +150,10 @@ def _ways(state: PublicState, summed: SummedValues, *, squared: bool = False) ->
     """
     if summed.by_cells:
         if squared:
-            raise _refused(f"squares of {summed.attribute} are summed by other attributes than its own")
+            raise refused(f"squares of {summed.attribute} are summed by other attributes than its own")
         return (summed,)
     if squared and summed.clipped:
-        raise _refused(f"squares of {summed.attribute} are not summed: persons are clipped")
+        raise refused(f"squares of {summed.attribute} are not summed: persons are clipped")
     scale, away, _ = _of_a_group(state, summed)
     records = state.contract.options.records_per_person if summed.clipped else 1
     wanted = max(math.sqrt(away / scale / records) if scale else 0.0, _LEAST_OF_SQUARES if squared else 0.0)
@@ -203,7 +176,7 @@ def _cheapest(
     """
     found = [quote for one in ways if (quote := _least_share(state, one, fits)) is not None]
     if not found:
-        raise _refused(
+        raise refused(
             f"no price gives a bar of {within}: counts, or the width of cells, are off by more; ask for a "
             "wider one"
         )
@@ -225,62 +198,6 @@ def _least_share(state: PublicState, summed: SummedValues, fits: Callable[[Quote
     return quote(high)
 
 
-def _expected(state: PublicState, summed: SummedValues, noise: NoiseDistribution) -> SumMeasurement:
-    """Return the measurement as it would be where the model is right, with values at the middles of cells."""
-    domain, over = state.domain, state.domain.scope(summed.counted)
-    empty = SumMeasurement(summed, np.zeros(summed.shape(domain), dtype=np.int64), noise)
-    counts = np.maximum(local_models(state).marginal(over), 0.0)
-    moved = cell_middles(domain, summed.attribute) - empty.middles(domain)
-    place = over.index(summed.attribute)
-    shape = [-1 if axis == place else 1 for axis in range(len(over))]
-    present = Places.of(domain, summed.attribute).present.reshape(shape)
-    sums, values = counts * moved.reshape(shape), counts * present
-    if summed.attribute not in summed.scope:
-        sums, values = sums.sum(axis=place), values.sum(axis=place)
-    scales = np.maximum(empty.scales(domain), np.finfo(float).tiny)
-    parts = [np.where(empty.scales(domain) > 0, sums / scales * UNITS, 0.0)]
-    if summed.count_units:
-        parts.append(values * summed.count_units)
-    units = np.rint(np.stack(parts)).astype(np.int64)
-    return SumMeasurement(summed, units, noise)
-
-
-def _summed_of(statement: Statement) -> tuple[Linear | Ratio, SummedValues]:
-    """Return the only aggregate of a statement, and the sums that bound it.
-
-    Raises:
-        QueryError: there are several, or it is of another kind.
-    """
-    leaves = statement.leaves
-    node = leaves[0] if len(leaves) == 1 else None
-    form = node.numerator if isinstance(node, Ratio) else node
-    if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
-        raise _refused("a bar is for columns COUNT(*) alone, or for one AVG or SUM of an attribute's numbers")
-    name, domain = form.summed.line.attribute, statement.domain
-    groups = next(iter(statement.groups()), None)
-    own = () if form.condition is None else form.condition.scope
-    names = {*statement.where.scope, *form.scope, *own, *(() if groups is None else groups.scope)}
-    by = domain.scope([one for one in names if one != name])
-    return node, SummedValues(name, by)
-
-
-def _intervals(
-    state: PublicState, statement: Statement, node: Linear | Ratio
-) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Yield the promised intervals of a statement's groups, by their numbers."""
-    aggregates = Aggregates(state, statement)
-    for group in statement.groups():
-        found = aggregates.estimate(node, group, events=1)
-        if found.is_promised and found.interval is not None:
-            yield group.number, found.interval
-
-
-def _fits(intervals: dict[int, tuple[float, float]], wanted: dict[int, float]) -> bool:
-    """Tell whether every interval is as narrow as it is wanted."""
-    ends = ((intervals.get(number, (-math.inf, math.inf)), width) for number, width in wanted.items())
-    return all((high - low) / 2 <= width for (low, high), width in ends)
-
-
 def _mean_low(state: PublicState, summed: SummedValues) -> float:
     """Return the least that the mean of all values may be, above or below 0; 0 where it may be that."""
     statement = Statement.count_by(LinearQuery.everything(state.domain))
@@ -299,11 +216,12 @@ def _absolute(within: Within, least: float) -> float:
     if not within.relative:
         return within.amount
     if least <= 0:
-        raise _refused(
+        raise refused(
             f"{within} of a number that may be 0, as far as is known, is no bar; give a width in its own unit"
         )
     return within.amount * least
 
 
-def _refused(message: str) -> QueryError:
+def refused(message: str) -> QueryError:
+    """Return the error of a bar that is not to be had."""
     return QueryError(message, code="bad_request", position="within")

@@ -132,6 +132,11 @@ class Aggregates:
             needed = [counted(one) for one in _values(node)]
         return all(sums.may_count(one, group) for one in needed)
 
+    def is_summed(self, node: AggregateNode, group: Group) -> bool:
+        """Tell whether the values of a group's records have a measured sum."""
+        form = node.numerator if isinstance(node, Ratio) else node
+        return isinstance(form, Linear) and self._sums.is_summed(self._sums.weights(form, group))
+
     def quotient(self, above: tuple[Linear, Group], below: tuple[Linear, Group], events: int) -> Estimate:
         """Return a sum over a group divided by a sum over another one: one event for both.
 

@@ -19,11 +19,12 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.row_sensitivity import Moved, rows_sensitivity
+from pmw.public.row_sensitivity import Moved, most_together, rows_sensitivity
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
+    from pmw.model.measured_sums import SummedRows
     from queries.linear import LinearQuery
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
@@ -204,7 +205,7 @@ class SumNumbers(Numbers):
         summed: which sums.
     """
 
-    summed: SummedValues
+    summed: SummedValues | SummedRows
     event = Event.SUM
     kind = "sums of values"
     measured = "sums"
@@ -218,6 +219,8 @@ class SumNumbers(Numbers):
 
     @property
     def label(self) -> str:
+        if self.summed.rows:
+            return f"{self.summed.attribute} of {QuestionNumbers(self.summed.rows).label}"
         by = ", ".join(self.scope)
         return f"{self.summed.attribute} by {by}" if by else self.summed.attribute
 
@@ -237,16 +240,25 @@ class SumNumbers(Numbers):
         Where the values of a person are clipped, all of them add U at most to the sums, whatever K is, K t to
         the numbers of values; replaced, the sums move by 2 U, the numbers by two vectors of length K t at
         most.
+
+        Over the rows of a list, a record adds these numbers to those of m rows, all that count it: m times as
+        much in L1, and root of m times in L2. So much move K records that are added or removed, by the
+        triangle inequality, and the clipped values of a person, whose steps add up to U over all records.
+        Replaced, the L2 distance is largest where all records of either are alike, as above. Let one add v to
+        a rows and the other v' to b rows, c of them the same: its square is a |v|^2 + b |v'|^2 - 2c v v'. It
+        grows with a and b up to m; in c it is linear, so that it is largest where the rows are the same,
+        m |v - v'|^2, or all others, m (|v|^2 + |v'|^2): m times what is said of one cell and of two.
         """
         summed, records = self.summed, options.records_per_person
+        rows = most_together(summed.rows) if summed.rows else 1
         alone, counted = (1 if summed.clipped else records) * UNITS, records * summed.count_units
         squared = records * UNITS * summed.squared
         if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
-            return Moved(alone + counted + squared, alone**2 + counted**2 + squared**2)
+            return Moved(rows * (alone + counted + squared), rows * (alone**2 + counted**2 + squared**2))
         if summed.clipped:
-            return Moved(2 * (alone + counted), 4 * alone**2 + 2 * counted**2)
+            return Moved(2 * rows * (alone + counted), rows * (4 * alone**2 + 2 * counted**2))
         most = max(4 * alone**2, 2 * (alone**2 + counted**2 + squared**2))
-        return Moved(2 * (alone + counted + squared), most)
+        return Moved(2 * rows * (alone + counted + squared), rows * most)
 
 
 @dataclass(frozen=True, slots=True)

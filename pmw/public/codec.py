@@ -40,6 +40,7 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
 )
 from pmw.privacy.budget import Budget, Charge
@@ -96,6 +97,7 @@ _TAGS: dict[type, Mapping[str, str]] = {
     Strategy: {},
     AxisRows: {},
     SummedValues: {},
+    SummedRows: {"of": "questions"},
     SumMeasurement: {},
     PersonsMeasurement: {},
     DraftCharge: {},
@@ -335,6 +337,7 @@ class _Reader:
             kinds = [one for one in kinds if one is type(form)]
         elif len(kinds) > 1:
             kinds = [one for one in kinds if isinstance(form, dict) and _has_tag(form, _TAGS[one])]
+            kinds = sorted(kinds, key=lambda one: len(_TAGS[one]))[-1:]  # what has no tag is of the others
         _require(len(kinds) == 1, "of a kind that is not known")
         return self.value(kinds[0], form)
 
@@ -429,10 +432,14 @@ def _are_runs(runs: Any) -> bool:
     return True
 
 
+# What prices do not import, though their types name it.
+_NAMED = {"LinearQuery": LinearQuery, "SummedRows": SummedRows}
+
+
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     """Return the annotations of the fields that a dataclass is made of."""
-    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery})  # that prices do not import
+    hints = typing.get_type_hints(kind, localns=_NAMED)
     return {one.name: hints[one.name] for one in fields(kind) if _has_form(one)}
 
 

@@ -55,8 +55,8 @@ class Within(NamedTuple):
     """How far a number may be off.
 
     Attributes:
-        amount: in its own unit, or as a part of it.
-        relative: as a part of the least that it may be.
+        amount: in its own unit, or as a part.
+        relative: as a part of it.
     """
 
     amount: float
@@ -129,7 +129,12 @@ class Quote:
         affordable: the price is left under the cap, besides what open rounds have reserved.
         summed: of sums, which they are; None where the answer is known as well already.
         mean_half_width: of sums, how far the mean of a group of average size may be off, by that and by its
-            number of values.
+            number of values; of a statement's, the widest of the bars that were asked for, as far as scales
+            tell it.
+        questions: of a statement's sums, how many questions have sums of their own; 0 for sums by the cells
+            of a scope.
+        estimated: of a statement's sums, whether nothing released says that some groups have records, so that
+            the price takes the model's number; None of anything else.
         what: would be measured; None where nothing need be, and of a quote that was paid before.
     """
 
@@ -142,6 +147,8 @@ class Quote:
     affordable: bool
     summed: SummedValues | None = None
     mean_half_width: float = 0.0
+    questions: int = 0
+    estimated: bool | None = None
     what: Measurable | None = field(default=None, compare=False, repr=False, metadata={"form": False})
 
     @property
@@ -178,6 +185,7 @@ class Quote:
             **({"mean_half_width": self.mean_half_width} if of_sums else {}),
             "affordable": self.affordable,
             **({"questions": self.cells} if self.of_questions else {}),
+            **({} if self.estimated is None else {"questions": self.questions, "estimated": self.estimated}),
         }
 
 
@@ -192,9 +200,18 @@ def quote_of(
     """Return the price of what would be measured, under some noise; see ``Quote``."""
     price = state.ledger.price(what.charge(noise, state.contract.options))
     share, affordable = float(price / state.ledger.cap), price <= affordable_price(state)
-    summed = what.summed if isinstance(what, SumNumbers) else None
+    summed = plain(what.summed) if isinstance(what, SumNumbers) else None
     known = (what.measured, what.scope, cells, noise, share, half_width, affordable)
-    return Quote(*known, summed, mean_half_width, what)
+    return Quote(*known, summed, mean_half_width, what=what)
+
+
+def plain(summed: SummedValues) -> SummedValues:
+    """Return which sums are measured, without the questions that have them."""
+    if not summed.rows:
+        return summed
+    return SummedValues(
+        summed.attribute, summed.scope, clipped=summed.clipped, count_units=summed.count_units
+    )
 
 
 def nothing_needed(kind: type[Measurable], scope: tuple[str, ...], cells: int, half_width: float) -> Quote:

@@ -5,6 +5,7 @@ Row i counts a record of cell x as w_i(x), in units of 2^-20 records: integers f
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,6 +113,12 @@ def _equal(one: Factor, other: Factor) -> bool:
         return True
     alike = (one.scope, one.box, one.is_box) == (other.scope, other.box, other.is_box)
     return alike and (one.is_box or np.array_equal(one.weights, other.weights))
+
+
+@functools.lru_cache(maxsize=64)
+def most_together(queries: tuple[LinearQuery, ...]) -> int:
+    """Return how many questions of whole cells one record may count in, at most; see ``rows_sensitivity``."""
+    return rows_sensitivity(queries, Options(), persons=False).l1 // UNITS
 
 
 def _shared(queries: Sequence[LinearQuery]) -> list[Factor]:

@@ -268,7 +268,7 @@ class Sums:
         if form.summed is not None:
             name, factor = form.summed.line
             held = np.broadcast_to(on_scope(domain, (name,), form.summed.held, scope), shape)
-            if self._state.sums and np.array_equal(least & held, most & held):
+            if np.array_equal(least & held, most & held):
                 summed = SummedOver(form.summed, scope, held & least, np.where(least, middle, 0.0))
             if self._values.is_clipped(form.summed):  # a value counts for as little as 0
                 none = middle - on_scope(domain, (name,), self._values.above_zero(form.summed), scope)
@@ -320,6 +320,10 @@ class Sums:
         """Return what a sum lies between on every table."""
         return hard_ends_of(self._state, float(weights.low.min()), float(weights.high.max()))
 
+    def is_summed(self, weights: GroupWeights) -> bool:
+        """Tell whether what a sum is of has a measured sum of its values."""
+        return weights.summed is not None and bool(self._values.measured(weights.summed, 0.5))
+
     def measured(
         self, weights: GroupWeights, events: int, below: GroupWeights | None = None
     ) -> MeasuredSum | None:
@@ -338,6 +342,8 @@ class Sums:
         if weights.summed is None:
             return None
         parts = self._values.measured(weights.summed, self._shared(2 * events).confidences.alone)
+        if not parts:
+            return None
         mass = np.maximum(self.marginal(weights.scope), 0.0)
         middle = weights.summed.middle  # of the cells: it does not look at what was measured of sums
         ratio = self._ratio_of(middle, weights.scope, below)
@@ -347,18 +353,31 @@ class Sums:
         other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
         found = []
         for part in parts:
-            reached = float(np.sum(part.reach * mass))
-            reach = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
-            width = part.half_width + reached + reach
+            reached, counts, line = self.way(weights, part, below, ratio, events)
+            width = part.half_width + reached + counts
             found.append(self._measured(weights, part, 2 * events, (width, other)))
-            line = _line_of(weights.summed, part, below)
             if part.joint is not None and line is not None:
-                alone = self.alone(events)
-                width = part.joint.sum_half_width(line, ratio, alone) + reached
+                width = part.joint.sum_half_width(line, ratio, self.alone(events)) + reached
                 one = self._measured(weights, part, events, (width, other))
                 found.append(one._replace(joint=part.joint, line=line))
         best = min(found, key=lambda one: one.widths[0], default=None)
         return None if best is None or best.widths[0] >= noise + apart else best
+
+    def way(
+        self, weights: GroupWeights, part: MeasuredPart, below: GroupWeights | None, ratio: float, events: int
+    ) -> tuple[float, float, tuple[float, float] | None]:
+        """Return what a bar by measured values is as wide as beside their noise, of a sum less a ratio.
+
+        It depends on scales of noise, and on where the model has its records.
+
+        Returns:
+            How far values may be from the middles of their places; how far counts may move the sum that were
+            measured elsewhere; and what one of the values weighs, or None where that is not one line.
+        """
+        over, mass = weights.summed, np.maximum(self.marginal(weights.scope), 0.0)
+        counts = self._reach(weights.scope, part.counted, below, ratio, 2 * events)
+        line = None if over is None else _line_of(over, part, below)
+        return float(np.sum(part.reach * mass)), counts, line
 
     def _measured(
         self, weights: GroupWeights, part: MeasuredPart, events: int, widths: tuple[float, float]

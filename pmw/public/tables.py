@@ -636,12 +636,11 @@ class _Rows:
             has_bars, name = not isinstance(leaf, Correlation), _summed_by(state, leaf)
             is_known = holding_of(state, scope) not in NOT_HELD
             ways = [] if is_known and not has_bars else [way_to_bars(state, scope, place)]
-            by, where = [one for one in scope if one != name], self._statement.where.scope
+            by = [one for one in scope if one != name]
             if name is not None and not state.closed:
                 way = measuring(place, by, name)
                 ways.append(f"sums of {name} by these groups bound it, too: {way} tells their price")
-            known = (one.summed.scope for one in state.sums if one.summed.attribute == name)
-            if name not in where and any(set(by) <= set(one) for one in known):
+            if self._aggregates.is_summed(leaf, group):
                 ways = []  # records are all that it may lack
             self._told[key] = tuple(ways if has_bars else (_NO_BAR, *ways))
         return self._told[key]

@@ -22,8 +22,9 @@ from pmw.public.state import PublicState
 from queries.cell_values import on_scope
 from queries.domain import Domain
 from queries.expressions import Summed
-from queries.factors import UNITS
+from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
+from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.records import CodedRecords
 
@@ -66,6 +67,16 @@ class SummedOver:
     held: NDArray[np.bool_]
     middle: _Array
 
+    def question(self, domain: Domain) -> LinearQuery:
+        """Return the question that counts these records, and perhaps others that hold no value."""
+        name, scope, held = self.summed.line.attribute, self.scope, self.held
+        place, present = scope.index(name), Places.of(domain, name).present
+        inside = np.compress(present, held, axis=place)
+        any_value = np.asarray(inside.any(axis=place))
+        if np.array_equal(inside.all(axis=place), any_value):
+            scope, held = tuple(one for one in scope if one != name), any_value
+        return LinearQuery(domain, (Factor.where(scope, held),))
+
 
 class ValueSums:
     """What a state knows of sums of values; what sums have in common is computed once.
@@ -77,6 +88,8 @@ class ValueSums:
     def __init__(self, state: PublicState) -> None:
         self._state = state
         self._shifts: dict[str, _Array] = {}
+        self._by_cells = [one for one in state.sums if not one.summed.rows]
+        self._rows: dict[int, dict[str, int]] = {}  # of each measured list, the places of its questions
 
     @property
     def domain(self) -> Domain:
@@ -106,7 +119,7 @@ class ValueSums:
     def _shift(self, attribute: str) -> _Array:
         own = (one for one in self._state.sums if one.summed.scope == (attribute,) and one.summed.by_cells)
         measured = next((one for one in own if one.summed.attribute == attribute), None)
-        totals = (one for one in self._state.sums if one.summed.attribute == attribute and one.summed.clipped)
+        totals = (one for one in self._by_cells if one.summed.attribute == attribute and one.summed.clipped)
         total = next((one for one in totals if not one.summed.scope), None)
         if total is not None:
             middles = cell_middles(self.domain, attribute)
@@ -140,7 +153,7 @@ class ValueSums:
         Returns:
             Of each attribute whose values are summed, float64, shape (rows,), in (0, 1).
         """
-        names = dict.fromkeys(one.summed.attribute for one in self._state.sums if not one.summed.clipped)
+        names = dict.fromkeys(one.summed.attribute for one in self._by_cells if not one.summed.clipped)
         return {name: self._leans(name, records) for name in names}
 
     def targets(self) -> Sequence[Target]:
@@ -150,7 +163,7 @@ class ValueSums:
         attributes with so many cells that all pairs of them are too much to hold.
         """
         coarsening, found = self._state.coarsening, list[Target]()
-        newest = {(one.summed.attribute, one.summed.scope): one for one in self._state.sums}
+        newest = {(one.summed.attribute, one.summed.scope): one for one in self._by_cells}
         for (name, scope), one in newest.items():
             cells = coarsening.coarse[name].size
             if one.summed.by_cells or one.summed.clipped or name in scope or cells > _MOST_TARGET_CELLS:
@@ -172,7 +185,7 @@ class ValueSums:
         return found
 
     def _leans(self, name: str, records: CodedRecords) -> _Array:
-        own = (one for one in self._state.sums if one.summed.attribute == name and not one.summed.by_cells)
+        own = (one for one in self._by_cells if one.summed.attribute == name and not one.summed.by_cells)
         grouped = list(own)
         codes = records.columns[self.domain.index(name)].astype(np.int64)
         least, greatest = self._reached(name)
@@ -280,6 +293,8 @@ class ValueSums:
         Whether a record counts has to follow from its cell in the measured scope, but for records without a
         value.
         """
+        if measured.summed.rows:
+            return self._rows_inside(measured, over)
         name, scope = over.summed.line.attribute, measured.summed.scope
         held = over.held
         if name not in scope:  # of the cells that hold values
@@ -294,6 +309,15 @@ class ValueSums:
         inside = least.reshape([self.domain[one].size for one in common])
         inside = on_scope(self.domain, common, inside, scope)
         return np.broadcast_to(inside, measured.sums.shape)
+
+    def _rows_inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
+        """Return the one question that counts these records; None where none does."""
+        places = self._rows.get(id(measured))
+        if places is None:
+            places = {row.to_json(): place for place, row in enumerate(measured.summed.rows)}
+            self._rows[id(measured)] = places
+        place = places.get(over.question(self.domain).to_json())
+        return None if place is None else np.arange(len(places)) == place
 
 
 def cell_middles(domain: Domain, attribute: str) -> _Array:

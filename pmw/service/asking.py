@@ -205,9 +205,7 @@ def cost(analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement
 def priced(
     analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str
 ) -> Quote:
-    """Return what a bar of some width costs a question; free. See ``answered_within``.
-
-    Nothing is asked: of a mean or a sum of which nothing is known yet there is no price.
+    """Return what a bar of some width costs a question; free, and nothing is asked. See ``answered_within``.
 
     Raises:
         QueryError: no price gives such a bar, or it asks for too many cells.

@@ -340,8 +340,8 @@ class Asking(ABC):
             question: a where-text, a structured condition, or a query. Or a statement with counts alone, or
                 with one AVG or SUM of an attribute's numbers, and no other aggregate.
             within: half-width of the bar that is wanted, of a statement in every group: of counts a number of
-                records, or a part of all records such as ``1%``; else a number, or such a part of the least
-                that each may be. That is a drawn number, so that a little more may miss.
+                records, or a part of all records such as ``1%``; else a number, or such a part of each
+                answer. That is a drawn number, so that a little more may miss.
 
         Raises:
             BudgetError: the width is not positive and finite.
@@ -384,16 +384,15 @@ class Asking(ABC):
     ) -> AnswerTable:
         """Answer a statement within bars of a width, and pay their price, if any.
 
-        The counts of all groups are measured together. Of a mean or a sum the counting questions are asked as
-        those of any statement are; then its bars are looked at. What was paid for may still be wider than was
-        foreseen: then repeating pays again, but not under a key.
+        The counts of all groups are measured together, or the values of their records; no test is made. The
+        bar of a mean depends on a number that is drawn: a note tells the widest. It is not bought again.
 
         Args:
             statement: see ``quote``.
             within: likewise.
             request_id: idempotency key of what is paid, for safe retries: the same key pays once, and gets
                 the answer as it is known by then.
-            at_most: what its counting questions, and then its bars, may charge; see ``ask_within``.
+            at_most: the highest price that is paid; see ``ask_within``.
 
         Raises:
             BudgetExhaustedError: the price is not left; nothing is spent.
@@ -721,8 +720,8 @@ class LocalAsking(Asking):
         """Return what counting questions could charge at most."""
 
     def quote(self, question: Asked | Statement, within: Width) -> Quote:
+        from pmw.planning.mean_quotes import quote_aggregate
         from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
-        from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
         from queries.statements import Statement
 

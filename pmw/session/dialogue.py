@@ -32,7 +32,7 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
-    from pmw.public.quotes import Quote, Within
+    from pmw.public.quotes import Quote
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
     from pmw.session.measurement_requests import MeasurementRequest
@@ -180,45 +180,20 @@ class Dialogue(LocalAsking):
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
+        from pmw.planning.mean_quotes import notes_of
         from pmw.planning.row_quotes import is_of_counts
-        from pmw.planning.sum_quotes import quote_aggregate
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
-        from pmw.session.ties import tie_of
 
-        read, key = self._statement(statement), self._key(request_id, dry_run=False)
-        if is_of_counts(read):
-            return self._counts_within(read, Within.of(within), key, at_most)
-        asked = asked_text("sums within", (), _text_of(key, read), *Within.of(within))
+        read, key, width = self._statement(statement), self._key(request_id, dry_run=False), Within.of(within)
+        counts = is_of_counts(read)
+        asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
-            most = self._account.paying(at_most).ceiling(engine.state.ledger)
-            engine.tied("sums", key, asked)  # of something else it is refused before anything is asked
-            found = self.tabulate(read, at_most=most)  # its counts may be asked first, as of any statement
-            charged, quote = found.spent.charged, engine.tied("sums", key, asked)
-            if quote is None:  # else it was paid, perhaps meanwhile, by another thread
-                quote = quote_aggregate(engine.limited(self._account), read, Within.of(within))
-                if quote.needed:
-                    self._require_price(quote, max(float(most) - charged, 0.0))
-                    self._pay(engine, quote, tie_of(key, asked, quote))
-                    found = self.tabulate(read, at_most=0)
-            return replace(found, spent=replace(found.spent, charged=charged + quote.share))
-
-    def _counts_within(
-        self, statement: Statement, within: Within, key: str | None, at_most: Part
-    ) -> AnswerTable:
-        """Answer a statement of counts within bars of a width; all groups are paid for, or none."""
-        from pmw.planning.row_quotes import quote_statement
-        from pmw.session.measurement_requests import asked_text
-
-        asked = asked_text("counts within", (), _text_of(key, statement), *within)
-        with self._engaged() as engine:
-
-            def quoted() -> Quote:
-                return quote_statement(engine.limited(self._account), statement, within)
-
-            quote = self._bought(engine, (key, asked, None), quoted, at_most)
-            found = self.tabulate(statement, fresh=True, at_most=0)
-            return replace(found, spent=replace(found.spent, charged=quote.share))
+            quote = self._bought(engine, (key, asked, None), lambda: self.quote(read, width), at_most)
+            found = self.tabulate(read, fresh=counts, at_most=0)
+            told = () if quote.estimated is None else notes_of(quote, width, found.estimates())
+            charged = replace(found.spent, charged=quote.share)
+            return replace(found, notes=(*found.notes, *told), spent=charged)
 
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None

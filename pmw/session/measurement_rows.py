@@ -6,7 +6,6 @@ A row is the form of a measurement in three parts: its numbers, its noise, and a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SumMeasurement,
+    SummedRows,
     SummedValues,
     sums_of,
 )
@@ -132,10 +132,12 @@ def _read_measured(coarsening: Coarsening, row: MeasurementRow) -> Measured:
 
 def _read_sums(domain: Domain, row: MeasurementRow) -> SumMeasurement:
     """Return the sums of values of a row."""
-    summed: SummedValues = read(SummedValues, loads(row.what)["summed"])
+    what = loads(row.what)
+    summed: SummedValues | SummedRows = read(SummedValues | SummedRows, what.pop("summed"), domain=domain)
     require_measurable(domain, SumNumbers(summed))
     units = _read_units(row.units).reshape(summed.shape(domain))
-    found: SumMeasurement = _measurement(SumMeasurement, domain, row, units)
+    given = {"summed": summed, "units": units, "noise": read_noise(row)}
+    found: SumMeasurement = read(SumMeasurement, what, given=given)
     return found
 
 
@@ -155,11 +157,21 @@ def require_measurable(domain: Domain, what: Measurable | None) -> None:
     if domain.scope(what.scope) != what.scope:
         raise FormError(f"the attributes of {what.kind} are not in declared order")
     if isinstance(what, SumNumbers):
-        summed = what.summed
-        if replace(summed, count_units=0, squared=False) != sums_of(domain, summed.attribute, summed.scope):
-            raise FormError("a sum is measured from elsewhere than its values are")
+        _require_sums(domain, what.summed)
     if isinstance(what, PersonNumbers) and what.cells != domain.scope_size(what.scope):
         raise FormError("numbers of persons have other cells than their attributes")
+
+
+def _require_sums(domain: Domain, summed: SummedValues) -> None:
+    scope = summed.scope
+    if isinstance(summed, SummedRows):
+        _require_questions(summed.rows)
+        if scope != QuestionNumbers(summed.rows).scope or not all(row.is_whole for row in summed.rows):
+            raise FormError("a sum is not of the questions that it names")
+        scope = ()  # values are measured from one number, whatever the questions are about
+    found = sums_of(domain, summed.attribute, scope)
+    if (summed.by_cells, summed.clipped) != (found.by_cells, found.clipped):
+        raise FormError("a sum is measured from elsewhere than its values are")
 
 
 def _require_questions(queries: Sequence[LinearQuery]) -> None:

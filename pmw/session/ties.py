@@ -11,6 +11,7 @@ from pmw.public.quotes import Quote
 from pmw.session.journal import Tie, damage_is_one_error
 
 register({Quote: {}})
+_OF_SUMS = {"summed": None, "mean_half_width": 0.0, "questions": 0, "estimated": None}
 
 
 def tie_of(key: str | None, asked: str, quote: Quote) -> Tie | None:
@@ -29,7 +30,7 @@ def read_price(text: str, kind: str | None = None) -> Quote:
         SessionCorruptError: it cannot be read, or is of another kind.
     """
     with damage_is_one_error():
-        form = {"summed": None, "mean_half_width": 0.0, **loads(text)}
+        form = {**_OF_SUMS, **loads(text)}
         scope = [] if form["summed"] is None else form["summed"]["scope"]
         quote: Quote = read(Quote, {"scope": scope, **form})
     if kind is not None and quote.measured != kind:

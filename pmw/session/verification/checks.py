@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
 
 from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
-from pmw.model import measurable
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge, Composition
@@ -19,10 +18,6 @@ from pmw.public.charges import (
     CellNumbers,
     Event,
     LedgerEntry,
-    Measurable,
-    PersonNumbers,
-    QuestionNumbers,
-    SumNumbers,
     abandoned_entry,
     charge_of,
     l1_sensitivity,
@@ -362,19 +357,10 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     else:
         return False
     price = cap.price(entry.charge)
-    for what in _priced(kind):
-        moved = what.sensitivity(options)
-        noise = noise_of_price(cap.composition, price, moved)
-        if cap.price(charge_of(moved, noise)) == price:
-            return True
-    return kind in (QuestionNumbers, PersonNumbers)  # of which any noise has a price
-
-
-def _priced(kind: type[Measurable]) -> Iterable[Measurable]:
-    """Return what can be requested of a kind, as far as prices tell it apart."""
-    if kind is CellNumbers:
-        return (CellNumbers(()),)
-    return map(SumNumbers, measurable()) if kind is SumNumbers else ()
+    if kind is not CellNumbers:
+        return True  # any noise on the others has a price
+    moved = CellNumbers(()).sensitivity(options)
+    return cap.price(charge_of(moved, noise_of_price(cap.composition, price, moved))) == price
 
 
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -18,20 +19,31 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
 from pmw.loop import Requested, Tables
-from pmw.model import COUNT_UNITS, SumMeasurement, SummedValues, opening_sums
+from pmw.model import COUNT_UNITS, SumMeasurement, SummedRows, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.charges import SumNumbers
+from pmw.public.charges import QuestionNumbers, SumNumbers
+from pmw.public.codec import FormError
 from pmw.public.options import Options
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from pmw.session.measurement_rows import require_measurable
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    Histogram,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+)
 from queries.domain import Attribute
 from queries.errors import DomainError, ScopeError
+from queries.factors import Factor
 from queries.numbers import ValueGrid
 from queries.person import Person
 from queries.schema import format_schema, parse_schema
 
 NOISE = DiscreteGaussian(Fraction(1000))
-ADD_REMOVE = NeighboringRelation.ADD_REMOVE
+ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 WHOLE = Domain(
     (
         CategoricalAttribute("group", ("a", "b")),
@@ -321,3 +333,144 @@ def test_a_schema_keeps_resolutions_and_clips() -> None:
     again = parse_schema(format_schema(domain))
     assert again == domain
     assert again.person == domain.person
+
+
+# --- sums over the records that questions count ----------------------------------------------------------
+
+
+def question(*cells: Sequence[int]) -> LinearQuery:
+    """Return the question of some cells: of a group, and of values."""
+    held = np.zeros(WHOLE.scope_shape(("group", "x")), dtype=bool)
+    held[tuple(np.array(cells).T)] = True
+    return LinearQuery(WHOLE, (Factor.where(("group", "x"), held),))
+
+
+def random_lists(count: int) -> list[tuple[LinearQuery, ...]]:
+    """Return lists of different questions, of one to five; those that hold for some cell."""
+    draw, found = np.random.default_rng(11), list[tuple[LinearQuery, ...]]()
+    while len(found) < count:
+        masks = draw.random((draw.integers(1, 6), 2, 4)) < draw.choice([0.2, 0.5, 0.8])
+        rows = [question(*np.argwhere(mask).tolist()) for mask in masks if mask.any()]
+        found.append(tuple({row.to_json(): row for row in rows}.values()))
+    return [rows for rows in found if rows]
+
+
+GROUPS = (question(*itertools.product([0], range(4))), question(*itertools.product([1], range(4))))
+LISTS = [GROUPS, (*GROUPS, LinearQuery.everything(WHOLE)), (question((0, 0)),), *random_lists(9)]
+KINDS = [
+    {},
+    {"count_units": COUNT_UNITS[0]},
+    {"count_units": COUNT_UNITS[-1]},
+    {"count_units": COUNT_UNITS[3], "squared": True},
+]
+
+
+def of_rows(rows: tuple[LinearQuery, ...], **given: Any) -> SummedRows:
+    return SummedRows("x", QuestionNumbers(rows).scope, rows=rows, **given)
+
+
+def most_that_meet(rows: tuple[LinearQuery, ...]) -> int:
+    return max(sum(int(row.answer(cell)) for row in rows) for cell in cells_of_whole()) // UNITS
+
+
+def cells_of_whole() -> list[Histogram]:
+    whole = np.identity(8, dtype=np.int64).reshape(8, 2, 4)
+    return [Histogram(WHOLE, one) for one in whole]
+
+
+@pytest.mark.parametrize("rows", LISTS, ids=len)
+@pytest.mark.parametrize("given", KINDS, ids=str)
+@pytest.mark.parametrize("persons", [1, 2, 3])
+def test_a_person_moves_sums_of_questions_by_the_sensitivity_and_no_more(
+    rows: tuple[LinearQuery, ...], given: dict[str, Any], persons: int
+) -> None:
+    """All tables of one person's records, beside nobody's and beside others', under both relations."""
+    summed = of_rows(rows, **given)
+    some = RECORDS if persons < 3 else [one for one in RECORDS if one[1] in (0, 3, 6, None)]
+    owned = list(itertools.combinations_with_replacement(some, persons))
+    beside: list[list[tuple[str, float | None]]] = [[], [("a", 1.0), ("b", 5.0)]]
+    for others in beside:
+        moved = np.stack([units(summed, [*others, *own]).ravel() for own in owned])
+        added = moved - units(summed, others).ravel()
+        replaced = (moved[:, None] - moved[None]).reshape(-1, moved.shape[1])
+        for relation, found in zip((ADD_REMOVE, REPLACE_ONE), (added, replaced), strict=True):
+            options = Options(records_per_person=persons, neighboring_relation=relation)
+            most, squared = SumNumbers(summed).sensitivity(options)
+            alone = SumNumbers(replace(SummedValues("x", ("group",)), **given)).sensitivity(options)
+            assert (most, squared) == tuple(most_that_meet(rows) * one for one in alone)
+            assert int(np.abs(found).sum(axis=1).max()) <= most
+            assert int((found**2).sum(axis=1).max()) <= squared
+
+
+@pytest.mark.parametrize("persons", [1, 2])
+def test_the_sensitivity_of_sums_of_questions_is_reached(persons: int) -> None:
+    """From one end of the values to the other in the same questions, and in others."""
+    rows = (*GROUPS, LinearQuery.everything(WHOLE))
+    same, apart = of_rows(rows[2:]), of_rows(GROUPS, count_units=COUNT_UNITS[0])
+    options = Options(records_per_person=persons, neighboring_relation=REPLACE_ONE)
+    for summed, one, other in ((same, ("a", 6.0), ("a", 0.0)), (apart, ("a", 6.0), ("b", 0.0))):
+        moved = units(summed, [one] * persons) - units(summed, [other] * persons)
+        assert int((moved**2).sum()) == SumNumbers(summed).sensitivity(options)[1]
+    moved = units(of_rows(rows), [("a", 6.0)] * persons)
+    most, squared = SumNumbers(of_rows(rows)).sensitivity(replace(options, neighboring_relation=ADD_REMOVE))
+    assert (int(moved.sum()), int((moved**2).sum())) == (most, squared)
+    assert (most, squared) == (2 * persons * UNITS, 2 * (persons * UNITS) ** 2)
+
+
+@pytest.mark.parametrize("rows", LISTS, ids=len)
+def test_sums_of_questions_are_those_of_the_records_that_they_count(rows: tuple[LinearQuery, ...]) -> None:
+    summed = of_rows(rows, count_units=COUNT_UNITS[0], squared=True)
+    measured = SumMeasurement(summed, units(summed, RECORDS * 3), NOISE)
+    for place, row in enumerate(rows):
+        weights = LinearQuery(WHOLE, row.factors).weights() if row.scope else None
+        held = [x for group, x in RECORDS * 3 if x is not None and counts(row, weights, group, x)]
+        assert measured.counts[place] == len(held)
+        assert measured.values(WHOLE)[place] == pytest.approx(sum(x - 3.0 for x in held), abs=1e-4)
+        assert measured.squares(WHOLE)[place] == pytest.approx(sum((x - 3.0) ** 2 for x in held), abs=1e-3)
+
+
+def counts(row: LinearQuery, weights: NDArray[np.int64] | None, group: str, x: float) -> bool:
+    """Tell whether a question counts a record."""
+    cell = {"group": "ab".index(group), "x": int(x) // 3}
+    return weights is None or bool(weights[tuple(cell[name] for name in row.scope)])
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_values_are_clipped_of_all_records_of_a_person_and_not_question_by_question(
+    relation: NeighboringRelation,
+) -> None:
+    """A person with the most in each of three disjoint questions moves their sums by it once."""
+    person = Person("id", 3, clips=(("x", 3.0),))
+    groups, x = CategoricalAttribute("group", ("a", "b", "c")), IntegerAttribute("x", -3, 3, resolution=1)
+    domain = Domain((groups, x), person=person)
+    rows = tuple(LinearQuery.cells(domain, {"group": (cell, cell)}) for cell in range(3))
+    summed = SummedRows("x", ("group",), clipped=True, count_units=COUNT_UNITS[0], rows=rows)
+    options = Options(records_per_person=3, neighboring_relation=relation)
+    most, squared = SumNumbers(summed).sensitivity(options)
+    replaced = relation is REPLACE_ONE
+    assert most == (1 + replaced) * (UNITS + 3 * UNITS)
+    assert squared == (4 * UNITS**2 + 18 * UNITS**2 if replaced else UNITS**2 + 9 * UNITS**2)
+
+    def counted(records: Sequence[tuple[str, float]]) -> NDArray[np.int64]:
+        rows = [(*one, "1") for one in records]
+        table = pd.DataFrame(rows, columns=["group", "x", "id"]).astype({"group": object, "id": object})
+        source = MemorySource.from_frame(table, domain, bytes(32))
+        return Requested(SumNumbers(summed), NOISE).counted(Tables(source)).ravel()
+
+    choices = list(itertools.product("abc", [-3.0, 1.0, 3.0]))
+    owned = [counted(own) for own in itertools.combinations_with_replacement(choices, 3)]
+    nobody = counted([])
+    moves = [one - other for one in owned for other in (owned if replaced else [nobody])]
+    assert max(int(np.abs(one).sum()) for one in moves) <= most
+    assert max(int((one**2).sum()) for one in moves) <= squared
+    three = counted([("a", 3.0), ("b", 3.0), ("c", 3.0)])
+    assert int(np.abs(three[:3]).sum()) <= UNITS
+
+
+def test_sums_of_questions_of_cut_cells_or_of_other_scopes_are_refused() -> None:
+    half = LinearQuery(WHOLE, (Factor(("group",), np.array([UNITS // 2, UNITS])),))
+    for summed in (of_rows((half,)), of_rows(GROUPS, by_cells=True), of_rows((GROUPS[0], GROUPS[0])),
+                   SummedRows("x", ("group", "x"), rows=GROUPS), SummedRows("x", ())):  # fmt: skip
+        with pytest.raises(FormError):
+            require_measurable(WHOLE, SumNumbers(summed))
+    require_measurable(WHOLE, SumNumbers(of_rows(GROUPS, count_units=COUNT_UNITS[2])))

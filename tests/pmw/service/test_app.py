@@ -314,14 +314,26 @@ WITHIN: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_price_of_what_nothing_is_known_of_asks_nothing(client: TestClient, add: Any) -> None:
-    ann, body = add("ann"), {"sql": "SELECT AVG(age) FROM people WHERE sex = 'Male'", "within": 1.5}
-    before = client.get("/sessions/study/ledger", headers=ann).json()["entries"]
+def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    sql = "SELECT sex, AVG(age) AS a FROM people WHERE region = 'north' GROUP BY sex"
+    body = {"sql": sql, "within": 3}
+
+    def entries() -> Any:
+        return client.get("/sessions/study/ledger", headers=ann).json()["entries"]
+
+    before = entries()
     priced = client.post(ASK, json={**body, "dry_run": True}, headers=ann)
-    assert priced.status_code == 400
-    assert "ask the statement first" in priced.json()["error"]["message"]
-    assert client.get("/sessions/study/ledger", headers=ann).json()["entries"] == before
-    assert client.post(ASK, json={**body, "at_most": 1}, headers=ann).is_success
+    assert priced.is_success
+    assert entries() == before
+    quote = priced.json()
+    assert (quote["sum"], quote["scope"]) == ("age", ["sex", "region"])
+    answer = client.post(ASK, json={**body, "at_most": 1}, headers=ann)
+    assert answer.is_success
+    (line,) = entries()[len(before) :]
+    assert line["event"] == "sum of values"
+    assert answer.json()["spent"]["charged"] == pytest.approx(quote["share"])
+    assert any("the widest that came out" in note for note in answer.json()["notes"])
 
 
 @pytest.mark.parametrize("kind", WITHIN)

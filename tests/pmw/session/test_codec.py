@@ -36,6 +36,7 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
     SumMeasurement,
+    SummedRows,
     SummedValues,
 )
 from pmw.planning.error_quantiles import QuantileRequest
@@ -153,7 +154,7 @@ def _of(kind: Any) -> st.SearchStrategy[Any]:
 
 def _built(kind: Any, **chosen: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return values of a dataclass; of its fields, those that are not chosen are of their annotations."""
-    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery})
+    hints = typing.get_type_hints(kind, localns={"LinearQuery": LinearQuery, "SummedRows": SummedRows})
     names = [field.name for field in fields(kind) if field.init and field.name not in chosen]
     return st.builds(kind, **chosen, **{name: _of(hints[name]) for name in names})
 
@@ -225,12 +226,20 @@ VALUES[SummedValues] = st.one_of(
         count_units=st.sampled_from(COUNT_UNITS),
     ),
 )
-VALUES[SumMeasurement] = VALUES[SummedValues].flatmap(
+_ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
+VALUES[SummedRows] = _built(
+    SummedRows,
+    scope=_SUM_SCOPES,
+    by_cells=st.just(False),
+    clipped=st.just(False),
+    count_units=st.sampled_from(COUNT_UNITS),
+    rows=_ROWS,
+)
+VALUES[SumMeasurement] = st.one_of(VALUES[SummedValues], VALUES[SummedRows]).flatmap(
     lambda summed: _built(SumMeasurement, summed=st.just(summed), units=_array(summed.shape(PEOPLE)))
 )
 VALUES[DraftCharge] = _built(DraftCharge, delta=st.sampled_from([Fraction(0), Fraction(1, 10**9)]))
 VALUES[PersonsMeasurement] = _over(PersonsMeasurement, "units")
-_ROWS = st.lists(st.sampled_from(QUESTIONS), min_size=1, max_size=3, unique_by=LinearQuery.to_json).map(tuple)
 VALUES[RowsMeasurement] = _ROWS.flatmap(
     lambda queries: _built(RowsMeasurement, queries=st.just(queries), units=_array((len(queries),)))
 )

@@ -16,7 +16,7 @@ import pytest
 
 import pmw
 from pmw.errors import SessionCorruptError
-from pmw.planning import row_quotes, sum_quotes
+from pmw.planning import mean_quotes, row_quotes
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
@@ -246,6 +246,7 @@ def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
 # --- bars ------------------------------------------------------------------------------------------------
 
 AVERAGE = "SELECT region, AVG(visit) AS mean FROM trips GROUP BY region"
+SOME = "SELECT kind, AVG(visit) AS mean FROM trips WHERE region IN ('n', 's') OR kind = 'a' GROUP BY kind"
 PAIR = "region = 'n' AND kind = 'a'"
 BARS: dict[str, list[Callable[..., Any]]] = {
     "counts": [
@@ -262,6 +263,12 @@ BARS: dict[str, list[Callable[..., Any]]] = {
         lambda session, **given: session.sql_within(AVERAGE, "1%", **given),
         lambda session, **given: session.sql_within(f"{AVERAGE} LIMIT 2", 1, **given),
         lambda session, **given: session.measure_sum("visit", "region", **given),
+    ],
+    "sums of questions": [
+        lambda session, **given: session.sql_within(SOME, 3, **given),
+        lambda session, **given: session.sql_within(SOME, "3.0", **given),
+        lambda session, **given: session.sql_within(SOME, 3.5, **given),
+        lambda session, **given: session.sql_within(AVERAGE, 3, **given),
     ],
 }
 
@@ -282,7 +289,7 @@ def first_of(quoting: Callable[..., Quote]) -> Callable[..., Quote]:
 def never_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bar that was paid for be too wide, as where noise was larger than was foreseen."""
     monkeypatch.setattr(row_quotes, "quote_within", first_of(row_quotes.quote_within))
-    monkeypatch.setattr(sum_quotes, "quote_aggregate", first_of(sum_quotes.quote_aggregate))
+    monkeypatch.setattr(mean_quotes, "quote_aggregate", first_of(mean_quotes.quote_aggregate))
 
 
 @pytest.mark.usefixtures("never_narrow")

@@ -263,29 +263,6 @@ def test_the_number_of_values_is_measured_where_means_are_better_known_for_it() 
             session.measure_sum("delay", ["region", "delay"], squares=True)
 
 
-def test_a_bar_that_was_asked_for_is_kept_and_paid_once() -> None:
-    statement = "SELECT AVG(delay) AS a FROM trips WHERE rooms >= 3"
-    attributes = (replace(one, missing=False, other=False) for one in DOMAIN if one.name != "cost")
-    domain = Domain(tuple(attributes), name="trips")
-    with opened(FRAME, domain, epsilon=2, seed=4) as session:
-        with pytest.raises(QueryError, match="ask the statement first"):
-            session.quote_aggregate(statement, 8)
-        session.sql(statement)
-        quote = session.quote_aggregate(statement, 8)
-        assert quote.needed
-        assert quote.measured == "sums"
-        assert quote.summed is not None
-        assert (quote.summed.attribute, quote.summed.scope) == ("delay", ("rooms",))
-        before = session.state.ledger.spent
-        row = session.sql_within(statement, 8).to_dict()["rows"][0]
-        assert width(row) / 2 <= 8 * 1.02
-        assert row["a"]["low"] <= mean("rooms >= 3") <= row["a"]["high"]
-        paid = session.state.ledger.spent - before
-        assert float(paid / session.state.ledger.cap) == pytest.approx(quote.share)
-        assert not session.quote_aggregate(statement, 9).needed
-        assert not session.quote_aggregate(statement, "50%").needed
-
-
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [

@@ -1,0 +1,313 @@
+"""Quotes of means and sums of groups: what measuring the values of their records costs, for bars of a width.
+
+The noise is the widest under which every group has such a bar. It follows from the least number of records
+that released numbers leave a group, from scales of noise, and from where the model has values. It does not
+follow from what was drawn for the groups' own sums. So what was paid for suffices, however its bars came out.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import (
+    COUNT_UNITS,
+    SumMeasurement,
+    SummedRows,
+    SummedValues,
+    half_width,
+    sums_of,
+)
+from pmw.planning.opening import planned_sums
+from pmw.planning.row_quotes import PREFERRED, require_rows
+from pmw.planning.sum_quotes import refused, require_summing
+from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.aggregates import Aggregates
+from pmw.public.bars import Bars
+from pmw.public.charges import QuestionNumbers, SumNumbers
+from pmw.public.evidence import NOT_HELD, holding_of
+from pmw.public.half_widths import Confidences
+from pmw.public.plans import marginal_tier
+from pmw.public.quotes import MOST_APART, Quote, Within, nothing_needed, quote_of, widest_noise
+from pmw.public.state import PublicState
+from pmw.public.sums import Estimate, GroupWeights, Sums
+from pmw.public.value_sums import ValueSums
+from queries.expressions import EVERYBODY, Linear, Ratio
+from queries.factors import UNITS
+from queries.frozen import dataclass
+from queries.linear import LinearQuery
+from queries.parsing import require_aligned
+from queries.statements import Group, Statement
+
+_UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
+_Array = NDArray[np.float64]
+
+
+class _Asked(NamedTuple):
+    """A group whose bar is asked for.
+
+    Attributes:
+        group: the group.
+        records: how many it is taken to have, of those with a value; at least so many, or ``estimated``.
+        estimated: by the model.
+        value: its mean or its sum, by the model and what opening measured.
+        width: half-width of the bar that is wanted.
+    """
+
+    group: Group
+    records: float
+    estimated: bool
+    value: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ways:
+    """What the bars of groups are as wide as, under some noise of their sums: float64, one number a group.
+
+    Args:
+        confidences: of one number that a bar rests on, and of each of two.
+        wanted: half-widths of the bars.
+        cells: how many measured numbers a group's are the sums of; 0 where they are not measured.
+        scale: what 2^20 units stand for in a sum.
+        weight: what a value weighs, beside what is measured of it; infinite where it is not one number.
+        counts: how far counts that were measured elsewhere may move the sum.
+        rest: how far it may be off besides.
+        divisor: what the sum is divided by.
+        least: how many records a mean is of; infinite for a sum.
+    """
+
+    confidences: tuple[float, float]
+    wanted: _Array
+    cells: _Array
+    scale: _Array
+    weight: _Array
+    counts: _Array
+    rest: _Array
+    divisor: _Array
+    least: _Array
+
+    @classmethod
+    def of(
+        cls,
+        state: PublicState,
+        statement: Statement,
+        asked: Sequence[_Asked],
+        summed: SummedValues | SummedRows,
+    ) -> _Ways:
+        """Return them where some sums are measured; of these it looks at no number."""
+        node, joint = _aggregate_of(statement)[0], replace(summed, count_units=UNITS)
+        empty = SumMeasurement(joint, np.zeros(joint.shape(state.domain), dtype=np.int64), _UNIT)
+        sums, values, found = Sums(state, statement), ValueSums(replace(state, apart=(empty,))), []
+        for one in asked:
+            above, below = _weights(sums, node, one.group)
+            parts = () if above.summed is None else values.measured(above.summed, 0.5)
+            number = parts[0].joint if parts else None
+            if above.summed is None or number is None:
+                found.append((one.width, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0))
+                continue
+            ratio, least = (0.0, math.inf) if below is None else (one.value, one.records)
+            reached, counts, line = sums.way(above, parts[0], below, ratio, 1)
+            factor = above.summed.summed.line.factor
+            weight = math.inf if line is None else factor * number.middle + line[1] - ratio
+            rest = reached + abs(factor) * number.rounded
+            scale, divisor = abs(factor) * number.scale, 1.0 if below is None else one.records
+            found.append((one.width, number.cells, scale, weight, counts, rest, divisor, least))
+        sure = [Confidences.in_state(state, events, groups=statement.choices).alone for events in (1, 2)]
+        return cls((sure[0], sure[1]), *np.array(found, dtype=np.float64).T)
+
+    def suffice(self, count_units: int, noise: NoiseDistribution) -> bool:
+        """Tell whether all bars are as narrow as is wanted."""
+        return bool(np.all(self.widths(noise, count_units) <= self.wanted))
+
+    def widths(self, noise: NoiseDistribution, count_units: int) -> _Array:
+        """Return the half-widths of the bars, as ``Sums`` takes the narrower way; infinite where none is.
+
+        A mean that is divided by its own number of records is divided by the least that this may come out as.
+        """
+        found = np.full(len(self.cells), math.inf)
+        for cells in set(self.cells.tolist()) - {0.0}:
+            own = self.cells == cells
+            one, half = (sum_half_width(noise, cells, sure, peak=1.0) for sure in self.confidences)
+            width = (half * self.scale + self.counts + self.rest) / self.divisor
+            if count_units:
+                unit = UNITS / count_units
+                least = np.maximum(np.minimum(self.divisor, self.least - one * unit), 0.0)
+                joint = one * np.hypot(self.scale, self.weight * unit) + self.rest
+                with np.errstate(divide="ignore"):
+                    width = np.minimum(width, joint / least)
+            found[own] = width[own]
+        return found
+
+
+def quote_aggregate(state: PublicState, statement: Statement, within: Within) -> Quote:
+    """Return the smallest price at which the bars of a mean or a sum are so wide, of every group.
+
+    Each group has a sum of its own, over the records that it counts; or the sums are those of the cells of a
+    scope, where this costs at most twice as much, for these serve other statements too.
+
+    Args:
+        state: the public state.
+        statement: whose only aggregate is AVG or SUM of one attribute's numbers; cells decide it.
+        within: half-width of the bars: a number, or a part of what is answered.
+
+    Raises:
+        QueryError: it is no such statement, or no price gives such bars.
+        SessionError: the session measures nothing on request.
+    """
+    node, name = _aggregate_of(statement)
+    require_summing(state, name)
+    opened = len(planned_sums(state.domain, state.contract.options))
+    before = replace(state, apart=state.sums[:opened])
+    asked = tuple(_asked(before, statement, node, within))
+    if not asked:
+        raise refused("no group is known to have records, or taken to have some; ask for others")
+    aggregates = Aggregates(state, statement)
+    held = np.array([_is_narrow(aggregates.estimate(node, one.group), one.width) for one in asked])
+    for one in state.sums[opened:] if not held.all() else ():
+        if one.summed.attribute == name and not one.summed.by_cells:
+            ways = _Ways.of(before, statement, asked, one.summed)
+            held |= ways.widths(one.noise, one.summed.count_units) <= ways.wanted
+    estimated = any(one.estimated for one in asked)
+    if held.all():
+        return replace(nothing_needed(SumNumbers, (), 0, 0.0), estimated=estimated)
+    rows = summed_rows(state, statement)
+    by = tuple(one for one in rows.scope if one != name)
+    own, whole = _cheapest(before, rows, _Ways.of(before, statement, asked, rows)), None
+    if state.domain.scope_size((*by, name)) <= MOST_APART:
+        cells = sums_of(state.domain, name, by)
+        whole = _cheapest(before, cells, _Ways.of(before, statement, asked, cells))
+    if whole is not None and (own is None or whole.share <= PREFERRED * own.share):
+        own = whole
+    if own is None or own.share > 1:
+        least = min(asked, key=lambda one: one.records * one.width)
+        group = ", ".join("(missing)" if one is None else str(one) for one in least.group.labels)
+        told = f"{group or 'what is asked about'} is taken to have {least.records:,.0f} records"
+        raise refused(f"no price gives a bar of {within}: {told}; ask for a wider one, or for other groups")
+    return replace(own, estimated=estimated)
+
+
+def notes_of(quote: Quote, within: Within, answers: Iterable[Estimate]) -> Iterator[str]:
+    """Yield what has to be known of answers whose bars were asked for: how wide they came out."""
+    ends = [one.interval for one in answers if one.is_promised and one.interval is not None]
+    widest = max(((high - low) / 2 for low, high in ends), default=math.inf)
+    yield f"bars of {within} were asked for; the widest that came out is ± {widest:,.4g}"
+    if quote.estimated:
+        yield "the price took the model's numbers of records, where nothing released says that there are any"
+
+
+def summed_rows(state: PublicState, statement: Statement) -> SummedRows:
+    """Return the sums of a statement's groups: those of the records whose values its aggregate takes.
+
+    All of its groups have one, those too that a condition on answers would leave out.
+
+    Raises:
+        QueryError: cells do not decide which records these are, or they are too many.
+    """
+    node, name = _aggregate_of(statement)
+    require_aligned(statement.where)
+    sums, found = Sums(state, statement), dict[str, LinearQuery]()
+    for group in statement.groups():
+        over = sums.weights(_sum_of(node), group).summed
+        if over is None:
+            raise refused("cells do not decide which records the number is of; ask by whole cells")
+        query = over.question(state.domain)
+        if query.constant:
+            found[query.to_json()] = query
+    rows = tuple(found.values())
+    require_rows(rows, name)
+    scope, clipped = QuestionNumbers(rows).scope, sums_of(state.domain, name, ()).clipped
+    return SummedRows(name, scope, clipped=clipped, rows=rows)
+
+
+def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
+    """Return the only aggregate of a statement, and the attribute whose values it takes.
+
+    Raises:
+        QueryError: there are several, or it is of another kind.
+    """
+    leaves = statement.leaves
+    node = leaves[0] if len(leaves) == 1 else None
+    form = node.numerator if isinstance(node, Ratio) else node
+    if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
+        raise refused("a bar is for columns COUNT(*) alone, or for one AVG or SUM of an attribute's numbers")
+    return node, form.summed.line.attribute
+
+
+def _sum_of(node: Linear | Ratio) -> Linear:
+    return node.numerator if isinstance(node, Ratio) else node
+
+
+def _weights(sums: Sums, node: Linear | Ratio, group: Group) -> tuple[GroupWeights, GroupWeights | None]:
+    """Return the weights of a sum, and of what it is divided by."""
+    if isinstance(node, Linear):
+        return sums.weights(node, group), None
+    return sums.pair((node.numerator, group), (node.denominator, group))
+
+
+def _asked(
+    state: PublicState, statement: Statement, node: Linear | Ratio, within: Within
+) -> Iterator[_Asked]:
+    """Yield the groups that have records, by what is released, or by the model where nothing tells of them.
+
+    The model's number counts where it is above what a measured number of records may be off by, and where
+    what is released of each attribute says that there are records with the group's values of it.
+    """
+    bars, tier = Bars(state), marginal_tier(state.plan)
+    sums, aggregates = Sums(state, statement), Aggregates(state, statement)
+    fewest = math.inf if tier is None else half_width(tier.noise, Confidences.in_state(state).alone)
+    for group in statement.groups():
+        below = _weights(sums, node, group)[1]
+        if below is None:
+            below = sums.weights(next(iter(_sum_of(node).values), EVERYBODY), group)
+        scope = tuple(name for place, name in enumerate(below.scope) if below.varies(place))
+        estimated = holding_of(state, scope) in NOT_HELD
+        records = sums.model(below) if estimated else sums.ends(below, 1)[0]
+        value = aggregates.estimate(node, group).value if aggregates.may_hold(node, group) else None
+        if estimated and (records <= fewest or _may_be_empty(bars, below)):
+            records = 0.0
+        if value is not None and records > 0:
+            width = within.amount * (abs(value) if within.relative else 1.0)
+            yield _Asked(group, records, estimated, value, width)
+
+
+def _may_be_empty(bars: Bars, weights: GroupWeights) -> bool:
+    """Tell whether some attribute may have no records with the values that a group asks for."""
+    for axis, name in enumerate(weights.scope):
+        table = np.moveaxis(weights.high > 0, axis, 0).reshape(weights.high.shape[axis], -1)
+        side = np.asarray(table.any(axis=1), dtype=np.float64)
+        if bars.of_sum((name,), side, side)[0] <= 0:
+            return True
+    return False
+
+
+def _is_narrow(found: Estimate, width: float) -> bool:
+    """Tell whether an answer has a bar that is so narrow."""
+    ends = found.interval
+    return found.is_promised and ends is not None and (ends[1] - ends[0]) / 2 <= width
+
+
+def _cheapest(state: PublicState, summed: SummedValues | SummedRows, ways: _Ways) -> Quote | None:
+    """Return the lowest price of some sums, alone or with the number of values; None where none suffices."""
+    options, found = state.contract.options, list[tuple[Fraction, NoiseDistribution, int]]()
+    for units in (0, *COUNT_UNITS):
+        noise = widest_noise(state.ledger, functools.partial(ways.suffice, units))
+        if noise is not None:
+            price = SumNumbers(replace(summed, count_units=units)).charge(noise, options)
+            found.append((state.ledger.price(price), noise, units))
+    if not found:
+        return None
+    _, noise, units = min(found, key=lambda one: one[0])
+    rows, what = len(summed.rows), SumNumbers(replace(summed, count_units=units))
+    cells = rows or state.domain.scope_size(summed.scope)
+    width = float(ways.scale.max()) * sum_half_width(noise, 1.0, ways.confidences[1])
+    quote = quote_of(state, what, cells, noise, width, float(ways.widths(noise, units).max()))
+    return replace(quote, questions=rows)
