@@ -115,8 +115,8 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
         wanted = [axis.half_width(query.weights() / UNITS) for query in asked]
         (side,) = Products.of_queries(asked).sides
         np.testing.assert_allclose(axis.product_half_widths([side]), wanted, rtol=1e-9)
-        alone = SumNoise(opened_by.estimate, 0.95)  # of one sum, which is less than of all at once
-        assert np.all(wanted >= np.array([alone.half_width(query.weights() / UNITS) for query in asked]))
+        one = SumNoise(opened_by.estimate, 0.95)  # of one sum, which is less than of all at once
+        assert np.all(wanted >= np.array([one.half_width(query.weights() / UNITS) for query in asked]))
 
 
 def test_a_stream_of_sets_is_answered_as_its_questions_are_one_by_one() -> None:
