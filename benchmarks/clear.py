@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,9 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--analysts", type=int, default=1, help="who take turns, each with an equal share")
     made.add_argument("--opening", choices=[one.value for one in pmw.Opening], default="pairs")
+    made.add_argument(
+        "--reserve", type=Fraction, default=Fraction(0), help="part of the budget for questions"
+    )
     arguments = made.parse_args()
     arguments.queries = arguments.queries or (30 if arguments.stream == "dashboard" else 400)
     return arguments
@@ -228,7 +232,7 @@ def _measure(job: Job) -> list[dict[str, object]]:
     arguments = job.arguments
     case: Case = _ALL[job.table](arguments.data_dir, StreamChoice(seed=0, size=0))
     asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, job.seed))
-    options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening))
+    options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening), reserve=arguments.reserve)
     started = time.process_time()
     session = pmw.open_session(
         case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -326,3 +326,24 @@ def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, i
     if start < attribute.base_size:
         yield start, attribute.base_size
     yield from ((code, code + 1) for code in range(max(start, attribute.base_size), stop))
+
+
+def told_apart(factors: Iterable[Factor]) -> dict[str, NDArray[np.intp]]:
+    """Return of each attribute the first cells of the longest runs whose cells have the same weights.
+
+    Args:
+        factors: of one question, or of several.
+
+    Returns:
+        By name, int64, growing; the first is 0.
+    """
+    begins: dict[str, NDArray[np.bool_]] = {}
+    for factor in factors:
+        for axis, (name, side) in enumerate(zip(factor.scope, factor.box, strict=True)):
+            if name not in begins:
+                begins[name] = np.zeros(factor.shape[axis] + 1, dtype=np.bool_)
+            begins[name][[0, side.start, side.stop]] = True
+            if not factor.is_box:
+                table = np.moveaxis(factor.weights, axis, 0).reshape(factor.shape[axis], -1)
+                begins[name][1:-1] |= (table[1:] != table[:-1]).any(axis=1)
+    return {name: np.flatnonzero(marks[:-1]) for name, marks in begins.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
@@ -67,6 +67,12 @@ class Memory(Generic[_Kept]):
                 self._keys.append(key)
             while len(self._keys) > self._most or self._bytes > self._most_bytes:
                 self._let_go()
+
+    def take_over(self, other: Memory[_Kept], is_taken: Callable[[Any], bool]) -> None:
+        """Keep what another memory does, under some of its keys."""
+        for key, (found, size) in list(other._kept.items()):
+            if is_taken(key):
+                self.keep(key, found, size - _ENTRY)
 
     def _let_go(self) -> None:
         """Forget one of those that are kept, but not the newest, which is the last of the keys."""

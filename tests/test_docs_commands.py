@@ -74,7 +74,7 @@ def named(path: Path) -> str:
 # Where an answer comes from is a matter of chance where an error is near the threshold.
 SOURCE = re.compile(
     r"synthetic: from the model; released numbers bound its error"
-    r"|measured: the model was wrong here, so counts were measured"
+    r"|measured: the model was wrong here, or its error bar wide, so counts were measured"
     r'|(?<="source": ")(synthetic|measured)|(synthetic|measured)$'
 )
 

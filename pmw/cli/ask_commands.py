@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +20,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import budget_part, echo
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
@@ -48,31 +47,13 @@ def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> W
         raise click.BadParameter(str(error), param=parameter) from None
 
 
-def _part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    """Return the part of the budget that --at-most was given, for click.
-
-    Raises:
-        BadParameter: it is none.
-    """
-    if value is None:
-        return None
-    from pmw.errors import BudgetError
-    from pmw.privacy.budget import as_fraction
-
-    with suppress(BudgetError):
-        part = as_fraction(value.removesuffix("%"), "--at-most") / (100 if value.endswith("%") else 1)
-        if 0 <= part <= 1:
-            return part
-    raise click.BadParameter("expected a part of the budget from 0 to 100%, such as 2%", param=parameter)
-
-
 def _at_most(told: str) -> Callable[[Any], Any]:
     """Return the option --at-most, with what its help says of 0."""
     text = (
         "The most of the budget that one question, or what is measured, may charge; above it a terminal is "
         f"asked, and others are refused. {told}  [default: a tenth of what may be spent]"
     )
-    return click.option("--at-most", metavar="P%", callback=_part, help=text)
+    return click.option("--at-most", metavar="P%", callback=budget_part, help=text)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pmw.planning.session_plan import SessionPlan
 from pmw.planning.sizes import check_attributes
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
+from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -74,14 +75,26 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     measured = listed(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     yield from _beside_counts(plan)
+    yield from _reserve(plan)
     yield from bin_lines(plan)
+
+
+def _reserve(plan: SessionPlan) -> Iterator[str]:
+    """Yield what is kept for questions, and how near a number brings an answer."""
+    if plan.number_bound is not None:
+        yield (
+            f"Reserve: {float(plan.contract.options.reserve):.0%} of the budget is kept for what is asked. "
+            "Where an error bar is wide, the question, or the groups of the statement together, get numbers "
+            f"of their own, within {plan.number_bound:,.0f} records; {FULL} times so, then wider ones."
+        )
 
 
 def _beside_counts(plan: SessionPlan) -> Iterator[str]:
     """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
 
     def kept(share: Fraction, what: str) -> str:
-        return f"; {float(share):.0%} of the budget is kept for {what}" if plan.pairs else ""
+        is_kept = plan.pairs and not plan.contract.options.reserve
+        return f"; {float(share):.0%} of the budget is kept for {what}" if is_kept else ""
 
     if plan.sums:
         later = kept(KEPT_FOR_SUMS, "sums on request")
@@ -198,6 +211,9 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
         yield from _marginal_tests(plan, plan.marginals)
         return
     vector = plan.vector
+    if plan.number_bound is not None:
+        yield "Tests: none; numbers are drawn where error bars are wide."
+        return
     if vector is None:
         yield "Tests: nothing is left for them; what opening does not cover is answered without a bound."
         return

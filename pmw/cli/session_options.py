@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.table_options import person_options
-from pmw.cli.usage import together, typed, wrong_values
+from pmw.cli.usage import budget_part, together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.options import Options
@@ -25,7 +25,7 @@ _SECTIONS = {
     ),
     "The promise": (
         "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy",
-        "beta", "records", "confidence", "simultaneous",
+        "beta", "records", "confidence", "simultaneous", "reserve",
     ),
     "For experts": (
         "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",
@@ -153,6 +153,16 @@ session_options = together(  # the budget and all choices of a session
         metavar="N",
         help="About how many records the table has: a public number, such as a published one, never one "
         "counted for the purpose.",
+    ),
+    click.option(
+        "--reserve",
+        default="0",
+        show_default=True,
+        metavar="P%",
+        callback=budget_part,
+        help="The part of the budget that is kept for what is asked, such as 30%: a question whose error bar "
+        "is wide is paid for, and a number of its own makes the bar narrow. With --delta, where opening "
+        "measures all pairs or the whole table.",
     ),
     click.option(
         "--simultaneous",

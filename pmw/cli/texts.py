@@ -243,18 +243,33 @@ def key_threshold_text(attribute: str, terms: DraftTerms) -> str:
     )
 
 
-def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:
+def finish_plan_text(
+    quotes: Sequence[Quote], state: PublicState, asked: int, names: Sequence[str] = ()
+) -> str:
     """Return what finishing a session would measure, and at which price, in words.
 
     Args:
         quotes: what would be measured.
         state: of the session.
         asked: how many distinct questions were answered.
+        names: of analysts.
     """
     total = sum(quote.share for quote in quotes)
     lines = _finish_lines(quotes, state, asked, measured=False)
+    if state.contract.options.reserve and asked:
+        lines = [f"{line} {_now(state, quote)}" for line, quote in zip(lines, quotes, strict=False)] or lines
+        lines += [f"This takes what {', '.join(names)} did not spend of their shares."] * bool(names)
     lines.append(f"In all {total:.2%} of the budget, and the session would be closed; nothing was spent.")
     return "\n".join(lines)
+
+
+def _now(state: PublicState, quote: Quote) -> str:
+    """Return within what a cell of a marginal is known before it is measured."""
+    from pmw.public.quotes import cell_question, present_half_width
+
+    first = cell_question(state, quote.scope, (0,) * len(quote.scope), state.grid(quote.scope))
+    width = present_half_width(state, first)
+    return "It has no bar by scales now." if width is None else f"It is ± {number(width)} now."
 
 
 def finish_text(

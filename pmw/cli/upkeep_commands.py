@@ -145,12 +145,12 @@ def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) 
     with resumed(session, wait) as opened:
         asked, before = opened.asked(), opened.state
         quotes = opened.finish(dry_run=dry_run)
-        state = opened.state
+        state, names = opened.state, [one.name for one in opened.bookings() if one.name]
     if as_json:
         for quote in quotes:
             echo(json_line(quote.to_dict()))
     elif dry_run:
-        echo(finish_plan_text(quotes, state, len(asked)))
+        echo(finish_plan_text(quotes, state, len(asked), names))
     else:
         widths = half_widths(before, asked), half_widths(state, asked)
         echo(finish_text(session, quotes, state, *widths))

@@ -9,11 +9,14 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pmw.display.texts import terminal_text
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -143,3 +146,21 @@ def _mark(text: str | None, position: int | str | None) -> str:
     if text is None or isinstance(position, str) or "\n" in text or len(text) > 200:
         return f" (at {position})"
     return f"\n  {text}\n  {' ' * position}^"
+
+
+def budget_part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Return the part of the budget that an option was given, for click.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    if value is None:
+        return None
+    from pmw.errors import BudgetError
+    from pmw.privacy.budget import as_fraction
+
+    with contextlib.suppress(BudgetError):
+        part = as_fraction(value.removesuffix("%"), "a part") / (100 if value.endswith("%") else 1)
+        if 0 <= part <= 1:
+            return part
+    raise click.BadParameter("expected a part of the budget from 0 to 100%, such as 2%", param=parameter)

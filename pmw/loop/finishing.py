@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
@@ -19,9 +20,11 @@ from pmw.loop.fit import model_holds
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later
+from pmw.planning.parts import plan_part
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.charges import Parts, marginal_charge, reservation
+from pmw.public.clear import left_for_parts
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState, requested
@@ -40,7 +43,8 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
 
     Those that the most questions rest on come first, and none has more noise than what a positive measures,
     or half of that where a test found the model right: on small tables noisier ones made the errors of what
-    was asked larger (docs/algorithm.md). All that is left is shared among them.
+    was asked larger (docs/algorithm.md). All that is left is shared among them. With a reserve it is the last
+    part of that, and of what is left of both pots.
 
     Args:
         state: the public state.
@@ -50,8 +54,11 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
         SessionError: the session measures nothing on request.
     """
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
-    uses = _uses(state, Counter(query.scope for query in asked), plan.most_cells)
-    left = affordable_price(state)
+    scopes, left = Counter(query.scope for query in asked), affordable_price(state)
+    if options.reserve:
+        found = plan_part(state, scopes, left + left_for_parts(state))
+        return tuple(replace(quote_noise(state, *one), affordable=True) for one in found)
+    uses = _uses(state, scopes, plan.most_cells)
     least = ledger.price(marginal_charge(plan.noise, options))
     chosen: dict[tuple[str, ...], int] = {}
     for scope in sorted(uses, key=lambda scope: (-uses[scope], scope)):
@@ -122,7 +129,8 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     Privacy: a function of public state and of the questions.
     """
     plan, kept = marginal_tier(state.plan), kept_for_tests(state)
-    if not is_due(state.settled) or state.closed or plan is None or kept is None:
+    is_over = state.closed or bool(state.contract.options.reserve)  # or kept for what is asked
+    if not is_due(state.settled) or is_over or plan is None or kept is None:
         return None
     left = affordable_price(state) - quantiles_left(state) - kept_for_later(state)
     least = state.ledger.price(marginal_charge(plan.noise, state.contract.options))

@@ -29,7 +29,9 @@ from pmw.model import (
     MarginalMeasurement,
     MarginalTerm,
     QueryMeasurement,
+    QueryTerm,
     RowsMeasurement,
+    SingleMeasurement,
     SyntheticDistribution,
     Target,
     Term,
@@ -59,6 +61,8 @@ MOST_STEPS = 1000
 # makes: on tables of 7 to 25 attributes errors were lowest from about .45 to .65 on, and rose below
 # (docs/algorithm.md).
 _RESIDUALS = DescentRule(steps=400, tolerance=1e-5, enough=0.5, growth=1.02)
+# Marginals alone are fitted anew, which is quick, then single questions too: their steps take longer.
+_AFRESH, _ONWARD = replace(_RESIDUALS, steps=800), replace(_RESIDUALS, steps=100)
 # From a prior few steps are taken, and none once as much is left as noise makes of what the steps have not
 # fitted: more of them forget the prior (docs/algorithm.md).
 _OF_PRIOR = DescentRule(steps=160, tolerance=1e-5, growth=1.02)
@@ -93,7 +97,8 @@ def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
 
     Marginals that are measured before any question are taken in together, once all of them are there. A
     marginal that would make the model's tree too large is kept beside the model, and so is a single question
-    that cuts a bin.
+    that cuts a bin. Lists of questions wait beside it (``_with_rows``), and so do the marginals of a part of
+    the reserve, for the last of them (``_afresh``).
 
     Raises:
         BudgetError: single questions are measured for a model that is not dense.
@@ -104,9 +109,74 @@ def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     measured = after.measured
     if not state.contract.options.tests_marginals:
         return replace(after, model=_corrected(state, measured))
+    if isinstance(measurement, RowsMeasurement):
+        return _with_rows(after)
+    if isinstance(measurement, MarginalMeasurement) and measurement.part:
+        after = replace(after, beside=(*state.beside, len(state.measured)))
+        return _afresh(after) if measurement.part == 1 else after
     if _fits(state, measurement):
         return _from_prior(after) if state.elects_prior else fitted_to(after)
     return replace(after, beside=(*state.beside, len(state.measured)))
+
+
+def _with_rows(state: PublicState) -> PublicState:
+    """Return the state with one more list of questions.
+
+    Tables of their attributes alone are fitted to them at once (``pmw.public.local_models``). The model takes
+    them in whenever their number is a power of 2, so that a long stream fits it seldom, and those that its
+    tree has room for as it is.
+    """
+    state = replace(state, beside=(*state.beside, len(state.measured) - 1))
+    lists = [place for place, one in enumerate(state.measured) if isinstance(one, RowsMeasurement)]
+    held = {place for place in lists if _fits(state, state.measured[place])}
+    if len(lists) & (len(lists) - 1) or held.isdisjoint(state.beside):
+        return state
+    after = _without(state, [place for place in state.beside if place not in held])
+    return _from_prior(after) if state.elects_prior else fitted_to(after)
+
+
+def _without(state: PublicState, beside: Sequence[int]) -> PublicState:
+    """Return the state whose model has terms for all but some measurements; new ones say nothing yet."""
+    coarsening, had = state.coarsening, iter(coarse_model(state).terms)
+    terms = list[Term]()
+    for place, all_ in enumerate((*state.opening, *state.measured), start=-len(state.opening)):
+        for one in singly([all_]):
+            term = next(had) if place not in state.beside else _no_term(coarsening, one)
+            terms += [term] * (place not in beside)
+    model = model_of_terms(state.contract, coarsening, state.total.value, terms)
+    return replace(state, model=model, beside=tuple(beside))
+
+
+def _no_term(coarsening: Coarsening, measured: SingleMeasurement) -> Term:
+    """Return the term of a measurement that says nothing yet."""
+    if isinstance(measured, QueryMeasurement):
+        return QueryTerm(coarsening.inner(measured.query), 0.0)
+    return MarginalTerm(measured.scope, np.zeros(coarsening.coarse.scope_shape(measured.scope)))
+
+
+def _afresh(state: PublicState) -> PublicState:
+    """Return the state fitted anew, from no term, to what it takes in and what else its tree has room for.
+
+    A part makes measurements a little more precise. A descent that went on from the terms of before would
+    take no step for it, and would keep their noise.
+    """
+    contract, coarsening, total = state.contract, state.coarsening, state.total.value
+    wider = state
+    for one in state.marginals:
+        if one.part and model_holds(wider, one.scope):
+            terms = (*coarse_model(wider).terms, _no_term(coarsening, one))
+            wider = replace(wider, model=model_of_terms(contract, coarsening, total, terms))
+    outside = [place for place, one in enumerate(state.measured) if not _is_inside(wider, one)]
+    rows = [place for place, one in enumerate(state.measured) if isinstance(one, RowsMeasurement)]
+    bare = replace(
+        state,
+        model=model_of_terms(contract, coarsening, total, ()),
+        beside=tuple(sorted({*outside, *rows})),
+        step_size=FIRST_STEP_SIZE,
+    )
+    if state.elects_prior:
+        return _from_prior(replace(bare, beside=tuple(outside)))
+    return fitted_to(_without(fitted_to(bare, _AFRESH), outside), _ONWARD)
 
 
 def _fitted_to_residuals(state: PublicState) -> PublicState:
@@ -293,9 +363,18 @@ def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
     if isinstance(measurement, MarginalMeasurement):
         return model_holds(state, measurement.scope)
     if isinstance(measurement, RowsMeasurement):
-        are_aligned = all(map(state.coarsening.is_aligned, measurement.queries))
-        return are_aligned and model_holds(state, measurement.scope)
+        return _is_inside(state, measurement)
     return state.coarsening.is_aligned(measurement.query) and model_holds(state, measurement.query.scope)
+
+
+def _is_inside(state: PublicState, measurement: LaterMeasurement) -> bool:
+    """Tell whether a measurement cuts no bin, and the model's tree has room for it as it is."""
+    queries = [one.query for one in singly([measurement]) if isinstance(one, QueryMeasurement)]
+    scope = measurement.query.scope if isinstance(measurement, QueryMeasurement) else measurement.scope
+    model = coarse_model(state)
+    cliques = model.cliques if isinstance(model, GraphicalDistribution) else [scope]
+    is_held = any({*scope} <= {*clique} for clique in cliques)
+    return is_held and all(map(state.coarsening.is_aligned, queries))
 
 
 def model_holds(state: PublicState, scope: tuple[str, ...]) -> bool:
@@ -326,7 +405,7 @@ def fitted_to(
     rule = rule or _rule(state)
     descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule, told=told)
     model = descent.model
-    if rule is _RESIDUALS and isinstance(model, GraphicalDistribution):
+    if rule in (_RESIDUALS, _ONWARD) and isinstance(model, GraphicalDistribution):
         model = with_local_fits(model, aims)
     if not coarsening.is_identity:
         model = CoarsenedDistribution(coarsening, model)

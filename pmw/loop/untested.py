@@ -35,6 +35,7 @@ from pmw.model import (
     measured_as,
     refit,
     target_of,
+    told_apart_by,
 )
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
@@ -61,6 +62,7 @@ from queries.linear import LinearQuery
 if TYPE_CHECKING:
     from pmw.data import CountSource
 
+_KEPT = 2**20  # cells of the attributes of a question, up to which all of them are counted, and kept
 Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | ApartMeasurement  # on request
 
 
@@ -236,9 +238,7 @@ class Requested:
         """
         what, fine = self.what, tables.fine
         if isinstance(what, QuestionNumbers):
-            fine.prepare([query.scope for query in what.queries])
-            answers = [query.answer(fine.counts(query.scope)) for query in what.queries]
-            return np.array(answers, dtype=np.int64)
+            return _answers(what.queries, fine)
         if isinstance(what, SumNumbers):
             return _sums(what.summed, fine)
         if isinstance(what, PersonNumbers):
@@ -263,6 +263,14 @@ class Requested:
         if isinstance(what, PersonNumbers):
             return PersonsMeasurement(what.scope, units, noise)
         return measured_as(what.scope, units, noise, self._rows, requested=True)
+
+
+def _answers(queries: Sequence[LinearQuery], source: CountSource) -> NDArray[np.int64]:
+    if any(source.domain.scope_size(query.scope) > _KEPT for query in queries):
+        bins = told_apart_by(source.domain, queries)
+        queries, source = [bins.inner(query) for query in queries], source.coarsened(bins.coarse, bins.bins)
+    source.prepare([query.scope for query in queries])
+    return np.array([query.answer(source.counts(query.scope)) for query in queries], dtype=np.int64)
 
 
 def _sums(summed: SummedValues | SummedRows, source: CountSource) -> NDArray[np.int64]:

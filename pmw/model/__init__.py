@@ -10,6 +10,7 @@ from pmw.model.bins import (
     fewest_bins,
     is_long,
     longest_kept,
+    told_apart_by,
 )
 from pmw.model.coarsening import CoarsenedDistribution, Coarsening, coarse_target
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
@@ -133,6 +134,7 @@ __all__ = [
     "Target",
     "target_of",
     "Term",
+    "told_apart_by",
     "WeightedFactor",
     "widest_of_rows",
     "with_local_fits",

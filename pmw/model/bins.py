@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,12 @@ from pmw.model.coarsening import Coarsening
 from pmw.model.measurement import DEFAULT_BINS
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
+from queries.factors import told_apart
+from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute
 from queries.places import as_index
 
+_Shares: TypeAlias = NDArray[np.float64]
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
@@ -73,6 +76,26 @@ def choose_coarsening(
             shares.append(_shares(bin_, counts))
         numbers.append(bin_)
     return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(numbers), tuple(shares))
+
+
+def told_apart_by(domain: Domain, queries: Sequence[LinearQuery]) -> Coarsening:
+    """Return bins of cells that no question tells apart: runs with the same weights in each of them.
+
+    So a question about long attributes is counted over few cells. Attributes that none is about stay as they
+    are.
+    """
+    begins = told_apart(factor for query in queries for factor in query.factors)
+    coarse, bins, shares = list[Attribute](), list[NDArray[np.int64] | None](), list[_Shares | None]()
+    for attribute in domain:
+        starts = begins.get(attribute.name, np.arange(attribute.size))
+        is_kept = starts.size == attribute.size
+        lengths = np.diff(np.append(starts, attribute.size))
+        coarse.append(
+            attribute if is_kept else CategoricalAttribute(attribute.name, tuple(range(starts.size)))
+        )
+        bins.append(None if is_kept else np.repeat(np.arange(starts.size), lengths))
+        shares.append(None if is_kept else np.repeat(1 / lengths, lengths))
+    return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(bins), tuple(shares))
 
 
 def assumed_domain(

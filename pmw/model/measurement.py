@@ -73,12 +73,15 @@ class MarginalMeasurement(Estimated):
         units: int64, one axis per attribute, noisy records per cell in units of 2^-20.
         noise: distribution of each cell's noise, in units.
         requested: an analyst asked for it; it is not what a positive measured.
+        part: how many marginals of the same part of a session's reserve there are from this one on; 0 for one
+            that is in no part.
     """
 
     scope: tuple[str, ...]
     units: NDArray[np.int64]
     noise: NoiseDistribution
     requested: bool = False
+    part: int = 0
 
     def __post_init__(self) -> None:
         units = np.array(self.units, dtype=np.int64)

@@ -27,6 +27,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry, price_of_positives, quantile_entry
+from pmw.public.clear import left_for_parts
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.public.options import Options
 from pmw.public.plans import marginal_tier
@@ -162,7 +163,7 @@ def quantiles_left(state: PublicState) -> Fraction:
     planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
     kept = kept_for_tests(state)
     tests = planned if kept is None else min(planned, kept)
-    return max(min(ledger.cap * SHARE - spent, ledger.remaining - tests), Fraction(0))
+    return max(min(ledger.cap * SHARE - spent, ledger.remaining - tests - left_for_parts(state)), Fraction(0))
 
 
 def _planned(state: PublicState, place: int) -> Fraction:

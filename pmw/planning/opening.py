@@ -57,7 +57,6 @@ from pmw.public.contract import Contract
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan, marginal_tier
-from pmw.public.prior import Prior, is_prior_of
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState, requested
 from queries.categories import CategoricalAttribute
@@ -101,6 +100,7 @@ class Part(enum.Enum):
     PERSONS = "the number of persons"
     MORE_SUMS = "sums on request"
     MORE_PERSONS = "persons by group, on request"
+    RESERVE = "questions whose error bars are wide"
     QUANTILES = "error quantiles"
     TESTS = "tests"
 
@@ -186,7 +186,8 @@ def _of_residuals(
     priced += [_attribute(one, composition, price) for one, price in zip(domain, prices.single, strict=True)]
     for wide, price in enumerate(prices.wider, start=2):
         priced.append(Release(Part.WIDER, math.comb(len(domain), wide) * Fraction(price)))
-    tests = Release(Part.TESTS, DEFAULT_SCHEDULE.under(composition).queries)
+    schedule = DEFAULT_SCHEDULE.under(composition)
+    tests = Release(Part.TESTS, Fraction(0) if options.reserve else schedule.queries)
     quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
     beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
     return (*beside, *_sharing(1 - _weight(beside), priced))
@@ -203,7 +204,9 @@ def _of_values(domain: Domain, options: Options) -> list[Release]:
 
 
 def _kept(domain: Domain, options: Options) -> list[Release]:
-    """Return what is kept for sums and persons on request, where opening measures some of them."""
+    """Return what is kept for what is asked: a reserve, or for sums and persons that opening measures."""
+    if options.reserve:
+        return [Release(Part.RESERVE, options.reserve)]
     found = [Release(Part.MORE_SUMS, KEPT_FOR_SUMS)] if planned_sums(domain, options) else []
     more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_persons(domain, options) else []
     return found + more
@@ -320,6 +323,7 @@ def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Con
     ledger = choose_filter(domain, budget, options)
     contract = Contract(domain, budget, replace(options, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
+    check_reserve(contract, plan)
     check_scales(contract, plan)
     return contract, plan
 
@@ -446,7 +450,7 @@ def opening_persons(
 def kept_for_later(state: PublicState) -> Fraction:
     """Return what is still kept for sums and persons on request, in the filter's own measure."""
     plan, options, ledger = marginal_tier(state.plan), state.contract.options, state.ledger
-    if plan is None or plan.order == 1:
+    if plan is None or plan.order == 1 or options.reserve:
         return Fraction(0)
     sums = state.sums[len(planned_sums(state.domain, options)) :]
     persons = [one for one in state.persons if one.scope]
@@ -744,22 +748,18 @@ def check_neighbors(domain: Domain, options: Options) -> None:
             )
 
 
-def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
-    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+def check_reserve(contract: Contract, plan: OpeningPlan) -> None:
+    """Refuse a reserve in a session that draws no numbers for questions.
 
     Raises:
-        BudgetError: it is.
+        BudgetError: opening measures neither all pairs nor the whole table, or its noise is not Gaussian.
     """
-    if prior is not None and not is_prior_of(prior, domain):
+    options = contract.options
+    measured = plan.order > 1 or plan.table_noise is not None or len(contract.domain) == 1
+    if options.reserve and (not measured or options.composition is Composition.PURE):
         raise BudgetError(
-            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
-            "this schema, or leave it out"
-        )
-    if prior is not None and plan.order == 1:
-        raise BudgetError(
-            "a prior is taken or dropped by pairs that are measured before any question, and this session "
-            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
-            "a number of positives, or a schema for which tests are better; leave the prior out"
+            "a reserve is for sessions that measure all pairs, or the whole table, before any question, with "
+            "Gaussian noise; give a delta above 0, or leave the reserve out"
         )
 
 

@@ -29,6 +29,7 @@ from pmw.model.prices import symmetric
 from pmw.planning.opening import Opened, widest_bar
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
 from pmw.public.bars import Bars
+from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract
 from pmw.public.evidence import is_whole_table, opening_over
 from pmw.public.foundations import due_scopes, on_everybody, strategy_of, with_founded
@@ -83,8 +84,8 @@ class OrderForecast:
         marginals: marginals of that order.
         cells: cells of all of them together.
         mean_count: records in one of these cells, on average.
-        promise: ``covered`` by the opening; ``tested``, so the bound holds while positives are left; or
-            ``none``.
+        promise: ``covered`` by the opening; ``tested``, so the bound holds while positives are left;
+            ``paid``, so a number of the question's own has the bound; or ``none``.
         expected_error: expected |noise| of one cell, of the noisiest attribute, in records (of everybody: an
             upper bound on it); None for tested questions, of whose error only the bound is known.
         bound: half-width of the interval, in records: of one cell where opening covers it, else of any
@@ -222,6 +223,8 @@ class Outlook:
                 bound = max(attribute.cell_bound for attribute in self.attributes)
             elif tested_bound is not None:
                 promise, bound = "tested", tested_bound
+            elif math.isfinite(number_half_width(self.state)):
+                promise, bound = "paid", number_half_width(self.state)
             mean = total.value * marginals / cells
             parts = self._by_parts(order) if promise != "covered" else None
             yield OrderForecast(order, marginals, cells, mean, promise, expected, bound, None, parts)

@@ -33,6 +33,7 @@ from pmw.planning.tested_bounds import (
 from pmw.planning.textbook_plan import forecast_textbook
 from pmw.privacy.budget import Budget, Number
 from pmw.public.charges import marginal_charge
+from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
 from pmw.public.plans import marginal_tier, question_tier
@@ -141,6 +142,8 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     if tested is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
         plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
+    if fixed.options.reserve:
+        plan = replace(plan, number_bound=number_half_width(outlook.state))
     plan = replace(plan, sums=tuple(summed.attribute for summed, _ in opening.sums))
     if compared:
         vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))

@@ -6,6 +6,7 @@ A quote depends on scales of noise and on the questions, never on what was drawn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -28,12 +29,13 @@ from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.errors import QueryError
 from queries.expressions import Linear
+from queries.factors import told_apart
 from queries.linear import LinearQuery
 from queries.parsing import require_aligned
 from queries.statements import Statement
 
 MOST_ROWS = 2**16  # that are measured together: each is a draw
-_MOST_COUNTED = 2**24  # declared cells of the attributes of one question
+_MOST_COUNTED = 2**24  # cells of the attributes of one question that the questions tell apart
 PREFERRED = 2  # times the price of the question alone, for a whole marginal, which serves others
 
 
@@ -88,7 +90,7 @@ def quote_rows(
     moved = what.sensitivity(state.contract.options)
     if not moved.l1:
         raise _refused("no person moves the answers, which public numbers give; nothing need be measured")
-    confidence = Confidences.in_state(state, groups=groups).alone
+    confidence = Confidences.in_state(state, groups=groups).number
     if within is not None:
         wanted = Within.records(within)
         noise = widest_noise(state.ledger, lambda one: half_width(one, confidence) <= wanted)
@@ -153,6 +155,18 @@ def require_few_rows(count: int) -> None:
         )
 
 
+def is_counted(query: LinearQuery) -> bool:
+    """Tell whether a question has a number of its own: cells decide it, and few enough of them."""
+    decided = query.readings is None and query.constant and query.scope
+    return bool(decided) and counted_cells([query]) <= _MOST_COUNTED
+
+
+def counted_cells(queries: Sequence[LinearQuery]) -> int:
+    """Return over how many cells the one of some questions is counted that needs the most."""
+    runs = told_apart(factor for query in queries for factor in query.factors)
+    return max(math.prod(runs[name].size for name in query.scope) for query in queries)
+
+
 def require_rows(queries: Sequence[LinearQuery], *beside: str) -> None:
     """Refuse lists of questions that are not measured.
 
@@ -168,13 +182,16 @@ def require_rows(queries: Sequence[LinearQuery], *beside: str) -> None:
     require_few_rows(len(queries))
     for query in queries:
         require_aligned(query)
-        cells = query.domain.scope_size(tuple({*query.scope, *beside}))
-        if cells > _MOST_COUNTED:
-            raise QueryError(
-                f"a question about {', '.join(query.scope)} counts {cell_count(cells)} cells, at most "
-                f"{_MOST_COUNTED:,} fit; ask about fewer attributes",
-                code="too_large",
-            )
+    if beside:  # the values of each cell are summed
+        cells = max(query.domain.scope_size(tuple({*query.scope, *beside})) for query in queries)
+    else:
+        cells = counted_cells(queries)
+    if cells > _MOST_COUNTED:
+        raise QueryError(
+            f"the questions tell {cell_count(cells)} cells apart that have to be counted, at most "
+            f"{_MOST_COUNTED:,} fit; ask about fewer attributes",
+            code="too_large",
+        )
 
 
 def _refused(message: str) -> QueryError:

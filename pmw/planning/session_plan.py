@@ -21,6 +21,7 @@ from pmw.planning.tested_bounds import (
     VectorForecast,
 )
 from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
+from pmw.public.clear import FULL
 from pmw.public.contract import Contract, guarantee
 from pmw.public.options import is_dense
 from queries.domain import Domain
@@ -77,6 +78,8 @@ class SessionPlan:
         pairs: how many pairs of attributes are measured before any question.
         triples: how many triples are.
         sums: the attributes of which opening measures where values lie, or what they come to.
+        number_bound: half-width of the bar that a number of a question's own gives, where wide bars are paid
+            for; None where there is no reserve.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
@@ -100,6 +103,7 @@ class SessionPlan:
     pairs: int = 0
     triples: int = 0
     sums: tuple[str, ...] = ()
+    number_bound: float | None = None
     choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
@@ -209,6 +213,7 @@ class SessionPlan:
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,
             "opening": self._opening,
+            **({} if self.number_bound is None else {"reserve": self._reserve}),
             "orders": [asdict(order) for order in self.orders],
             "vector": None if self.vector is None else asdict(self.vector),
             "marginals": None if self.marginals is None else asdict(self.marginals),
@@ -218,6 +223,11 @@ class SessionPlan:
             "typical_margin": self.typical_margin,
         }
         return {key: _six_digits(value) for key, value in form.items()}
+
+    @property
+    def _reserve(self) -> dict[str, Any]:
+        """What is kept for questions, ready for JSON."""
+        return {"share": float(self.contract.options.reserve), "bound": self.number_bound, "numbers": FULL}
 
     @property
     def _opening(self) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""Sizes: which domains a session can hold, whatever it measures."""
+"""Sizes: which domains a session can hold, and which priors go with them."""
 
 from __future__ import annotations
 
 from pmw.errors import BudgetError
 from pmw.model import check_dense_size
 from pmw.public.options import ModelKind, Options
+from pmw.public.plans import OpeningPlan
+from pmw.public.prior import Prior, is_prior_of
 from queries.domain import Domain, require_domain
 
 _MOST_ATTRIBUTES = 500  # that are opened in seconds
@@ -46,4 +48,23 @@ def check_attributes(domain: Domain) -> None:
         raise BudgetError(
             f"expected at most {_MOST_ATTRIBUTE_CELLS:,} cells of all attributes together, got {cells:,}; "
             f"declare wider cells, such as of {longest.name!r}, which has {longest.size:,}"
+        )
+
+
+def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
+
+    Raises:
+        BudgetError: it is.
+    """
+    if prior is not None and not is_prior_of(prior, domain):
+        raise BudgetError(
+            "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
+            "this schema, or leave it out"
+        )
+    if prior is not None and plan.order == 1:
+        raise BudgetError(
+            "a prior is taken or dropped by pairs that are measured before any question, and this session "
+            "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "
+            "a number of positives, or a schema for which tests are better; leave the prior out"
         )

@@ -104,7 +104,7 @@ def marks(kept: RecordsKept | None, *, seeded: bool) -> list[str]:
 
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
-    Source.MEASURED: "the model was wrong here, so counts were measured",
+    Source.MEASURED: "the model was wrong here, or its error bar wide, so counts were measured",
     Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
     Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
     Source.REFUSED: "no measurement or test that is left gives it a narrower one",

@@ -41,8 +41,9 @@ from pmw.public.bounded import (
     Ranges,
     Split,
 )
+from pmw.public.clear import clear_half_width
 from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of
-from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_noise_bound
+from pmw.public.half_widths import KEPT, AxisNoise, Confidences, Rests, Shares, total_noise_bound
 from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
@@ -109,10 +110,15 @@ class Bars:
         events: how many intervals have to hold together, each with its part of what may fail.
         beside: other events that have to hold with all of these, each with as much as all of these.
         groups: how many intervals answers choose from.
+        paid: numbers of questions themselves are looked at.
     """
 
-    def __init__(self, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1) -> None:
+    def __init__(
+        self, state: PublicState, events: int = 1, beside: int = 0, groups: int = 1, *, paid: bool = True
+    ) -> None:
         self.state = state
+        self._asked = KEPT * events, beside, groups
+        self._paid = paid
         self.confidences = Confidences.in_state(state, events, beside, groups)
         self._total_error = total_noise_bound(state, self.confidences.everybody)
         self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
@@ -194,12 +200,44 @@ class Bars:
     # --- bars -----------------------------------------------------------------------------------------------
 
     def of_query(self, query: LinearQuery) -> Bar:
-        """Return the interval of a question."""
+        """Return the interval of a question.
+
+        In a session that pays for wide bars, one that is not narrow by scales is that of bars which may be
+        kept, within the number of the question itself where it has one.
+        """
         if query.readings is None:
             one = Question(query)
             way, is_cut = self._way_of(query, one)
+            if self._pays and not self._is_narrow(way):
+                return self._with_number(self._kept.of_query(query), query)
             return self._of_way(one, one, way, beside=is_cut)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
+
+    @property
+    def _pays(self) -> bool:
+        return self._paid and self.confidences.pays
+
+    @functools.cached_property
+    def _kept(self) -> Bars:
+        """What bounds questions whose bars may be kept for being narrow."""
+        return Bars(self.state, *self._asked, paid=False)
+
+    @functools.cached_property
+    def _clear(self) -> float:
+        return clear_half_width(self.state)
+
+    def _is_narrow(self, way: _Way) -> bool:
+        """Tell whether what bounds a question by all of its attributes is clear by scales, cutting no bin."""
+        _, low, high = way
+        return low is high and bool(low.half_width <= self._clear)
+
+    def _with_number(self, kept: Bar, query: LinearQuery) -> Bar:
+        number = own_numbers(self.state).of(query)
+        if number is None:
+            return kept
+        width = self._own_width(number)
+        ends = _Ends(kept.low, kept.high).within(_Ends(number.value - width, number.value + width))
+        return Bar(*ends, RELEASED)
 
     def own(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return the number that was measured of a question itself, where it bounds the question best.
@@ -211,10 +249,12 @@ class Bars:
         if number is None:
             return None
         one = Question(query)
+        if self._pays:
+            return None if self._is_narrow(self._way_of(query, one)[0]) else number
         return number if self._way_of(query, one)[0][1].half_width == self._own_width(number) else None
 
     def _own_width(self, number: QueryMeasurement) -> float:
-        return half_width(number.noise, self.shares(Rests.MEASURED).measured)
+        return half_width(number.noise, self.confidences.number)
 
     def _way_of(self, query: LinearQuery, one: Question) -> tuple[_Way, bool]:
         """Return what bounds a question that cells decide, by all of its attributes: by scales alone.
@@ -223,7 +263,7 @@ class Bars:
         in any case, and what is known on the bins is looked at beside it: the second value tells that.
         """
         (way,) = self._main(*self._pieces(one, one))
-        number = own_numbers(self.state).of(query)
+        number = None if self.confidences.pays else own_numbers(self.state).of(query)
         if number is None or self.confidences.together:
             return way, False
         width, is_cut = self._own_width(number), way[1] is not way[2]
@@ -238,6 +278,25 @@ class Bars:
         Args:
             boxes: the questions; each depends on all attributes of their scope.
         """
+        if not self._pays:
+            return self._of_boxes(boxes)
+        widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
+        if widths is None or bins is None:
+            return None
+        known = self.known(boxes.scope)
+        is_cut = bins[2] & (not known.opened and not known.fine)
+        is_narrow = ~is_cut & (widths <= 2 * self._clear)
+        found = np.empty((3, len(boxes)))
+        for bars, are_meant in ((self, is_narrow), (self._kept, ~is_narrow)):
+            places = np.flatnonzero(are_meant)
+            own = bars._of_boxes(boxes.take(places)) if places.size else None
+            if own is not None:
+                found[:, places] = own
+            elif places.size:
+                return None
+        return Bar(*found)
+
+    def _of_boxes(self, boxes: Counted) -> Bar | None:
         found = np.empty((3, len(boxes)))
         try:
             for places, group in Ranges(boxes).groups(self.state.coarsening):
@@ -318,7 +377,12 @@ class Bars:
         if query.readings is not None:
             return None
         (_, low, high), _ = self._way_of(query, Question(query))
-        return float(low.half_width) if low is high and math.isfinite(low.half_width) else None
+        width = float(low.half_width) if low is high and math.isfinite(low.half_width) else None
+        if self._pays and (width is None or width > self._clear):
+            number = own_numbers(self.state).of(query)
+            width = self._kept.half_width(query)
+            return width if number is None else min(self._own_width(number), width or math.inf)
+        return width
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
         """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""

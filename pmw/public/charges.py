@@ -41,6 +41,7 @@ class Event(enum.StrEnum):
     MEASUREMENT = "measurement"
     OPENING = "opening"  # a pair that is measured before any question, after the rest of opening
     REQUESTED = "requested"
+    PART = "part of the reserve"  # a marginal that many questions rest on
     QUANTILE = "error quantile"
     SUM = "sum of values"
     PERSONS = "number of persons"

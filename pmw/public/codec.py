@@ -116,6 +116,12 @@ _MOST: dict[tuple[type, str], float] = {  # of a field, where that is not 62 bit
     (HierarchicalHistogram, "height"): _HIGHEST,
 }
 
+_LEFT_OUT: dict[type, Mapping[str, Any]] = {  # fields that a form lacks at this value, as those of before do
+    Options: {"reserve": Fraction(0)},
+    MarginalMeasurement: {"part": 0},
+    ResidualMeasurement: {"part": 0},
+}
+
 
 def register(tags: Mapping[type, Mapping[str, str]]) -> None:
     """Give dataclasses a form.
@@ -213,8 +219,10 @@ def form_of(value: Any, *, without: Sequence[str] = ()) -> Any:
     if kind in _WRITTEN:
         return _WRITTEN[kind](value)
     if kind in _TAGS:
-        names = (one.name for one in fields(kind) if _has_form(one) and one.name not in without)
-        return {**_TAGS[kind], **{name: form_of(getattr(value, name)) for name in names}}
+        found = {one.name: getattr(value, one.name) for one in fields(kind) if _has_form(one)}
+        lacks = [name for name, usual in _LEFT_OUT.get(kind, {}).items() if found[name] == usual]
+        left = {name: one for name, one in found.items() if name not in without and name not in lacks}
+        return {**_TAGS[kind], **{name: form_of(one) for name, one in left.items()}}
     if isinstance(value, enum.Enum):
         return value.value
     raise FormError(f"expected a value of a type that has a form, got a {kind.__name__}")
@@ -299,10 +307,12 @@ class _Reader:
     def fields(self, kind: Any, form: Any, given: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
         """Return the dataclass of an object; of its fields, some may be given besides."""
         _require(kind in _TAGS, "a type that has no form")
-        hints, tag, values = _hints(kind), _TAGS[kind], dict(given)
-        wanted = [*tag, *(one for one in hints if one not in given)]
+        hints, tag = _hints(kind), _TAGS[kind]
         if not isinstance(form, dict) or not _has_tag(form, tag):
             raise FormError(f"no object of {kind.__name__}")
+        lacks = {name: one for name, one in _LEFT_OUT.get(kind, {}).items() if name not in form}
+        values = {**lacks, **given}
+        wanted = [*tag, *(one for one in hints if one not in values)]
         for key in wanted:
             if key not in form:
                 raise FormError(f"{kind.__name__} lacks {key}")

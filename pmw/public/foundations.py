@@ -31,14 +31,16 @@ from queries.factors import UNITS
 from queries.places import as_index
 
 Measured = TypeVar("Measured", bound=Measurement)
+_MOST_TRIPLE_CELLS = 4096  # of a triple by rows that is measured after opening
 
 
 def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     """Return the rows that a marginal is measured by, or None where its cells are measured.
 
     Pairs, and wider marginals of which all are measured before any question, are measured by rows where those
-    that they stand on are, and attributes that opening measured by rows; wider ones, and those of an
-    attribute with too many cells for rows, cell by cell.
+    that they stand on are, and attributes that opening measured by rows. Where a reserve is kept for what is
+    asked, so are triples of few cells, on which their pairs were measured. Wider ones, and those of an
+    attribute with too many cells for rows, are measured cell by cell.
 
     Args:
         state: the public state.
@@ -50,9 +52,12 @@ def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     if len(scope) == 1:
         opened = next((one for one in state.opening if one.scope == scope), None)
         return opened.strategy if isinstance(opened, ResidualMeasurement) else None
-    if not 2 <= len(scope) <= tier.order or None in _below(state, scope):
+    if not 2 <= len(scope) <= max(tier.order, 3 * bool(state.contract.options.reserve)):
         return None
-    grid = state.grid(scope)
+    below, grid = _below(state, scope), state.grid(scope)
+    alike = all(one is not None and one.units.shape == grid.scope_shape(one.scope) for one in below)
+    if not alike or (len(scope) > tier.order and grid.scope_size(scope) > _MOST_TRIPLE_CELLS):
+        return None
     return rows_of([grid[name] for name in scope], replaced=state.contract.options.replaces)
 
 

@@ -131,11 +131,9 @@ class ModelAnswers:
         count, bar = self._count(query), self.bars.of_query(query)
         low, high, basis = float(bar.low), float(bar.high), BASES[int(bar.basis)]
         source = Source.SYNTHETIC
-        own = self.bars.own(query)
-        if own is not None and not self._local.holds(query):
-            deviation = math.sqrt(own.variance)
-            count = min(max(count, own.value - deviation), own.value + deviation)
-        if basis is Basis.PARTS:
+        if self.bars.own(query) is not None:
+            source = Source.MEASURED
+        elif basis is Basis.PARTS:
             source = self._untested_source
         elif measured and not self.bars.cuts_more_than_noise(query):
             source = Source.MEASURED

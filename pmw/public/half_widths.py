@@ -44,6 +44,7 @@ from queries.products import CellSets
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
 _EVERYBODY = 0.1  # of what may fail, for the number of records
+KEPT = 5  # bars that may be kept for being narrow have a part in so many of what may fail; numbers the rest
 _CERTIFICATES = 1  # their place in the shares of ``Rests``
 _LEAST_FAILURE = 1e-13  # that a confidence is told apart from 1 by
 _INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
@@ -139,6 +140,7 @@ class Confidences:
         groups: how many intervals answers choose from. Each has its part of what may fail, but for
             everybody's number and certificates, which are one event for all of them.
         certified: some of these intervals may rest on certificates, which then have half of ``rest``.
+        pays: numbers of questions are drawn where their bars are wide.
     """
 
     everybody: float
@@ -146,6 +148,7 @@ class Confidences:
     together: bool = False
     groups: int = 1
     certified: bool = False
+    pays: bool = False
 
     @classmethod
     def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
@@ -189,12 +192,20 @@ class Confidences:
         if parts > 1:
             everybody, rest = (split_confidence(one, parts) for one in (found.everybody, found.rest))
             found = replace(found, everybody=everybody, rest=rest)
-        return replace(found, groups=groups, certified=bool(state.certificates))
+        pays = options.reserve > 0
+        return replace(found, groups=groups, certified=bool(state.certificates), pays=pays)
 
     @property
     def alone(self) -> float:
         """Of a measurement that gives both ends of an interval."""
         return self.shares(Rests.MEASURED).measured
+
+    @property
+    def number(self) -> float:
+        """Of the number that was measured of a question itself."""
+        if not self.pays:
+            return self.alone
+        return part_confidence(self.rest, (1 - 1 / KEPT) / self.groups)
 
     def shares(self, rests: Rests) -> Shares:
         """Return how surely each noise holds that an interval rests on, but for its parts."""

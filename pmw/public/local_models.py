@@ -64,6 +64,26 @@ class LocalModels:
             set(one.scope) for one in beside if isinstance(one, MarginalMeasurement | RowsMeasurement)
         ]
 
+    def take_over(self, before: LocalModels) -> None:
+        """Keep the tables of an earlier state that would be the same: nothing newer is inside them."""
+        old, new = before._state, self._state
+        later = new.measured[len(old.measured) :]
+        is_same = old.model is new.model and old.opening is new.opening and self._has_rows
+        is_same = is_same and len(new.measured) >= len(old.measured)
+        pairs = zip(old.measured, new.measured, strict=False)
+        is_same = is_same and all(one is other for one, other in pairs)
+        if not is_same or not all(isinstance(one, RowsMeasurement) for one in later):
+            return
+        rows = [frozenset(number.query.scope) for number in singly(later)]  # type: ignore[union-attr]
+
+        def is_kept(scope: _Scope) -> bool:
+            return not any(names.issubset(scope) for names in rows)
+
+        self._targets = before._targets
+        self._tables.take_over(before._tables, is_kept)
+        self._sums.take_over(before._sums, is_kept)
+        self._chains.take_over(before._chains, is_kept)
+
     def is_of(self, state: PublicState) -> bool:
         """Tell whether a state has the same model and measurements."""
         own = self._state
@@ -250,7 +270,10 @@ def local_models(state: PublicState) -> LocalModels:
     """Return the local models of a state: found once for each model, and kept with the newest."""
     found = state.found.local
     if not isinstance(found, LocalModels) or not found.is_of(state):
+        before = found if isinstance(found, LocalModels) else None
         found = state.found.local = LocalModels(state)
+        if before is not None:
+            found.take_over(before)
     return found
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
+from fractions import Fraction
 from typing import cast
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.budget import Composition, NeighboringRelation, as_fraction
 from pmw.public.drafts import DraftCharge
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
@@ -76,9 +77,12 @@ class Options:
             such contract. Where marginals are tested.
         records: the stated number of records that ``accuracy`` is a part of: a public number.
         prior: what is public about a table like this one, for the model to begin with; see ``public_prior``.
-        drafts: what drafts of the schema were charged, beside the session's budget.
             For sessions that measure all pairs before any question; these drop it where it is far from what
             they measure.
+        drafts: what drafts of the schema were charged, beside the session's budget.
+        reserve: the part of the budget, in [0, 1), that opening leaves for what is asked: a question whose
+            bar is wider than that of a number of its own is paid for. Where opening measures all pairs, or
+            the whole table.
         update: what a measurement does to the model.
         opening: what is measured before the first question.
         update_limit: number of positives.
@@ -124,6 +128,7 @@ class Options:
     records: int | None = None
     prior: Prior | None = None
     drafts: tuple[DraftCharge, ...] = ()
+    reserve: Fraction = Fraction(0)
 
     @classmethod
     def textbook(
@@ -174,8 +179,10 @@ class Options:
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
+        object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
         self._check_wholes()
         self._check_reals()
+        self._check_reserve()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
         if self.confidence > GREATEST_CONFIDENCE:
@@ -203,6 +210,20 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
                 raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+
+    def _check_reserve(self) -> None:
+        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from."""
+        if not 0 <= self.reserve < 1:
+            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserve):g}")
+        for name, is_asked in (
+            ("test = query", not self.tests_marginals),
+            ("opening = none or one-way", self.opening in (Opening.NONE, Opening.ONE_WAY)),
+            ("simultaneous", self.simultaneous),
+            ("an accuracy contract", self.accuracy is not None),
+            ("update_limit", self.update_limit is not None),
+        ):
+            if self.reserve and is_asked:
+                raise BudgetError(f"a reserve does not go with {name}; leave one of them out")
 
     def _check_accuracy(self) -> None:
         accuracy = self.accuracy

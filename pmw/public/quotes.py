@@ -29,6 +29,7 @@ from pmw.public.charges import (
     SumNumbers,
     reserved_by_rounds,
 )
+from pmw.public.clear import left_for_parts
 from pmw.public.evidence import Holding, holding_of
 from pmw.public.foundations import founded, strategy_of
 from pmw.public.free_answers import ModelAnswers
@@ -306,9 +307,12 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
 
 
 def affordable_price(state: PublicState) -> Fraction:
-    """Return the most that a requested marginal may cost: what is left, but for what open rounds reserved."""
+    """Return the most that a requested marginal may cost.
+
+    That is what is left, but for what open rounds reserved, and for what the pot of parts holds.
+    """
     held = reserved_by_rounds(state.plan, state.rounds, state.contract.options, state.ledger)
-    return max(state.ledger.remaining - held, Fraction(0))
+    return max(state.ledger.remaining - held - left_for_parts(state), Fraction(0))
 
 
 def require_affordable(state: PublicState, what: Measurable, noise: NoiseDistribution) -> None:

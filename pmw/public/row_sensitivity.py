@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.options import Options
-from queries.factors import UNITS
+from queries.factors import UNITS, told_apart
 
 if TYPE_CHECKING:
     from queries.factors import Factor
@@ -95,7 +95,7 @@ def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, person
     for query in counted:
         own = tuple([factor for factor in query.factors if not any(_equal(factor, one) for one in shared)])
         rows.append(_Row(own, query.constant * peak // UNITS))
-    runs = _runs(rows)
+    runs = told_apart(factor for row in rows for factor in row.factors)
     axes = {name: runs[name] for name in counted[0].domain.scope(list(runs))}
     parts = _parts(rows, {name: cells.size for name, cells in axes.items()})
     reaches = [_reach(part, axes, pairs=options.replaces) for part in parts]
@@ -129,20 +129,6 @@ def _shared(queries: Sequence[LinearQuery]) -> list[Factor]:
         if not shared:
             break
     return shared
-
-
-def _runs(rows: Iterable[_Row]) -> _Axes:
-    """Return of each attribute the first cells of the longest runs that no row tells apart."""
-    begins: dict[str, NDArray[np.bool_]] = {}
-    for factor in itertools.chain.from_iterable(row.factors for row in rows):
-        for axis, (name, side) in enumerate(zip(factor.scope, factor.box, strict=True)):
-            if name not in begins:
-                begins[name] = np.zeros(factor.shape[axis] + 1, dtype=np.bool_)
-            begins[name][[0, side.start, side.stop]] = True
-            if not factor.is_box:
-                table = np.moveaxis(factor.weights, axis, 0).reshape(factor.shape[axis], -1)
-                begins[name][1:-1] |= (table[1:] != table[:-1]).any(axis=1)
-    return {name: np.flatnonzero(marks[:-1]) for name, marks in begins.items()}
 
 
 def _parts(rows: Sequence[_Row], sizes: Mapping[str, int]) -> Iterator[list[_Row]]:

@@ -66,9 +66,9 @@ def paid_for(measurement: LaterMeasurement | ApartMeasurement) -> tuple[str, str
     """Return event and label of the charge that pays for a measurement after opening."""
     if isinstance(measurement, QueryMeasurement):
         return Event.MEASUREMENT, measurement.query.describe()
-    what = requested(measurement)
+    what, part = requested(measurement), getattr(measurement, "part", 0)
     if what is not None:
-        return what.event, what.label
+        return Event.PART if part else what.event, what.label
     return Event.MARGINAL, ", ".join(measurement.scope)
 
 

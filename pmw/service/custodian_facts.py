@@ -24,7 +24,7 @@ from pmw.session.accounts import Booked
 
 _NONE = "\N{EN DASH}"
 _SESSION = "the session itself"
-_SPARE = (Event.REQUESTED, Event.QUANTILE)  # what no test decides, after opening
+_SPARE = (Event.REQUESTED, Event.PART, Event.QUANTILE)  # what no test decides, after opening
 _MOST_LINES = 6  # named ones of a chart; the style sheet has a colour and a dash for each
 _MOST_TIMES = 400  # points of the course of spending
 

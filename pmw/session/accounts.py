@@ -7,6 +7,7 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -21,9 +22,10 @@ from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
-from pmw.public.charges import LedgerEntry, Parts
+from pmw.public.charges import Event, LedgerEntry, Parts
+from pmw.public.clear import left_for_parts, pot_of_parts
 from pmw.public.free_answers import unverified
-from pmw.public.state import PublicState
+from pmw.public.state import PublicState, paid_for
 from pmw.session.loading import read_entries, read_question
 from pmw.session.store import SessionStore
 from queries.domain import Domain
@@ -252,17 +254,42 @@ class Bookings:
         self._store = store
         self._shares: dict[str, Fraction | None] = {SESSION.name: SESSION.share}
         self._sums: dict[str, Fraction] = {}
+        self._bought = Counter[str]()
+        self._parts = list[str]()  # who paid for each marginal of a part, in order
+        self._for_parts: dict[str, Fraction] = {}
         self._spent: Fraction | None = None  # of the whole session when these sums were added up
 
     def of(self, analyst: str, ledger: PrivacyFilter) -> Fraction:
         """Return what was charged for an analyst, in the unit of the session's ledger as it is now."""
-        if self._spent != ledger.spent:
-            sums = dict[str, Fraction]()
-            for entry in read_entries(self._store.chained().ledger):
-                for name, part in entry.booked:
-                    sums[name] = sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
-            self._sums, self._spent = sums, ledger.spent
+        self._read(ledger)
         return self._sums.get(analyst, Fraction(0))
+
+    def bought(self, analyst: str, ledger: PrivacyFilter) -> int:
+        """Return how often numbers of questions were drawn for an analyst, asked for or not."""
+        self._read(ledger)
+        return self._bought[analyst]
+
+    def add(self, entries: Sequence[LedgerEntry], before: PrivacyFilter, after: PrivacyFilter) -> None:
+        """Add charges that just became durable, where those before them were added up."""
+        if self._spent == before.spent:
+            self._add(entries, after)
+
+    def _read(self, ledger: PrivacyFilter) -> None:
+        """Add up the charges of the file, where there are more than were added up."""
+        if self._spent != ledger.spent:
+            self._sums, self._bought, self._parts, self._for_parts = {}, Counter(), [], {}
+            self._add(read_entries(self._store.chained().ledger), ledger)
+
+    def _add(self, entries: Sequence[LedgerEntry], ledger: PrivacyFilter) -> None:
+        for entry in entries:
+            for name, part in entry.booked:
+                self._sums[name] = self._sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
+                self._bought[name] += entry.event == Event.ROWS
+                if entry.event == Event.PART:
+                    self._parts.append(name)
+                    price = part * ledger.price(entry.charge)
+                    self._for_parts[name] = self._for_parts.get(name, Fraction(0)) + price
+        self._spent = ledger.spent
 
     def know(self, account: Account) -> None:
         """Take note of an analyst's share, as it was last told: what is measured unasked is limited by it."""
@@ -280,6 +307,28 @@ class Bookings:
             name: None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))
             for name, share in self._shares.items()
         }
+
+    def left_for_parts(self, state: PublicState) -> dict[str, Fraction]:
+        """Return what the pot of parts still holds for each analyst whose share is known.
+
+        Of the pot an analyst has the same share as of the cap, and may spend no more than is left of both.
+        """
+        return {
+            name: self._left_for_parts(Account(name, share), state) for name, share in self._shares.items()
+        }
+
+    def _left_for_parts(self, account: Account, state: PublicState) -> Fraction:
+        self._read(state.ledger)
+        left = min(left_for_parts(state), self.left(account, state.ledger))
+        own = pot_of_parts(state) * (1 if account.share is None else account.share)
+        return max(min(own - self._for_parts.get(account.name, Fraction(0)), left), Fraction(0))
+
+    def had_part(self, analyst: str, state: PublicState, version: int) -> bool:
+        """Tell whether a part was measured for an analyst after the model had a version."""
+        self._read(state.ledger)
+        places = [place for place, one in enumerate(state.measured) if paid_for(one)[0] == Event.PART]
+        paid = zip(places, self._parts, strict=True)
+        return any(place >= version and name == analyst for place, name in paid)
 
     def left(self, account: Account, ledger: PrivacyFilter) -> Fraction:
         """Return what may still be charged for an analyst: what is left of the share, and of the cap."""
@@ -302,10 +351,12 @@ class Bookings:
         """
         if not account.is_bound and room is None:
             return state
-        ledger = state.ledger
-        left = Fraction(0) if account.at_most == 0 else self.left(account, ledger)
+        ledger, kept = state.ledger, left_for_parts(state)  # which nothing else is paid from
+        own = self._left_for_parts(account, state) if kept else kept
+        left = min(self.left(account, ledger) - own, ledger.remaining - kept)
+        left = Fraction(0) if account.at_most == 0 else max(left, Fraction(0))
         left = left if room is None else min(left, room)
-        return replace(state, ledger=replace(ledger, spent=ledger.cap - left))
+        return replace(state, ledger=replace(ledger, spent=ledger.cap - left - kept))
 
     def listed(self, ledger: PrivacyFilter) -> tuple[Booked, ...]:
         """Return what was charged for everybody, by name; the session itself comes first."""

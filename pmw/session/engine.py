@@ -33,6 +33,7 @@ from pmw.loop import (
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
+from pmw.planning.parts import next_due as next_part_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
@@ -54,7 +55,9 @@ from queries.questions import Places, Questions
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
+    from pmw.loop.purchases import Offer
     from pmw.public.quotes import Quote
+    from queries.linear import LinearQuery
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
@@ -94,6 +97,9 @@ class Engine:
         self._intents = 0
         self._owed = dict[tuple[str, str], float]()  # what questions charged that wait for more tests
         self._looked_at = -1  # settled questions when it was last looked at what is due
+        self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
+        self.room = None
+        self._ahead = 1  # questions whose bars are found before it is seen whether one is paid for
         self._load()
         self._measure_due()
 
@@ -145,6 +151,7 @@ class Engine:
         if is_given.any():
             self._repeats.give(self._state, distinct, stored, is_given, self._charges)
         ready, batches, done, share = 0, 0, 0, self._state.ledger.share
+        self._draw_for_all(distinct.take(waiting), account)
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
             if deliver is not None and stop > ready:
@@ -152,7 +159,7 @@ class Engine:
             ready = stop
             if ready == len(requests) or (batches and is_awaited()):
                 break
-            self._release_due(account)
+            self._release_due(account, inside=account.is_whole and batches > 0)
             places = waiting[done : done + distinct.questions.most_together]
             self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
@@ -177,9 +184,13 @@ class Engine:
         """Answer a batch, and take what it charged off the room of a statement."""
         before = self._state.ledger.spent
         answers = self._answer_batch(requests, were_settled, account)
+        self._count_down(before, account)
+        return answers
+
+    def _count_down(self, before: Fraction, account: Account) -> None:
+        """Take what was charged since off the room of a statement."""
         if self.room is not None and account.is_whole:
             self.room -= self._state.ledger.spent - before
-        return answers
 
     def _expect(self, questions: Questions, places: Places) -> None:
         """Note which questions come next, once for many, so that those of a scope are bounded together."""
@@ -208,7 +219,9 @@ class Engine:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
         waiting = self._waiting(requests, account)
         asked = waiting.queries(0, len(waiting))
-        return forecast(self.limited(account), asked, stored=len(requests) - len(asked))
+        found = forecast(self.limited(account), asked, stored=len(requests) - len(asked))
+        numbers = float(self._price_of_numbers(waiting, account) / self._state.ledger.cap)
+        return replace(found, least=found.least + numbers, most=found.most + numbers)
 
     def price(self, requests: Requests, account: Account) -> Fraction | None:
         """Return what questions may charge, in the filter's own measure; nothing is drawn or recorded.
@@ -238,6 +251,7 @@ class Engine:
         state, ledger = self.limited(account), self._state.ledger
         if account.ceiling(ledger) == 1:
             return None
+        numbers = self._price_of_numbers(asked, account)
         if account.is_whole:
             most = most_charged(state, asked.queries(0, len(asked)))
         else:
@@ -246,6 +260,7 @@ class Engine:
             are_alike = state.contract.options.bar_limit is None  # questions of a kind, to ``are_tested``
             unlike = tested.kinds()[1] if are_alike else tested.queries(0, len(tested))
             most = max((most_charged(state, [one]) for one in unlike), default=Fraction(0))
+        most += numbers
         account.require_price(float(most / ledger.cap), ledger)
         return most
 
@@ -254,7 +269,8 @@ class Engine:
         stored = self._repeats.stored(self._state, requests)
 
         def tested(places: Places) -> NDArray[np.bool_]:
-            return are_tested(self.limited(account), requests.questions.take(places))
+            asked = requests.questions.take(places)
+            return are_tested(self.limited(account), asked) | self._are_unclear(asked, account)
 
         return stored, np.flatnonzero(stored.are_asked(requests.fresh, tested))
 
@@ -265,6 +281,9 @@ class Engine:
     def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
         """Return how many of the next questions are answered before releases can come due."""
         room = next_due(self._state.settled) - self._state.settled
+        if self._state.contract.options.reserve:
+            own = self._store.answers.settled_counts().get(account.name, 0)
+            room = min(room, next_part_due(own) - own)
         if room >= len(places) or not account.may_pay(self.limited(account)):
             return len(places)
         is_new = ~stored.were_settled[places]
@@ -368,6 +387,11 @@ class Engine:
         quotes.require_affordable(self.limited(account), requested.what, requested.noise)
         self._release(releases.MeasuredRelease.of(requested, self._state), account.whole, tie)
 
+    def measure_part(self, found: releases.Found) -> None:
+        """Measure the last part of a reserve, whoever has not spent a share of it; booked to the session."""
+        if found:
+            self._release(releases.part_of(found, self._state), SESSION.whole)
+
     def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test.
 
@@ -375,7 +399,81 @@ class Engine:
         """
         self.finish_interrupted()
         requests = Requests.of([replace(request, request_id=None)])
-        return self._answer_free(requests, self._were_settled(requests), account)[0]
+        return self._answer_free(requests, self._were_settled(requests), account, pays=False)[0]
+
+    # --- numbers of unclear questions -----------------------------------------------------------------------
+
+    def _offer(self, account: Account) -> Offer | None:
+        """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
+        if not self._state.contract.options.reserve:
+            return None
+        from pmw.loop.purchases import offered
+        from pmw.public.quotes import affordable_price
+
+        left = affordable_price(self.limited(account))
+        part = 1.0 if account.share is None else float(account.share)
+        return offered(self._state, left, self.bookings.bought(account.name, self._state.ledger), part)
+
+    def _are_unclear(self, questions: Questions, account: Account) -> NDArray[np.bool_]:
+        """Tell which questions a number would be drawn for: bool, shape (n,)."""
+        offer = self._offer(account)
+        if offer is None or not len(questions):
+            return np.zeros(len(questions), dtype=np.bool_)
+        from pmw.loop.purchases import are_unclear
+
+        answers = self._free.answers(self._state, questions)
+        return are_unclear(self._state, questions, answers.interval, offer)
+
+    def _price_of_numbers(self, asked: Questions, account: Account) -> Fraction:
+        """Return what numbers may cost that are drawn for questions, in the filter's own measure.
+
+        That is one price where they are a statement, or where the price of one question is looked at.
+        """
+        offer = self._offer(account)
+        return offer.price if offer is not None and self._are_unclear(asked, account).any() else Fraction(0)
+
+    def _draw_for_all(self, requests: Requests, account: Account) -> None:
+        """Draw the numbers of a statement's questions together, once, where the bar of one is wide."""
+        if account.is_whole and self._are_unclear(requests.questions, account).any():
+            self._draw_numbers(requests.questions.queries(0, len(requests)), account)
+
+    def _draw_first(self, questions: Questions, answers: Answers, account: Account) -> int:
+        """Return how many of the first answers stand; where none does, a number was drawn for the first.
+
+        Args:
+            questions: in order.
+            answers: to them, in the present state.
+            account: who asks.
+        """
+        offer = self._offer(account)
+        if offer is None:
+            return len(answers)
+        from pmw.loop.purchases import are_unclear
+
+        unclear = are_unclear(self._state, questions, answers.interval, offer)
+        first = int(unclear.argmax()) if unclear.any() else len(answers)
+        self._ahead = 1 if unclear.any() else min(2 * self._ahead, _LARGEST_BATCH)
+        if not first:
+            self._draw_numbers([questions.query(0)], account)
+        return first
+
+    def _draw_numbers(self, queries: Sequence[LinearQuery], account: Account) -> None:
+        """Draw the numbers of questions at the present price; without the table nothing is drawn."""
+        from pmw.loop.purchases import requested
+
+        offer = self._offer(account)
+        if offer is None or (self.room is not None and offer.price > self.room):
+            return
+        rows = requested(self._state, queries, offer)
+        if rows is None:
+            return
+        before = self._state.ledger.spent
+        with contextlib.suppress(DataError):
+            self._release(releases.MeasuredRelease.of(rows, self._state), account.whole)
+        self._count_down(before, account)
+        charged = self._state.ledger.spent - before
+        if charged:
+            self._owed[account.name, queries[0].to_json()] = float(charged / self._state.ledger.cap)
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -437,11 +535,31 @@ class Engine:
         last = replace(state, asked=state.asked + len(questions) - 1)
         return not are_tested(last, questions.take(np.arange(start, len(questions)))).any()
 
-    def _answer_free(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
-        """Answer questions from the model, without noise: durably, in one commit."""
+    def _answer_free(
+        self, requests: Requests, were_settled: NDArray[np.bool_], account: Account, *, pays: bool = True
+    ) -> Answers:
+        """Answer questions from the model: durably, in one commit.
+
+        Where a question's bar is wide, its number is drawn first, if that is paid for. Then fewer questions
+        are answered: those before it, or that one.
+        """
+        pays = pays and not account.is_whole and bool(self._state.contract.options.reserve)
+        requests = requests.between(0, self._ahead) if pays else requests
+        answers = self._free.answers(self._state, requests.questions)
+        if pays:
+            stand = self._draw_first(requests.questions, answers, account)
+            requests = requests.between(0, max(1, stand))
+            answers = (
+                answers.take(np.arange(stand))
+                if stand
+                else self._free.answers(self._state, requests.questions)
+            )
+        were_settled = were_settled[: len(requests)]
         state, count = self._state, len(requests)
-        answers = self._free.answers(state, requests.questions)
         answers = account.told(replace(state, asked=state.asked + count), answers)
+        if self._owed and count:
+            owed = self._owed.pop((account.name, requests.questions.query(0).to_json()), 0.0)
+            answers = replace(answers, charged=np.where(np.arange(count) == 0, owed, answers.charged))
         settle = account.settled_by(self.limited(account), answers)
         columns = columns_of(requests, answers, were_settled, settle, account.name)
         outcome = Outcome(columns=columns, asked=count, charged_before=self._charges)
@@ -531,6 +649,7 @@ class Engine:
         )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
+        self.bookings.add(entries, before.ledger, after.ledger)
         self._secret = secret
         self._state = replace(after, settled=before.settled + outcome.settled)
         self._interrupted = False
@@ -554,12 +673,15 @@ class Engine:
                 requested = Requested(cells, plan.noise_of(scope))
                 self._release(releases.MeasuredRelease.of(requested, self._state), SESSION.whole)
 
-    def _release_due(self, account: Account) -> None:
+    def _release_due(self, account: Account, *, inside: bool = False) -> None:
         """Release what is due, once for each number of settled questions, for whoever could have a test.
 
-        That is what tests do not need the price of, and error quantiles. Where the table cannot be read,
-        nothing is released: what is free is answered all the same.
+        That is parts of the reserve (not inside a statement, whose groups are from one model), what tests do
+        not need the price of, and error quantiles. Where the table cannot be read, nothing is released: what
+        is free is answered all the same.
         """
+        if not inside:
+            self._release_parts(account)
         settled = self._state.settled
         if settled == self._looked_at or not account.may_pay(self.limited(account)):
             return
@@ -572,6 +694,15 @@ class Engine:
             quantiles = releases.due_quantiles(self._store, self._state)
             if quantiles is not None:
                 self._release(quantiles, SESSION.whole)
+
+    def _release_parts(self, account: Account) -> None:
+        """Measure the parts of the reserve that are due, where whoever asks could have a number."""
+        if self._state.contract.options.reserve and account.may_pay(self.limited(account)):
+            with contextlib.suppress(DataError):
+                while part := releases.due_part(
+                    self._store, self._state, self.bookings, self._looked_at_parts
+                ):
+                    self._release(*part)
 
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
         """Count what will be released, record it durably, then draw it.

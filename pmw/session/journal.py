@@ -25,7 +25,7 @@ from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
-from pmw.public.charges import MEASURABLE, LedgerEntry, Parts, abandoned_entry
+from pmw.public.charges import MEASURABLE, CellNumbers, LedgerEntry, Parts, abandoned_entry
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.public.contract import Contract
 from pmw.public.options import Options
@@ -42,12 +42,13 @@ from pmw.session.measurement_rows import (
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
+from pmw.session.store import PARTS, QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
 from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
-Batch: TypeAlias = Proposal | Requested | tuple[QuantileRequest, ...]
+Part: TypeAlias = tuple[Requested, ...]  # of the reserve: marginals
+Batch: TypeAlias = Proposal | Requested | Part | tuple[QuantileRequest, ...]
 _REQUESTED = {one.kind: one for one in MEASURABLE}
 _ABANDONED = {one.kind: one.abandoned for one in MEASURABLE}  # what the ledger calls a batch of a kind
 
@@ -136,8 +137,10 @@ def recorded_text(recorded: Recorded) -> str:
     """Return the text that a batch is recorded by."""
     apart = ("reserved",) if isinstance(recorded.batch, Proposal) else ()  # it stands beside the batch
     form, batch = form_of(recorded, without=("batch",)), recorded.batch
-    if isinstance(batch, Requested):
-        return dumps({**form, "batch": {**form_of(batch.what), "noise": form_of(batch.noise)}})
+    each = batch if isinstance(batch, tuple) else (batch,)
+    forms = [{**form_of(one.what), "noise": form_of(one.noise)} for one in each if isinstance(one, Requested)]
+    if forms:
+        return dumps({**form, "batch": forms if isinstance(batch, tuple) else forms[0]})
     return dumps({**form, "batch": form_of(batch, without=apart) if apart else form_of(batch)})
 
 
@@ -204,6 +207,9 @@ def _read_batch(coarsening: Coarsening, kind: str, form: Any, reserved: Charge |
         requested = Requested(read(_REQUESTED[kind], form, domain=domain), noise)
         require_measurable(domain, requested.what)
         return requested
+    if kind == PARTS:
+        cells = (_read_batch(coarsening, CellNumbers.kind, one, reserved) for one in form)
+        return tuple(one for one in cells if isinstance(one, Requested))
     if kind == QUANTILES:
         quantiles: Batch = read(tuple[QuantileRequest, ...], form, domain=domain)
         return quantiles

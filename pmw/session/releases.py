@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,7 +25,9 @@ from pmw.loop import (
     settle_quantiles,
     settle_requested,
 )
+from pmw.model import MarginalMeasurement
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
+from pmw.planning.parts import newest_due, plan_part
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import CellNumbers, Event, LedgerEntry, Parts, PersonNumbers
@@ -33,9 +36,9 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import Batch, Recorded, Tie, opening_outcome
+from pmw.session.journal import Batch, Part, Recorded, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import QUANTILES, Outcome, SessionStore
+from pmw.session.store import PARTS, QUANTILES, Outcome, SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -43,39 +46,48 @@ from queries.frozen import dataclass
 if TYPE_CHECKING:
     from pmw.data import CountSource
     from pmw.loop.finishing import Payer
+    from pmw.privacy.noise import NoiseDistribution
+    from pmw.session.accounts import Bookings
 
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
+Found: TypeAlias = Sequence[tuple[tuple[str, ...], "NoiseDistribution"]]  # scopes, each with its noise
 _Tables: TypeAlias = tuple["CountSource", "CountSource | None"]  # over the declared cells, and over bins
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRelease:
-    """What no test decides: measured on request, because it is spare, or as a part of opening.
+    """What no test decides: measured on request, because it is spare, as a part of opening or of the reserve.
 
     Args:
-        batch: what is measured.
+        batch: what is measured; of a part of the reserve, several marginals, each of which is charged.
         event: in the words of the ledger, where that is not the batch's own.
     """
 
-    batch: Requested
+    batch: Requested | Part
     event: Event | None = None
 
     @classmethod
-    def of(cls, batch: Requested, state: PublicState) -> MeasuredRelease:
+    def of(cls, batch: Requested | Part, state: PublicState) -> MeasuredRelease:
         """Return the release of a batch in a state, which tells whether it is a part of opening."""
+        if isinstance(batch, tuple):
+            return cls(batch, Event.PART)
         opens = isinstance(batch.what, CellNumbers) and batch.what.scope in due_scopes(state)
         return cls(batch, Event.OPENING if opens else None)
 
     @property
     def kind(self) -> str:
         """The kind of the batch."""
-        return self.batch.what.kind
+        return PARTS if isinstance(self.batch, tuple) else self.batch.what.kind
+
+    @property
+    def _each(self) -> Part:
+        return self.batch if isinstance(self.batch, tuple) else (self.batch,)
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
-        entry = self.batch.entry(options)
-        return (entry if self.event is None else replace(entry, event=self.event),)
+        entries = (one.entry(options) for one in self._each)
+        return tuple(replace(one, event=self.event or one.event) for one in entries)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws it; all that can fail for want of the table fails here.
@@ -87,14 +99,17 @@ class MeasuredRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-
-        def is_fine(scope: Sequence[str]) -> bool:
-            return state.grid(scope) is state.domain
-
-        counts = self.batch.counted(Tables(*tables, is_fine))
+        over = Tables(*tables, lambda scope: state.grid(scope) is state.domain)
+        counts = [one.counted(over) for one in self._each]
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_requested(state, self.batch.measured(counts, bits), ledger)
+            after = state
+            for place, (one, own) in enumerate(zip(self._each, counts, strict=True)):
+                measured = one.measured(own, bits)
+                if self.event is Event.PART and isinstance(measured, MarginalMeasurement):
+                    measured = replace(measured, part=len(counts) - place)
+                after = settle_requested(after, measured, ledger)
+            return after
 
         return drawn
 
@@ -161,9 +176,12 @@ def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release
     """Return the release of a batch that was recorded in a state, or None where it is one of tests."""
     if isinstance(batch, Proposal):
         return None
-    if isinstance(batch, tuple):
-        return QuantileRelease(batch, _first_answers(store, state.domain))
-    return MeasuredRelease.of(batch, state)
+    quantiles = (
+        tuple(one for one in batch if isinstance(one, QuantileRequest)) if isinstance(batch, tuple) else ()
+    )
+    if quantiles:
+        return QuantileRelease(quantiles, _first_answers(store, state.domain))
+    return MeasuredRelease.of(batch, state)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +211,39 @@ def due_marginal(
         return None
     marginal = Requested(CellNumbers(spare.scope, strategy_of(state, spare.scope)), spare.noise)
     return MeasuredRelease.of(marginal, state), spare.booked
+
+
+def part_of(found: Found, state: PublicState) -> MeasuredRelease:
+    """Return the release of a part of the reserve: marginals under noises, in this order."""
+    part = tuple(Requested(CellNumbers(scope, strategy_of(state, scope)), noise) for scope, noise in found)
+    return MeasuredRelease.of(part, state)
+
+
+def due_part(
+    store: SessionStore, state: PublicState, bookings: Bookings, looked_at: set[tuple[str, int]]
+) -> tuple[MeasuredRelease, Parts] | None:
+    """Return a part of the reserve that is due, and who pays it, or None.
+
+    Args:
+        store: the session file.
+        state: what may be published of it.
+        bookings: what was charged, by analyst.
+        looked_at: of which analysts and numbers of questions it was found whether a part is due; added to.
+    """
+    if state.closed:
+        return None
+    counts, left = store.answers.settled_counts(), bookings.left_for_parts(state)
+    for name in sorted(counts.keys() & left.keys()):
+        due = newest_due(counts[name])
+        if not due or (name, due) in looked_at:
+            continue
+        looked_at.add((name, due))
+        if bookings.had_part(name, state, store.answers.settled_version(due, name)):
+            continue
+        planned = plan_part(state, load_scopes(store, state.domain)[name], left[name] / 2)
+        if planned:
+            return part_of(planned, state), ((name, Fraction(1)),)
+    return None
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:

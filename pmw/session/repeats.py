@@ -165,10 +165,11 @@ class Stored:
         source, state = self._columns["source"], self._state
         older = fresh & (self.versions < state.version)
         asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
-        untested = ((self.analysts != "") | ~self.were_settled) & _ARE_UNTESTED[source]
+        pays = state.contract.options.reserve > 0  # a number may be drawn for what has a wide bar
+        untested = ((self.analysts != "") | ~self.were_settled) & (_ARE_UNTESTED[source] | pays)
         if fresh.any():
             answers = self.answers(np.arange(len(fresh)))
-            untested = np.where(fresh, ~rests_on_test(state, answers), untested)
+            untested = np.where(fresh, ~rests_on_test(state, answers) | pays, untested)
         places = np.flatnonzero(untested & ~asked & ~self.are_keyed)
         if places.size:
             asked[places] = tested(places)

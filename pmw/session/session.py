@@ -164,8 +164,11 @@ class Session(Dialogue, LocalPublishing):
             self._engine.finish_interrupted()
             quotes = finishing.plan_finish(self.state, self.asked())
             if not dry_run:
-                for quote in quotes:
-                    self._pay(self._engine, quote)
+                if self.state.contract.options.reserve:
+                    self._engine.measure_part([(one.scope, one.noise) for one in quotes if one.noise])
+                else:
+                    for quote in quotes:
+                        self._pay(self._engine, quote)
                 self._engine.finalize()
             return quotes
 

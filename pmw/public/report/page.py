@@ -55,6 +55,7 @@ _EVENTS: dict[str, str] = {  # in the words of a reader
     Event.MEASUREMENT: "a count that a test found the model wrong about, under noise",
     Event.OPENING: "a table of counts of two attributes, at opening, under noise",
     Event.REQUESTED: "a table of counts that was asked for, under noise",
+    Event.PART: "a table of counts that many questions rest on, under noise",
     Event.QUANTILE: "how near answers of a kind were, under noise",
     Event.SELECTION: "a choice of what to measure, under noise",
     Event.ABANDONED: "what an interrupted step had reserved; nothing was released from it",

@@ -468,15 +468,25 @@ class StoredAnswers:
             asked += run.total() if first <= asked else 0
         return asked
 
-    def settled_version(self, place: int) -> int:
+    def settled_counts(self) -> dict[str, int]:
+        """Return how many questions each analyst settled first; an empty name stands for nobody named."""
+        counts = "SELECT analyst, sum(settled) FROM blocks WHERE settled > 0 GROUP BY analyst"
+        with guarded(self._name):
+            return dict(self._connection.execute(counts))
+
+    def settled_version(self, place: int, analyst: str | None = None) -> int:
         """Return the version of the model that settled a question, by its place among all, from 1.
+
+        Args:
+            place: of the question, also among those of one analyst.
+            analyst: who asked them first; None for everybody.
 
         Raises:
             SessionCorruptError: there are not so many.
         """
-        blocks = "SELECT settled, version FROM blocks WHERE settled > 0 ORDER BY sequence"
+        blocks = "SELECT settled, version FROM blocks WHERE settled > 0 AND analyst = ifnull(?, analyst)"
         with guarded(self._name):
-            for count, version in self._connection.execute(blocks):
+            for count, version in self._connection.execute(f"{blocks} ORDER BY sequence", (analyst,)):
                 place -= count
                 if place <= 0:
                     return int(version)

@@ -22,6 +22,7 @@ OPENING = "opening"  # kind of the first batch
 TESTS = "tests"  # kind of a batch of tests
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 OPENING_SUM = "sum"  # kind of sums of values that opening measured
+PARTS = "parts of the reserve"  # kind of a batch, whose measurements are of the kind of requested ones
 
 FORMAT_VERSION = 19
 
@@ -94,7 +95,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``OPENING``, ``TESTS``, ``QUANTILES``, or that of what is measured on request.
+        kind: ``OPENING``, ``TESTS``, ``QUANTILES``, ``PARTS``, or that of what is measured on request.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.

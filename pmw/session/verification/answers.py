@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import counted
-from pmw.model import QueryMeasurement
+from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.free_answers import BAR_SLACK
@@ -53,6 +53,11 @@ class _Transcript:
         self._limit = math.inf if options.bar_limit is None else options.bar_limit
         self._later = [one for _, one in contents.measured]
         self._marginal = options.tests_marginals
+        self._numbers = {  # of each question that was measured itself, the first version that knows it
+            query.to_json(): version
+            for version, one in reversed([*enumerate(self._later, start=1)])
+            for query in (one.queries if isinstance(one, RowsMeasurement) else ())
+        }
         self._newest = 0  # version of the newest answer marked measured
         runs = [(first, first + run.total()) for first, run in store.answers.newer_runs()]
         self._newer = np.array(runs, dtype=np.int64).reshape(-1, 2)  # took the place of wider answers
@@ -67,8 +72,10 @@ class _Transcript:
         self._look(_ORDER, first, lambda: self._order(columns))
         self._form(columns, first)
         for own in np.flatnonzero(columns.source == _MEASURED_CODE).tolist():
-            self._counts[_MEASURED] += 1
             row = columns.answer(own)
+            if self._numbers.get(row.query, math.inf) <= row.version:  # its own number makes its interval
+                continue
+            self._counts[_MEASURED] += 1
             self._look(_MEASURED, first + own, lambda row=row: self._measured(row))  # type: ignore[misc]
         for name in (_FORM, _ORDER):
             self._counts[name] += len(columns)

@@ -31,7 +31,7 @@ from pmw.public.state import paid_for, requested
 from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved, read_tie
 from pmw.session.requests import analyst_of
-from pmw.session.store import QUANTILES, SessionStore
+from pmw.session.store import PARTS, QUANTILES, SessionStore
 from pmw.session.ties import read_price
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
@@ -51,7 +51,7 @@ from pmw.session.verification.report import (
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
 # One measurement each, untested.
-_ON_REQUEST = (Event.OPENING, *(one.event for one in MEASURABLE))
+_ON_REQUEST = (Event.OPENING, Event.PART, *(one.event for one in MEASURABLE))
 _UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 
 
@@ -276,7 +276,8 @@ def _payments(contents: Contents, store: SessionStore) -> str:
         fault = f"the charge for {label!r} (batch {intent}) has no measurement"
         require((intent, event, label) in measured, fault)
     require(paid == measured, "charges and measurements are not in the same order, or one is there twice")
-    require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
+    alone = [intent for intent, event, _ in paid if event != Event.PART]
+    require(len(set(alone)) == len(alone), "a batch has two measurements")
     _keys_tied(contents, store)
     return f"{counted(len(measured), 'measurement')} since opening"
 
@@ -363,13 +364,20 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     return cap.price(charge_of(moved, noise_of_price(cap.composition, price, moved))) == price
 
 
+def _is_price_of_a_part(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is a part of a reserve; any sum of noises has a price."""
+    reserved = contents.contract.options.reserve > 0
+    return reserved and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, PARTS)
+
+
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
     within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
     return within and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, QUANTILES)
 
 
-_UNTESTED_PRICES = (_is_price_of_a_request, _is_price_of_quantiles)  # of an abandoned batch
+# Of an abandoned batch.
+_UNTESTED_PRICES = (_is_price_of_a_request, _is_price_of_a_part, _is_price_of_quantiles)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

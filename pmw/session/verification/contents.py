@@ -25,7 +25,7 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
-from pmw.public.state import ApartMeasurement, LaterMeasurement, requested
+from pmw.public.state import ApartMeasurement, LaterMeasurement, paid_for, requested
 from pmw.session.journal import threshold_name
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import Measured, read_opening, read_since
@@ -162,9 +162,9 @@ class Contents:
                 continue
             what = requested(one)
             if what is not None:
-                entry = what.entry(one.noise, options)
                 opens = intent in self._opening_intents and what not in opened
-                found[intent] = [replace(entry, event=Event.OPENING) if opens else entry]
+                event = Event.OPENING if opens else paid_for(one)[0]
+                found.setdefault(intent, []).append(replace(what.entry(one.noise, options), event=event))
                 opened |= {what} if isinstance(what, CellNumbers) else set()
         return found
 

@@ -217,7 +217,7 @@ def test_another_question_of_the_same_attributes_is_tested_as_before() -> None:
     with opened() as session:
         session.measure([three.format(2)], within=20, at_most=1)
         spent = session.state.ledger.spent
-        assert session.ask(three.format(2), at_most=1).source is pmw.Source.SYNTHETIC
+        assert session.ask(three.format(2), at_most=1).source is pmw.Source.MEASURED  # by its own number
         assert session.state.ledger.spent == spent
         session.ask(three.format(3), at_most=1)
         assert session.state.ledger.spent > spent

@@ -1,0 +1,144 @@
+"""Purchases: the numbers that are drawn for questions whose bars are wide, and what each costs.
+
+The reserve of a session is spent on what is asked. A question is clear where its bar, by scales of noise
+alone, is hardly wider than that of a number of its own; the others pay for one, and are answered within its
+noise. What a number costs falls with the numbers that the same analyst bought, and never ends.
+
+Everything here follows from public numbers: scales, prices, the questions and the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import NoiseError
+from pmw.loop.untested import Requested
+from pmw.model import half_width
+from pmw.planning.calibration import noise_of_price
+from pmw.planning.error_quantiles import quantiles_left
+from pmw.planning.row_quotes import MOST_ROWS, is_counted
+from pmw.privacy.budget import floor_price
+from pmw.privacy.noise import NoiseDistribution
+from pmw.public.charges import QuestionNumbers, query_sensitivity
+from pmw.public.clear import FULL, GAIN, full_price
+from pmw.public.half_widths import Confidences
+from pmw.public.own_numbers import own_numbers
+from pmw.public.quotes import affordable_price
+from pmw.public.row_sensitivity import Moved
+from pmw.public.state import PublicState
+from queries.frozen import dataclass
+from queries.linear import LinearQuery
+from queries.questions import Questions
+
+_GRID = 2**30  # of parts of what is left
+
+
+def next_part(bought: int, full: int = FULL) -> Fraction:
+    """Return the part of what is left that the next number costs, after so many.
+
+    The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2): a
+    sum that converges, so the reserve outlasts every stream. The part is the number's weight over the sum of
+    all weights from it on, which is m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)).
+
+    Args:
+        bought: numbers of the same analyst before.
+        full: m.
+    """
+    number = bought + 1
+    if number <= full:
+        return Fraction(1, 2 * full - bought)
+    slow = 1 + math.log(number / full)
+    part = 1 / (1 + number * slow)
+    return Fraction(math.floor(part * _GRID), _GRID)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a number costs now, and the bar that it gives.
+
+    Args:
+        price: in the filter's own measure.
+        noise: of the number of one question, in units.
+        half_width: of its bar, in records.
+    """
+
+    price: Fraction
+    noise: NoiseDistribution
+    half_width: float
+
+
+def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) -> Offer | None:
+    """Return what the next number costs; None where the session buys none, or too little is left.
+
+    Args:
+        state: the public state.
+        left: what may be charged for the analyst, in the filter's own measure.
+        bought: numbers of the same analyst before.
+        part: the analyst's share of the reserve: of the numbers at the full price as many belong to it.
+    """
+    options = state.contract.options
+    if not options.reserve or state.closed:
+        return None
+    left = max(min(left, affordable_price(state) - quantiles_left(state)), Fraction(0))
+    price = floor_price(min(full_price(state), left * next_part(bought, max(1, round(part * FULL)))))
+    moved = query_sensitivity(options)
+    try:
+        noise = noise_of_price(state.ledger.composition, price, Moved(moved, moved**2))
+    except NoiseError:
+        return None
+    return Offer(price, noise, half_width(noise, Confidences.in_state(state).number))
+
+
+def are_unclear(
+    state: PublicState, questions: Questions, intervals: NDArray[np.float64], offer: Offer
+) -> NDArray[np.bool_]:
+    """Tell which questions have bars so wide that a number of their own narrows them: bool, shape (n,).
+
+    Bars that are clear by scales alone are no wider than what is clear at the full price, so none of these is
+    paid for. The others may be kept, and drawn widths decide whether they are: what may fail is shared with
+    the number (``pmw.public.clear``). A question that has a number of its own is paid for again where the
+    next one would be narrower, by scales alone.
+
+    Args:
+        state: the public state.
+        questions: the questions.
+        intervals: float64, shape (n, 2), of their answers.
+        offer: what a number costs.
+    """
+    widest, numbers = GAIN * offer.half_width, own_numbers(state)
+    found = ~((intervals[:, 1] - intervals[:, 0]) / 2 <= widest)
+    confidence = Confidences.in_state(state).number
+    for place in numbers.places(questions).tolist():
+        own = numbers.of(questions.query(place))
+        found[place] = own is not None and half_width(own.noise, confidence) > widest
+    for place in np.flatnonzero(found).tolist():
+        found[place] = is_counted(questions.query(place))
+    return np.asarray(found)
+
+
+def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:
+    """Return the numbers of questions, drawn together for the price of an offer; None where none is drawn.
+
+    Disjoint questions, such as the groups of a statement, cost what one does; where they overlap, or weigh
+    records, the noise is such that all of them together cost no more.
+
+    Args:
+        state: the public state.
+        queries: those that are asked together, of which some are unclear.
+        offer: what a number costs.
+    """
+    found = {query.to_json(): query for query in queries if is_counted(query)}
+    rows = tuple(found.values())
+    if not 0 < len(rows) <= MOST_ROWS:
+        return None
+    what = QuestionNumbers(rows)
+    moved = what.sensitivity(state.contract.options)
+    if not moved.l1:  # public numbers tell the answers
+        return None
+    noise = noise_of_price(state.ledger.composition, offer.price, moved)
+    return Requested(what, noise)

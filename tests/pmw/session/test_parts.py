@@ -1,0 +1,375 @@
+"""Parts of the reserve in sessions: when they are due, who pays, and that a crash changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmw
+from pmw.cli.texts import finish_plan_text
+from pmw.errors import BudgetExhaustedError, DataError
+from pmw.loop import correct, model_of_terms
+from pmw.loop.fit import _without
+from pmw.model import (
+    MarginalTerm,
+    QueryMeasurement,
+    ResidualMeasurement,
+    RowsMeasurement,
+    dual_numbers,
+)
+from pmw.public.bars import Bars
+from pmw.public.clear import left_for_parts, pot_of_parts
+from pmw.public.ledger import LedgerLine
+from pmw.public.quotes import affordable_price
+from pmw.public.state import singly
+from pmw.session.accounts import Account
+from pmw.session.maintenance import read_ledger
+from pmw.session.released import duals_of
+from pmw.session.releases import part_of
+from pmw.session.store import PARTS, SessionStore
+from queries import LinearQuery, QueryError, parse_sql
+from queries.streams import random_conjunctions
+from tests.pmw.session.stored import cut_off, failed, waiting_of
+from tests.pmw.session.test_reserve import DOMAIN, FRAME, GROUPS, opened
+from tests.worlds import repeat_noise
+
+STREAM = list({one.to_json(): one for one in random_conjunctions(DOMAIN, 700, seed=6)}.values())
+_KNOWN = {one.to_json() for one in STREAM}
+OTHERS = [one for one in random_conjunctions(DOMAIN, 300, seed=7) if one.to_json() not in _KNOWN]
+
+
+def lines(session: pmw.Session) -> list[LedgerLine]:
+    return [line for line in session.ledger().lines if line.event == "part of the reserve"]
+
+
+def bought(session: pmw.Session) -> list[ResidualMeasurement]:
+    return [one for one in session.state.measured if isinstance(one, ResidualMeasurement) and one.part]
+
+
+def settled(session: pmw.Session, name: str) -> int:
+    return session._engine._store.answers.settled_counts().get(name, 0)
+
+
+def ask(asker: pmw.Session | pmw.Analyst, queries: Sequence[LinearQuery]) -> None:
+    for query in queries:
+        asker.ask(query)
+
+
+# --- when, and for how much ---------------------------------------------------------------------------------
+
+
+def test_half_of_what_the_pot_holds_goes_to_a_part_after_64_and_256_questions() -> None:
+    with opened() as session:
+        pot = float(pot_of_parts(session.state) / session.state.ledger.cap)
+        assert pot == pytest.approx(0.3 * 0.15)
+        ask(session, STREAM[:64])
+        assert not lines(session)
+        session.ask(STREAM[64])
+        first = lines(session)
+        assert sum(line.share for line in first) == pytest.approx(pot / 2, rel=1e-4)
+        ask(session, STREAM[65:256])
+        assert lines(session) == first
+        ask(session, STREAM[256:260])
+        assert sum(line.share for line in lines(session)) == pytest.approx(pot * 3 / 4, rel=1e-4)
+        held = {one.scope for one in session.state.marginals if not one.part}
+        assert all(one.scope in held or len(one.scope) == 3 for one in bought(session) if len(one.scope) > 1)
+        assert left_for_parts(session.state) == pot_of_parts(session.state) - sum(
+            line.price for line in lines(session)
+        )
+
+
+def test_however_a_stream_is_cut_the_same_part_is_bought() -> None:
+    found = []
+    for sizes in ([1] * 80, [7] * 12, [80]):
+        with opened() as session:
+            left = iter(STREAM[:84])
+            for size in sizes:
+                session.ask_all(list(itertools.islice(left, size)))
+            session.ask(STREAM[90])
+            found.append([(line.label, line.price) for line in lines(session)])
+    assert found[0] == found[1] == found[2] != []
+
+
+def test_repeats_refused_and_free_questions_count_nothing() -> None:
+    with opened() as session:
+        nobody = session.analyst("nobody", 0.5, at_most=0)
+        ask(session, STREAM[:63])
+        ask(session, STREAM[:63])
+        ask(nobody, OTHERS[:70])
+        with pytest.raises(QueryError):
+            session.ask("height > 3")
+        session.ask(STREAM[0])
+        assert not lines(session)
+        ask(session, STREAM[63:65])
+        assert lines(session)
+
+
+def test_groups_of_a_statement_come_from_one_model() -> None:
+    with opened() as session:
+        ask(session, STREAM[:60])
+        version = session.state.version
+        session.tabulate(parse_sql(GROUPS, DOMAIN))
+        assert session.state.version - version <= 1  # at most their numbers
+        assert not lines(session)
+        session.ask(STREAM[60])
+        assert lines(session)
+
+
+# --- who pays -----------------------------------------------------------------------------------------------
+
+
+def test_each_analyst_pays_for_the_own_part_of_the_own_pot_alone() -> None:
+    with opened() as session:
+        ann = session.analyst("ann", Fraction(2, 5), at_most=1)
+        bob = session.analyst("bob", Fraction(1, 5), at_most=1)
+        pot = pot_of_parts(session.state)
+        bob.ask(OTHERS[0])
+        ask(ann, STREAM[:70])
+        assert {line.booked for line in lines(session)} == {Account("ann").whole}
+        spent = sum(line.price for line in lines(session))
+        assert spent <= pot * Fraction(2, 5) / 2
+        assert spent == pytest.approx(float(pot * Fraction(2, 5) / 2), rel=1e-4)
+        left = session._engine.bookings.left_for_parts(session.state)
+        assert left["bob"] == pot / 5
+        assert left["ann"] == pot * Fraction(2, 5) - spent
+
+
+def test_what_others_ask_changes_nothing_of_an_analysts_prices() -> None:
+    found = list[list[tuple[str, Fraction]]]()
+    for alone in (True, False):
+        with opened() as session:
+            ann, bob = session.analyst("ann", 0.4, at_most=1), session.analyst("bob", 0.2, at_most=1)
+            for own, other in zip(STREAM[:80], OTHERS[:80], strict=True):
+                if not alone and settled(session, "bob") < 63:
+                    bob.ask(other)
+                ann.ask(own)
+            found.append([(line.label, line.price) for line in lines(session)])
+            assert {line.booked for line in lines(session)} == {Account("ann").whole}
+    assert found[0] == found[1]
+
+
+def test_an_empty_share_buys_nothing() -> None:
+    with opened() as session:
+        bookings, state = session._engine.bookings, session.state
+        for name, share in (("ann", 0), ("bob", Fraction(1, 4)), ("eve", None)):
+            bookings.know(Account(name, None if share is None else Fraction(share)))
+        left, pot = bookings.left_for_parts(state), pot_of_parts(state)
+        assert left == {"": pot, "ann": 0, "bob": pot / 4, "eve": pot}
+        ann = session.analyst("ann", 0)
+        ask(ann, STREAM[:66])
+        assert not lines(session)
+        session._engine.measure_part([])
+        assert not lines(session)
+
+
+def test_nothing_else_is_paid_from_the_pot_of_parts() -> None:
+    with opened() as session:
+        pot, state = pot_of_parts(session.state), session.state
+        limited = session._engine.limited(Account("ann", Fraction(1, 2)))
+        assert affordable_price(limited) <= state.ledger.cap / 2 - pot / 2
+        while session.measure(["age", "rooms"], dry_run=True).affordable:
+            session.measure(["age", "rooms"])
+        with pytest.raises(BudgetExhaustedError):
+            session.measure(["age", "rooms"])
+        assert session.state.ledger.remaining >= pot
+        spent = session.state.ledger.spent
+        ask(session, STREAM[:66])
+        assert session.state.ledger.spent - spent <= pot / 2 + session.state.ledger.cap / 50
+        assert sum(line.price for line in lines(session)) == pytest.approx(float(pot / 2), rel=1e-4)
+
+
+# --- crashes ------------------------------------------------------------------------------------------------
+
+
+def rows_of(path: Path) -> tuple[list[Any], list[Any]]:
+    with closing(SessionStore.open(path)) as store:
+        chained = store.chained()
+        return list(chained.ledger), list(chained.measurements)
+
+
+def test_a_part_that_was_cut_off_has_the_outcome_that_it_would_have_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = tmp_path / "whole.pmw", tmp_path / "cut.pmw"
+    for path in paths:
+        repeat_noise(monkeypatch, 20)
+        with opened(path) as session:
+            ask(session, STREAM[:64])
+            before = session.state.ledger.spent
+            if path == paths[0]:
+                session._engine._release_parts(Account(""))
+                assert lines(session)
+            else:
+                with cut_off():
+                    session._engine._release_parts(Account(""))
+                assert session.state.ledger.spent == before
+    assert waiting_of(paths[1]).kind == PARTS
+    assert failed(paths[1]) == {}
+
+    def unplanned(*_: Any) -> None:
+        raise AssertionError("what was recorded is not planned again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pmw.session.releases.plan_part", unplanned)
+        with pmw.resume_session(paths[1], FRAME) as session:
+            assert rows_of(paths[1]) == rows_of(paths[0])
+            ask(session, STREAM[:64])
+            session.ask(STREAM[64])  # it was had
+            assert session.verify().holds
+
+
+def test_a_part_that_is_given_up_is_charged_whole_to_who_asked(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        ann = session.analyst("ann", 0.5, at_most=1)
+        left = iter(STREAM)
+        while settled(session, "ann") < 64:
+            ann.ask(next(left))
+        spent, half = session.state.ledger.spent, pot_of_parts(session.state) / 4
+        with cut_off():
+            session._engine._release_parts(Account("ann", Fraction(1, 2)))
+    pmw.finalize_session(path, abandon=True)
+    assert failed(path) == {}
+    ledger = read_ledger(path)
+    assert ledger.lines[-1].booked == Account("ann").whole
+    assert float(ledger.spent - spent) == pytest.approx(float(half), rel=1e-4)
+
+
+def test_a_resumed_session_has_the_same_model_and_buys_no_part_twice(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        ask(session, STREAM[:66])
+        before, answers = lines(session), [session.ask(one).count for one in STREAM[:20]]
+        assert [one.part for one in bought(session)] == list(range(len(before), 0, -1))
+    with pmw.resume_session(path, FRAME) as session:
+        assert [session.ask(one).count for one in STREAM[:20]] == answers
+        ask(session, STREAM[66:70])
+        assert lines(session) == before
+        assert session.verify().holds
+
+
+def test_without_the_table_no_part_is_bought_and_answers_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: Any) -> None:
+        raise DataError("the table cannot be read")
+
+    with opened(tmp_path / "study.pmw") as session:
+        ask(session, STREAM[:64])
+        with monkeypatch.context() as patch:
+            patch.setattr("pmw.session.engine.Engine._tables", unread)
+            session.ask(STREAM[64])
+        assert not lines(session)
+    with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
+        session.ask(STREAM[65])
+        assert lines(session)  # it is due as long as it was not had
+
+
+# --- what becomes better ------------------------------------------------------------------------------------
+
+
+def test_bars_by_scales_become_narrower_and_none_wider() -> None:
+    with opened() as session:
+        ask(session, STREAM[:64])
+        before = session.state
+        session._engine._release_parts(Account(""))
+        after = session.state
+    scopes = {one.scope for one in after.marginals if one.part}
+    assert scopes
+    pairs = list[tuple[float, float]]()
+    for query in STREAM[:64]:
+        old, new = (Bars(state).half_width(query) for state in (before, after))
+        if old is not None and new is not None:
+            pairs.append((old, new))
+    assert all(new <= old * (1 + 1e-9) for old, new in pairs)
+    assert any(new < 0.99 * old for old, new in pairs)
+
+
+def test_all_charged_in_a_part_was_drawn_with_that_noise() -> None:
+    with opened() as session:
+        ask(session, STREAM[:66])
+        paid = [(line.label, line.price) for line in lines(session)]
+        options, ledger = session.state.contract.options, session.state.ledger
+        release = part_of([(one.scope, one.noise) for one in bought(session)], session.state)
+        charged = [(entry.label, ledger.price(entry.charge)) for entry in release.entries(options)]
+        assert paid == charged != []
+
+
+def test_the_model_after_a_part_remembers_nothing_of_the_one_before() -> None:
+    with opened() as session:
+        ask(session, STREAM[:64])
+        before = session.state
+        session._engine._release_parts(Account(""))
+        after = session.state
+    coarsening, total = before.coarsening, before.total.value
+    forgotten = [
+        replace(one, duals=0 * one.duals) if isinstance(one, MarginalTerm) else replace(one, dual=0.0)
+        for one in before.model.terms
+    ]
+    other = replace(before, model=model_of_terms(before.contract, coarsening, total, forgotten))
+    for one in after.measured[before.version :]:
+        other = correct(other, one)
+    assert np.array_equal(duals_of(other), duals_of(after))
+    assert not np.array_equal(duals_of(before)[:20], duals_of(after)[:20])
+
+
+def test_terms_stay_with_their_measurements_when_others_are_taken_in() -> None:
+    with opened() as session:
+        ask(session, STREAM[:7])
+        session.measure(["sex", "rooms"])
+        ask(session, STREAM[7:12])
+        state = session.state
+    assert any(isinstance(state.measured[place], RowsMeasurement) for place in state.beside)
+    after = _without(state, ())
+    assert after.beside == ()
+    had, now = iter(state.model.terms), iter(after.model.terms)
+    for place, one in enumerate((*state.opening, *state.measured), start=-len(state.opening)):
+        for single in singly([one]):
+            term = next(now)
+            if place in state.beside:
+                assert not np.any(term.duals if isinstance(term, MarginalTerm) else term.dual)
+            else:
+                old = next(had)
+                assert type(old) is type(term)
+                assert np.array_equal(dual_numbers([old]), dual_numbers([term]))
+            scope = term.scope if isinstance(term, MarginalTerm) else term.query.scope
+            assert scope == (single.query.scope if isinstance(single, QueryMeasurement) else single.scope)
+
+
+# --- the last part ------------------------------------------------------------------------------------------
+
+
+def test_finish_spends_both_pots_on_what_was_asked_and_tells_it_before() -> None:
+    with opened() as session:
+        session.analyst("ann", 0.4, at_most=1).ask(OTHERS[0])
+        ask(session, STREAM[:70])
+        spent, had = session.state.ledger.spent, lines(session)
+        quotes = session.finish(dry_run=True)
+        assert session.state.ledger.spent == spent
+        assert quotes
+        assert all(quote.affordable for quote in quotes)
+        told = finish_plan_text(quotes, session.state, 71, ["ann"]).splitlines()
+        assert all(" now." in line for line in told[: len(quotes)])
+        assert told[len(quotes)] == "This takes what ann did not spend of their shares."
+        assert session.finish() == quotes
+        last = lines(session)[len(had) :]
+        assert [line.label for line in last] == [", ".join(quote.scope) for quote in quotes]
+        assert {line.booked for line in last} == {Account("").whole}
+        assert session.state.ledger.share == pytest.approx(1, abs=1e-4)
+        assert session.state.closed
+        assert session.verify().holds
+
+
+def test_finish_of_a_session_that_was_asked_nothing_spends_nothing() -> None:
+    with opened() as session:
+        spent = session.state.ledger.spent
+        assert session.finish() == ()
+        assert session.state.ledger.spent == spent

@@ -1,0 +1,453 @@
+"""Sessions with a reserve: what is unclear is paid for, once, at a price that each analyst sets alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import pmw
+from pmw.errors import BudgetError, DataError, PriceError
+from pmw.loop import Requested
+from pmw.loop.purchases import Offer, are_unclear, next_part, offered
+from pmw.model import RowsMeasurement, half_width
+from pmw.public.answer import Source
+from pmw.public.bars import Bars
+from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width
+from pmw.public.half_widths import KEPT
+from pmw.public.local_models import LocalModels, local_models
+from pmw.public.options import Opening
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries.boxes import Boxes
+from queries.parsing import parse_where
+from queries.person import Person
+from queries.questions import QuestionList
+from tests import worlds
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 79),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("region", tuple("nesw")),
+        CategoricalAttribute("smoker", ("yes", "no")),
+        IntegerAttribute("rooms", 1, 8),
+    ),
+    name="people",
+)
+WIDE = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
+ALSO = "age < 41 AND sex = 'm' AND rooms BETWEEN 2 AND 5"
+NUMBERS = 0.3 * 0.85  # of the budget: the reserve, but for its parts
+NARROW = "sex = 'f' AND smoker = 'yes'"
+GROUPS = "SELECT region, rooms, COUNT(*) AS n FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region, rooms"
+
+
+def frame(records: int = 20_000) -> pd.DataFrame:
+    generator = np.random.default_rng(8)
+    age = generator.integers(0, 80, records)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "sex": np.where(generator.random(records) < 0.3 + age / 200, "f", "m"),
+            "region": generator.choice(list("nesw"), records, p=[0.4, 0.3, 0.2, 0.1]),
+            "smoker": np.where(generator.random(records) < 0.2, "yes", "no"),
+            "rooms": 1 + generator.binomial(7, 0.2 + age / 200),
+        }
+    )
+
+
+FRAME = frame()
+
+
+def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
+    seed = {} if path is not None else {"seed": 3}
+    settled = {"epsilon": 1, "opening": Opening.PAIRS, "reserve": Fraction(3, 10), **seed, **choices}
+    return worlds.opened(FRAME, DOMAIN, path, **settled)
+
+
+def true(where: str) -> int:
+    text = where.replace(" = ", " == ").replace("age BETWEEN 13 AND 27", "13 <= age AND age <= 27")
+    return len(
+        FRAME.query(text.replace("rooms BETWEEN 2 AND 5", "2 <= rooms <= 5").replace(" AND ", " and "))
+    )
+
+
+def width(answer: pmw.Answer) -> float:
+    assert answer.interval is not None
+    return (answer.interval[1] - answer.interval[0]) / 2
+
+
+def bought(session: pmw.Session | pmw.Analyst) -> list[RowsMeasurement]:
+    return [one for one in session.state.measured if isinstance(one, RowsMeasurement)]
+
+
+# --- what is paid for ---------------------------------------------------------------------------------------
+
+
+def test_a_wide_bar_is_paid_for_once_and_a_narrow_one_never() -> None:
+    with opened() as session:
+        before = session.state.ledger.spent
+        narrow = session.ask(NARROW)
+        assert (narrow.spent.charged, narrow.source, session.state.ledger.spent) == (
+            0,
+            Source.SYNTHETIC,
+            before,
+        )
+        wide = session.ask(WIDE)
+        (line,) = session.ledger().lines[-1:]
+        assert (line.event, line.label) == ("questions", parse_where(WIDE, DOMAIN).describe())
+        assert wide.source is Source.MEASURED
+        assert (
+            wide.spent.charged == pytest.approx(line.share) == pytest.approx(NUMBERS / (2 * FULL), rel=1e-6)
+        )
+        assert width(wide) <= number_half_width(session.state)
+        spent = session.state.ledger.spent
+        for _ in range(2):
+            again = session.ask(WIDE)
+            assert (again.count, again.interval, again.spent.charged) == (wide.count, wide.interval, 0)
+            assert session.ask(WIDE, fresh=True).spent.charged == 0
+        assert session.state.ledger.spent == spent
+        assert len(bought(session)) == 1
+        assert session.verify().holds
+
+
+def test_the_reserve_is_what_opening_leaves_and_takes_the_place_of_what_was_kept() -> None:
+    with opened(reserve=0) as today, opened() as session:
+        assert session.state.ledger.share == pytest.approx(0.68, abs=0.001)
+        assert today.state.ledger.share > 0.9
+        assert session.state.query_plan is None  # a number costs less than a test that says as much
+
+
+def test_the_groups_of_a_statement_are_paid_for_together_or_not_at_all() -> None:
+    with opened() as session:
+        table = session.sql(GROUPS)
+        (rows,) = bought(session)
+        assert len(rows.queries) == 4 * 8
+        assert table.spent.charged == pytest.approx(NUMBERS / (2 * FULL), rel=1e-6)
+        assert {one.source for one in table.estimates()} == {Source.MEASURED}
+        assert session.sql(GROUPS).spent.charged == 0
+        free = session.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex")
+        assert free.spent.charged == 0
+        assert len(bought(session)) == 1
+
+
+def test_ranges_are_paid_for_as_single_questions_are() -> None:
+    first, last = np.array([[0, 0, 0], [3, 1, 2], [0, 1, 1]]), np.array([[9, 0, 3], [60, 1, 7], [78, 1, 7]])
+    boxes = Boxes(DOMAIN, ("age", "sex", "rooms"), first, last)
+    asked = [boxes.query(place) for place in range(3)]
+    with opened() as together, opened() as alone:
+        many, one_by_one = together.ask_all(asked), [alone.ask(query) for query in asked]
+        assert many.count.tolist() == [one.count for one in one_by_one]
+        assert [tuple(one) for one in many.interval.tolist()] == [one.interval for one in one_by_one]
+        assert many.charged.tolist() == [one.spent.charged for one in one_by_one]
+        assert together.ledger().lines == alone.ledger().lines
+        bars, other = (
+            Bars(together.state),
+            Boxes(DOMAIN, ("age", "sex", "rooms"), first + 0, last - [[1, 0, 0]]),
+        )
+        found = bars.of_boxes(other)
+        assert found is not None
+        for place in range(3):
+            low, high, _ = bars.of_query(other.query(place))
+            ends = np.asarray(found.low)[place], np.asarray(found.high)[place]
+            assert ends == pytest.approx((low, high), rel=1e-9)
+
+
+def test_what_cells_do_not_decide_and_what_nobody_changes_is_not_paid_for() -> None:
+    with opened() as session:
+        before = session.state.ledger.spent
+        for where in ("sex = 'f' AND sex = 'm'", "age >= 0"):
+            assert session.ask(where).spent.charged == 0
+        assert session.state.ledger.spent == before
+
+
+def test_a_wide_number_is_followed_by_one_that_is_narrower_by_scales() -> None:
+    with opened() as session:
+        poor = session.analyst("poor", 0.0005)
+        first = poor.ask(WIDE, at_most=1)
+        assert 0 < first.spent.charged < 0.0005
+        again = session.ask(WIDE, fresh=True)
+        assert again.spent.charged == pytest.approx(NUMBERS / (2 * FULL), rel=1e-2)
+        assert session.ask(WIDE, fresh=True).spent.charged == 0
+        assert poor.ask(WIDE, fresh=True, at_most=1).interval == again.interval
+        assert len(bought(session)) == 2
+
+
+def test_a_bar_hardly_wider_than_that_of_a_number_is_kept() -> None:
+    with opened() as session:
+        state, offer = session.state, offered(session.state, session.state.ledger.remaining, 0)
+        assert offer is not None
+        questions = QuestionList([parse_where(WIDE, DOMAIN)] * 3)
+        widths = np.array([offer.half_width * GAIN, offer.half_width * GAIN * 1.01, np.nan])
+        ends = np.stack([-widths, widths], axis=1)
+        assert are_unclear(state, questions, ends, offer).tolist() == [False, True, True]
+
+
+# --- bars ---------------------------------------------------------------------------------------------------
+
+
+def test_kept_bars_and_numbers_share_what_may_fail() -> None:
+    with opened(confidence=0.9) as session:
+        query = parse_where(WIDE, DOMAIN)
+        free = session.ask(WIDE, at_most=0)
+        kept = Bars(session.state, KEPT, paid=False).of_query(query)
+        assert free.interval == pytest.approx((max(0.0, float(kept.low)), float(kept.high)))
+        paid = session.ask(WIDE)
+        (rows,) = bought(session)
+        (number,) = rows.numbers
+        drawn = half_width(number.noise, 1 - 0.1 * 0.9 * (1 - 1 / KEPT))  # a tenth is for everybody's number
+        kept = Bars(session.state, KEPT, paid=False).of_query(query)
+        low, high = max(kept.low, number.value - drawn, 0), min(kept.high, number.value + drawn)
+        assert paid.interval == pytest.approx((low, high))
+
+
+def test_the_bar_of_a_question_that_cuts_bins_may_be_kept_and_so_has_a_part_of_what_may_fail() -> None:
+    with opened() as session:
+        query = parse_where("age BETWEEN 13 AND 27 AND rooms >= 3", DOMAIN)
+        assert not session.state.coarsening.is_aligned(query)
+        assert Bars(session.state, paid=False).half_width(query) is None  # its ends rest on different numbers
+        kept, found = (Bars(session.state, KEPT, paid=False), Bars(session.state))
+        assert found.of_query(query) == kept.of_query(query)
+
+
+def test_bars_hold_as_often_as_they_say_whether_kept_or_paid_for() -> None:
+    missed, asked, paid = 0, 0, 0
+    for seed in range(30):
+        with opened(seed=seed, confidence=0.8) as session:
+            for where in (WIDE, ALSO, "age < 30 AND sex = 'f' AND smoker = 'no'"):
+                answer = session.ask(where)
+                low, high = answer.interval or (0, 0)
+                missed, asked = missed + (not low <= true(where) <= high), asked + 1
+                paid += answer.spent.charged > 0
+    assert paid > asked / 2
+    assert 0.03 * asked < missed < 0.27 * asked  # a fifth at most, but for chance
+
+
+def test_bars_that_are_narrow_by_scales_have_all_that_may_fail() -> None:
+    with opened() as session, opened(reserve=0) as today:
+        for one in (session, today):
+            (_, bar) = one.ask(NARROW), Bars(one.state).of_query(parse_where(NARROW, DOMAIN))
+            width_ = Bars(one.state).half_width(parse_where(NARROW, DOMAIN))
+            assert width_ is not None
+            assert width_ <= clear_half_width(session.state)
+            assert float(bar.high - bar.low) <= 2 * width_ + 1e-9
+
+
+def test_rows_that_answers_choose_hold_with_numbers_of_their_own() -> None:
+    chosen = GROUPS + " ORDER BY n DESC LIMIT 3"
+    with opened() as session, opened() as plain:
+        top, fixed = ([*one.estimates()] for one in (session.sql(chosen), plain.sql(GROUPS)))
+        wide, narrow = (
+            max(one.interval[1] - one.interval[0] for one in found if one.interval) for found in (top, fixed)
+        )
+        assert wide > narrow
+        assert len(bought(session)) == 1
+
+
+def test_tables_that_are_kept_when_a_number_was_drawn_are_those_that_would_be_found() -> None:
+    scopes = [
+        ("age",),
+        ("age", "sex"),
+        ("age", "sex", "rooms"),
+        ("sex", "region", "rooms"),
+        ("region", "smoker"),
+    ]
+    with opened() as session:
+        for where in (ALSO, WIDE, "age < 30 AND sex = 'f' AND smoker = 'no'"):
+            for scope in scopes:
+                local_models(session.state).marginal(scope)
+            session.ask(where)
+            for scope in scopes:
+                found = local_models(session.state).marginal(scope)
+                assert np.array_equal(found, LocalModels(session.state).marginal(scope))
+        assert len(bought(session)) == 3
+
+
+# --- prices -------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 400), st.integers(0, 3000))
+def test_prices_fall_and_never_end(full: int, several: int) -> None:
+    left, prices = Fraction(1), list[Fraction]()
+    for number in range(several):
+        price = min(Fraction(1, 2 * full), left * next_part(number, full))
+        prices.append(price)
+        left -= price
+    assert left > 0
+    assert sum(prices) + left == 1
+    assert all(one == Fraction(1, 2 * full) for one in prices[:full])
+    assert all(later <= one * Fraction(1_000_001, 1_000_000) for one, later in itertools.pairwise(prices))
+    assert not prices or prices[-1] >= Fraction(1, 40 * max(several, full) * 40)
+
+
+def test_the_next_price_is_the_analysts_own() -> None:
+    with opened() as session:
+        ann, bob = session.analyst("ann", 0.5), session.analyst("bob", 0.003)  # one number at the full price
+        for age in range(20, 60, 4):
+            ann.ask(f"age < {age} AND sex = 'f' AND rooms > 2", at_most=1)
+        asked = bob.ask(WIDE, at_most=1)
+        assert asked.spent.charged == pytest.approx(NUMBERS / (2 * FULL), rel=1e-6)
+        lines = [(line.booked, line.share) for line in session.ledger().lines if line.event == "questions"]
+        assert [booked for booked, _ in lines] == [
+            ((name, Fraction(1)),) for name in ("ann",) * len(lines[:-1]) + ("bob",)
+        ]
+        assert session.verify().holds
+
+
+def test_a_share_buys_as_many_at_the_full_price_as_belong_to_it() -> None:
+    with opened() as session:
+        state = session.state
+        left = state.ledger.cap * Fraction(3, 100)
+        first, after = offered(state, left, 0, 0.1), offered(state, left / 2, FULL // 10 + 5, 0.1)
+        assert first is not None
+        assert after is not None
+        assert first.price == pytest.approx(state.ledger.cap * Fraction(NUMBERS) / (2 * FULL), rel=1e-9)
+        assert after.price < first.price
+        assert after.half_width > first.half_width
+        assert offered(state, Fraction(0), 0) is None
+
+
+def test_whoever_pays_nothing_has_a_free_answer_and_leaves_it_to_others() -> None:
+    with opened() as session:
+        reader, payer = session.analyst("reader", 0), session.analyst("payer", 0.5)
+        before = session.state.ledger.spent
+        free = reader.ask(WIDE)
+        assert session.ask(ALSO, at_most=0).spent.charged == 0
+        assert (session.state.ledger.spent, free.spent.charged) == (before, 0)
+        paid = payer.ask(WIDE, at_most=1)
+        assert paid.spent.charged > 0
+        assert width(paid) < width(free)
+        assert reader.ask(WIDE).interval == paid.interval
+        assert session.ask(ALSO).spent.charged > 0
+
+
+def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None:
+    with opened() as session:
+        analyst, before = session.analyst("ann", 0.5), session.state.ledger.spent
+        for ask in (lambda: analyst.ask(WIDE, at_most=1e-5), lambda: analyst.sql(GROUPS, at_most=1e-5)):
+            with pytest.raises(PriceError, match=r"This can cost 0\.07%"):
+                ask()
+        assert session.state.ledger.spent == before
+        forecast = session.explain(WIDE).forecast
+        assert forecast.most == forecast.least == pytest.approx(NUMBERS / (2 * FULL), rel=1e-6)
+
+
+# --- faults and refusals ------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+def test_a_number_that_was_drawn_and_not_yet_durable_is_drawn_again_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[NDArray[np.int64]] = []
+    really = Requested.measured
+
+    def killed(requested: Requested, *rest: Any) -> Any:
+        seen.append(really(requested, *rest).units)
+        raise Killed
+
+    path = tmp_path / "study.pmw"
+    with opened(path) as session, monkeypatch.context() as patch:
+        patch.setattr(Requested, "measured", killed)
+        with pytest.raises(Killed):
+            session.ask(WIDE)
+    with pmw.resume_session(path, FRAME) as session:
+        (rows,) = bought(session)
+        assert np.array_equal(rows.units, seen[0])
+        assert session.ask(WIDE).spent.charged == 0  # it was charged with the batch
+        assert len(bought(session)) == 1
+        assert session.verify().holds
+
+
+def test_a_resumed_session_goes_on_with_the_same_prices_and_answers(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        first = session.ask(WIDE)
+    with pmw.resume_session(path, FRAME) as session:
+        assert session.state.contract.options.reserve == Fraction(3, 10)
+        assert session.ask(WIDE).interval == first.interval
+        assert session.ask(ALSO).spent.charged == pytest.approx(first.spent.charged)
+        session.export(tmp_path / "study.model")
+        intervals = [session.ask(where).interval for where in (WIDE, ALSO, NARROW)]
+    model = pmw.load_model(tmp_path / "study.model")
+    assert [model.ask(where).interval for where in (WIDE, ALSO, NARROW)] == intervals
+
+
+def test_without_the_table_answers_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unread(*_: Any) -> None:
+        raise DataError("gone")
+
+    path = tmp_path / "study.pmw"
+    with opened(path):
+        pass
+    with pmw.resume_session(path, FRAME) as session:
+        monkeypatch.setattr("pmw.session.engine.session_table", unread)
+        assert session.ask(WIDE).spent.charged == 0
+
+
+def test_all_numbers_have_noise_of_their_own(
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    residues = []
+    for seed in range(60):
+        with opened(seed=seed) as session:
+            session.sql(GROUPS)
+            (rows,) = bought(session)
+            residues.append(rows.units[:4] % 2**20)
+    require_independent(np.array(residues))
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"reserve": 1}, r"expected a reserve in \[0, 1\), got 1"),
+        ({"reserve": -0.1}, "expected a reserve"),
+        ({"reserve": "much"}, "finite number for reserve"),
+        ({"delta": 0}, "a delta above 0, or leave the reserve out"),
+        ({"composition": "pure"}, "a delta above 0, or leave the reserve out"),
+        ({"simultaneous": True}, "a reserve does not go with simultaneous"),
+        ({"opening": Opening.ONE_WAY}, "a reserve does not go with opening = none or one-way"),
+        ({"accuracy": 0.1, "records": 20_000}, "a reserve does not go with an accuracy contract"),
+        ({"update_limit": 3}, "a reserve does not go with update_limit"),
+        ({"test": "query"}, "a reserve does not go with test = query"),
+    ],
+)
+def test_a_reserve_that_nothing_is_paid_from_is_refused(choices: dict[str, Any], told: str) -> None:
+    with pytest.raises(BudgetError, match=told):
+        opened(**choices)
+
+
+def test_persons_move_a_number_as_often_as_they_have_records() -> None:
+    table, found = FRAME.assign(id=np.arange(len(FRAME)) // 3), list[Offer | None]()
+    for records in (1, 3):
+        domain = Domain(DOMAIN.attributes, "people", person=Person("id", records))
+        choices: dict[str, Any] = {"opening": Opening.PAIRS, "reserve": Fraction(3, 10), "seed": 3}
+        with worlds.opened(table, domain, epsilon=1, **choices) as session:
+            found.append(offered(session.state, session.state.ledger.remaining, 0))
+            assert found[-1] is not None
+            assert number_half_width(session.state) == pytest.approx(found[-1].half_width, rel=1e-6)
+    one, three = found
+    assert one is not None
+    assert three is not None
+    assert three.half_width == pytest.approx(3 * one.half_width, rel=1e-4)
+
+
+def test_an_offer_costs_what_the_ledger_charges() -> None:
+    with opened() as session:
+        offer = offered(session.state, session.state.ledger.remaining, 0)
+        assert isinstance(offer, Offer)
+        session.ask(WIDE)
+        charged = session.ledger().lines[-1].price
+        assert charged <= offer.price
+        assert charged >= offer.price * Fraction(999, 1000)
