@@ -13,6 +13,7 @@ from fractions import Fraction
 from pmw.errors import SessionError
 from pmw.model import half_width
 from pmw.planning.calibration import noise_of_share
+from pmw.public.aggregates import Aggregates
 from pmw.public.charges import QuestionNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.quotes import (
@@ -117,7 +118,7 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
         SessionError: the session measures nothing on request.
     """
     wanted = within.in_records(state.total.value)
-    queries = rows_of(statement)
+    queries = rows_of(state, statement)
     widths = [present_half_width(state, query, statement.choices) for query in queries]
     known = [width for width in widths if width is not None and width <= wanted]
     if len(known) == len(queries):
@@ -130,16 +131,17 @@ def is_of_counts(statement: Statement) -> bool:
     """Tell whether all aggregates of a statement are counts of records."""
     shown = [column.node for column in statement.columns if not column.is_key]
     are_plain = all(isinstance(node, Linear) for node in shown)
-    return are_plain and all(isinstance(leaf, Linear) and leaf.is_count for leaf in statement.leaves)
+    return are_plain and all(isinstance(leaf, Linear) and leaf.counting for leaf in statement.leaves)
 
 
-def rows_of(statement: Statement) -> tuple[LinearQuery, ...]:
-    """Return the counting questions of a statement, each once, in the order of its groups.
+def rows_of(state: PublicState, statement: Statement) -> tuple[LinearQuery, ...]:
+    """Return the counting questions of a statement of counts, each once, in the order of its groups.
 
     Those that hold for no record of any table are left out: nothing is drawn for them.
     """
-    found = {query.to_json(): query for _, _, query in statement.questions() if query.constant}
-    return tuple(found.values())
+    aggregates = Aggregates(state, statement)
+    asked = (aggregates.question(leaf, group) for group in statement.groups() for leaf in statement.leaves)
+    return tuple({query.to_json(): query for query in asked if query.constant}.values())
 
 
 def require_few_rows(count: int) -> None:

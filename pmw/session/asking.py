@@ -458,7 +458,7 @@ class Asking(ABC):
 
     def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
         """Return the counting questions of questions and statements, each once."""
-        from pmw.planning.row_quotes import is_of_counts, require_few_rows, rows_of
+        from pmw.planning.row_quotes import is_of_counts, require_few_rows
         from queries.statements import Statement
 
         found, groups = dict[str, LinearQuery](), 0
@@ -466,13 +466,16 @@ class Asking(ABC):
             read = self._read(question)
             groups += read.size if isinstance(read, Statement) else 1
             require_few_rows(groups)  # before they are made
-            if isinstance(read, Statement) and not (is_of_counts(read) and read.choices == 1):
+            if not isinstance(read, Statement):
+                queries = [self._request(read).query]
+            elif is_of_counts(read) and read.choices == 1 and all(leaf.is_count for leaf in read.leaves):
+                queries = [query for *_, query in read.questions()]
+            else:
                 raise QueryError(
                     "a statement is measured where its columns are keys and COUNT(*), and all of its groups "
                     "are shown; ask any other within a bar",
                     code="bad_request",
                 )
-            queries = rows_of(read) if isinstance(read, Statement) else (self._request(read).query,)
             found |= {query.to_json(): query for query in queries if query.constant}
         return tuple(found.values())
 

@@ -22,6 +22,7 @@ from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import TestKind
+from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.measurement_rows import require_measurable
 from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
@@ -314,6 +315,29 @@ def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
         assert session.verify().holds
 
 
+def test_all_columns_of_a_statement_that_count_records_are_bought_together() -> None:
+    several = (
+        "SELECT region, COUNT(*) AS n, COUNT(*) FILTER (WHERE smoker = 'yes' AND rooms >= 3) AS some, "
+        "COUNT(rooms) AS k FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region"
+    )
+    inside = FRAME[FRAME.age.between(13, 27)]
+    with opened() as session:
+        table = session.sql_within(several, 400, at_most=1)
+        (measured,) = (one for one in session.state.measured if isinstance(one, RowsMeasurement))
+        assert len(measured.queries) == 4 * 2  # COUNT(rooms) counts what COUNT(*) does
+        assert table.spent.charged == pytest.approx(session.ledger().lines[-1].share)
+        found = rows_sensitivity(measured.queries, session.state.contract.options, persons=False)
+        assert (found.l1, found.l2_squared) == (2 * 2**20, 2 * 2**40)  # a record is in two of them at most
+        for (region,), numbers in table.rows:
+            own = inside[inside.region == region]
+            wanted = (len(own), int(((own.smoker == "yes") & (own.rooms >= 3)).sum()), len(own))
+            for one, true_ in zip(numbers, wanted, strict=True):
+                assert one.interval is not None
+                assert one.interval[1] - one.interval[0] <= 800 + 2
+                assert abs((one.value or 0) - true_) < 800
+        assert session.sql_within(several, 400, at_most=0).spent.charged == 0
+
+
 def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
     top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
     with opened() as session:
@@ -480,11 +504,11 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
 ) -> None:
     made: list[object] = []
 
-    def counted(statement: object) -> tuple[LinearQuery, ...]:
+    def counted(statement: object) -> tuple[object, ...]:
         made.append(statement)
         return ()
 
-    monkeypatch.setattr("pmw.planning.row_quotes.rows_of", counted)
+    monkeypatch.setattr("queries.statements.Statement.questions", counted)
     groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
     monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
     with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
