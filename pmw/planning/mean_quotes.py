@@ -238,7 +238,7 @@ def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
     node = leaves[0] if len(leaves) == 1 else None
     form = node.numerator if isinstance(node, Ratio) else node
     if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
-        raise refused("a bar is for columns that count records, or for one AVG or SUM of an attribute's numbers")
+        raise refused("a bar is for columns that count records, or for one AVG or SUM of an attribute")
     return node, form.summed.line.attribute
 
 
