@@ -21,7 +21,7 @@ from pmw.loop.untested import Requested
 from pmw.model import half_width
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.error_quantiles import quantiles_left
-from pmw.planning.row_quotes import MOST_ROWS, is_counted
+from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.charges import QuestionNumbers, query_sensitivity
@@ -95,7 +95,7 @@ def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) 
 
 
 def are_unclear(
-    state: PublicState, questions: Questions, intervals: NDArray[np.float64], offer: Offer
+    state: PublicState, questions: Questions, intervals: NDArray[np.float64], width: float
 ) -> NDArray[np.bool_]:
     """Tell which questions have bars so wide that a number of their own narrows them: bool, shape (n,).
 
@@ -108,9 +108,9 @@ def are_unclear(
         state: the public state.
         questions: the questions.
         intervals: float64, shape (n, 2), of their answers.
-        offer: what a number costs.
+        width: half-width of the bar that a number gives, in records.
     """
-    widest, numbers = GAIN * offer.half_width, own_numbers(state)
+    widest, numbers = GAIN * width, own_numbers(state)
     found = ~((intervals[:, 1] - intervals[:, 0]) / 2 <= widest)
     confidence = Confidences.in_state(state).number
     for place in numbers.places(questions).tolist():
@@ -119,6 +119,28 @@ def are_unclear(
     for place in np.flatnonzero(found).tolist():
         found[place] = is_counted(questions.query(place))
     return np.asarray(found)
+
+
+def drawn_together(
+    state: PublicState, questions: Questions, intervals: NDArray[np.float64], offer: Offer
+) -> Requested | None:
+    """Return the numbers that are drawn for a statement's questions; None where no bar is wide beside them.
+
+    Where questions overlap, their numbers have more noise than that of one question alone.
+
+    Args:
+        state: the public state.
+        questions: all that are asked together.
+        intervals: float64, shape (n, 2), of their answers.
+        offer: what the numbers cost.
+    """
+    if not are_unclear(state, questions, intervals, offer.half_width).any():
+        return None
+    rows = requested(state, questions.queries(0, len(questions)), offer)
+    if rows is None:
+        return None
+    width = half_width(rows.noise, Confidences.in_state(state).number)
+    return rows if are_unclear(state, questions, intervals, width).any() else None
 
 
 def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:
@@ -134,7 +156,7 @@ def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) 
     """
     found = {query.to_json(): query for query in queries if is_counted(query)}
     rows = tuple(found.values())
-    if not 0 < len(rows) <= MOST_ROWS:
+    if not 0 < len(rows) <= MOST_ROWS or not are_counted(rows):
         return None
     what = QuestionNumbers(rows)
     moved = what.sensitivity(state.contract.options)

@@ -160,7 +160,12 @@ def require_few_rows(count: int) -> None:
 def is_counted(query: LinearQuery) -> bool:
     """Tell whether a question has a number of its own: cells decide it, and few enough of them."""
     decided = query.readings is None and query.constant and query.scope
-    return bool(decided) and counted_cells([query]) <= _MOST_COUNTED
+    return bool(decided) and are_counted([query])
+
+
+def are_counted(queries: Sequence[LinearQuery]) -> bool:
+    """Tell whether few enough cells are counted for some questions together."""
+    return counted_cells(queries) <= _MOST_COUNTED
 
 
 def counted_cells(queries: Sequence[LinearQuery]) -> int:

@@ -208,7 +208,7 @@ class Bars:
         if query.readings is None:
             one = Question(query)
             way, is_cut = self._way_of(query, one)
-            if self._pays and not self._is_narrow(way):
+            if self._pays and self._is_shared(query, way):
                 return self._with_number(self._kept.of_query(query), query)
             return self._of_way(one, one, way, beside=is_cut)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
@@ -226,10 +226,17 @@ class Bars:
     def _clear(self) -> float:
         return clear_half_width(self.state)
 
-    def _is_narrow(self, way: _Way) -> bool:
-        """Tell whether what bounds a question by all of its attributes is clear by scales, cutting no bin."""
+    def _is_shared(self, query: LinearQuery, way: _Way) -> bool:
+        """Tell whether a bar that may be kept and the question's own number share what may fail.
+
+        That is where what bounds the question by all of its attributes is not clear by scales, or cuts a bin,
+        or where the number is narrower by scales.
+        """
         _, low, high = way
-        return low is high and bool(low.half_width <= self._clear)
+        if not (low is high and bool(low.half_width <= self._clear)):
+            return True
+        number = own_numbers(self.state).of(query)
+        return number is not None and bool(self._own_width(number) < low.half_width)
 
     def _with_number(self, kept: Bar, query: LinearQuery) -> Bar:
         number = own_numbers(self.state).of(query)
@@ -250,7 +257,7 @@ class Bars:
             return None
         one = Question(query)
         if self._pays:
-            return None if self._is_narrow(self._way_of(query, one)[0]) else number
+            return number if self._is_shared(query, self._way_of(query, one)[0]) else None
         return number if self._way_of(query, one)[0][1].half_width == self._own_width(number) else None
 
     def _own_width(self, number: QueryMeasurement) -> float:
@@ -311,6 +318,9 @@ class Bars:
         Unlike the interval, which parts may narrow, it does not depend on noise.
         """
         if query.readings is None:
+            width = self.half_width(query) if self._pays else None
+            if width is not None:
+                return 2 * width
             (_, below, above), _ = self._way_of(query, Question(query))
             return float(below.half_width + above.half_width)
         low, high = map(Question, query.readings)
@@ -376,13 +386,12 @@ class Bars:
         """
         if query.readings is not None:
             return None
-        (_, low, high), _ = self._way_of(query, Question(query))
-        width = float(low.half_width) if low is high and math.isfinite(low.half_width) else None
-        if self._pays and (width is None or width > self._clear):
-            number = own_numbers(self.state).of(query)
-            width = self._kept.half_width(query)
+        way, _ = self._way_of(query, Question(query))
+        if self._pays and self._is_shared(query, way):
+            number, width = own_numbers(self.state).of(query), self._kept.half_width(query)
             return width if number is None else min(self._own_width(number), width or math.inf)
-        return width
+        _, low, high = way
+        return float(low.half_width) if low is high and math.isfinite(low.half_width) else None
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
         """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""

@@ -52,6 +52,7 @@ class Account:
             None is a tenth of the share, or of what is left for all where that is less; without a share it is
             all that is left.
         is_whole: the counting questions that are asked together are one question, a statement.
+        draws: numbers are drawn for questions whose bars are wide, where the session has a reserve.
 
     Raises:
         BudgetError: the share, or the most that may be charged, is not in [0, 1].
@@ -62,6 +63,7 @@ class Account:
     share: Fraction | None = None
     at_most: Fraction | None = None
     is_whole: bool = False
+    draws: bool = True
 
     def __post_init__(self) -> None:
         name = self.name
@@ -103,14 +105,14 @@ class Account:
         """All of a charge, booked to this analyst."""
         return ((self.name, Fraction(1)),)
 
-    def paying(self, at_most: Number | None, *, is_whole: bool = False) -> Account:
+    def paying(self, at_most: Number | None, *, is_whole: bool = False, draws: bool = True) -> Account:
         """Return the account as it asks one question, for which so much may be charged; None changes nothing.
 
         Raises:
             BudgetError: the part is no number in [0, 1].
         """
         part = self.at_most if at_most is None else as_fraction(at_most, "at_most")
-        return replace(self, at_most=part, is_whole=is_whole)
+        return replace(self, at_most=part, is_whole=is_whole, draws=draws)
 
     @property
     def is_bound(self) -> bool:

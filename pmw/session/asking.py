@@ -78,7 +78,9 @@ class Asking(ABC):
         return self.contract.domain
 
     @abstractmethod
-    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> AbstractContextManager[Answering]:
+    def _asking(
+        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
+    ) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, or a whole statement's, while nobody else asks."""
 
     def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
@@ -687,7 +689,9 @@ class LocalAsking(Asking):
     ) -> AnswerTable:
         from pmw.public.tables import Tabulation
 
-        with self._asking(at_most, is_whole=True) as answer:
+        # Columns that count records have the bars of numbers that are drawn for them; expressions have not.
+        draws = any(getattr(column.node, "counting", False) for column in statement.columns)
+        with self._asking(at_most, is_whole=True, draws=draws) as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
             with self._watched(len(parts)) as told:

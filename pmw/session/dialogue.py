@@ -55,8 +55,10 @@ class Dialogue(LocalAsking):
         """Return the session's file, in a turn."""
 
     @contextmanager
-    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> Iterator[Answering]:
-        account = self._account.paying(at_most, is_whole=is_whole)
+    def _asking(
+        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
+    ) -> Iterator[Answering]:
+        account = self._account.paying(at_most, is_whole=is_whole, draws=draws)
         with self._engaged() as engine:
             yield partial(self._answer, engine, account)
 
@@ -94,6 +96,8 @@ class Dialogue(LocalAsking):
                 engine.require_keys(some, self._account)
                 self._pause()
         room = engine.price(requests, account) if len(requests) > size else None
+        if account.is_whole and len(requests) > size:
+            room, account = engine.draw_for(requests, account, room), replace(account, draws=False)
         parts, done = list[Answers](), 0
         while done < len(requests) or not parts:
             some = requests.between(done, done + size)

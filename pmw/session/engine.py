@@ -151,7 +151,7 @@ class Engine:
         if is_given.any():
             self._repeats.give(self._state, distinct, stored, is_given, self._charges)
         ready, batches, done, share = 0, 0, 0, self._state.ledger.share
-        self._draw_for_all(distinct.take(waiting), account)
+        self._draw_for_all(distinct.questions.take(waiting), account)
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
             if deliver is not None and stop > ready:
@@ -159,7 +159,7 @@ class Engine:
             ready = stop
             if ready == len(requests) or (batches and is_awaited()):
                 break
-            self._release_due(account, inside=account.is_whole and batches > 0)
+            self._release_due(account, inside=account.is_whole and (batches > 0 or not account.draws))
             places = waiting[done : done + distinct.questions.most_together]
             self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
@@ -405,7 +405,7 @@ class Engine:
 
     def _offer(self, account: Account) -> Offer | None:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
-        if not self._state.contract.options.reserve:
+        if not (self._state.contract.options.reserve and account.draws):
             return None
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
@@ -415,14 +415,24 @@ class Engine:
         return offered(self._state, left, self.bookings.bought(account.name, self._state.ledger), part)
 
     def _are_unclear(self, questions: Questions, account: Account) -> NDArray[np.bool_]:
-        """Tell which questions a number would be drawn for: bool, shape (n,)."""
+        """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""
         offer = self._offer(account)
         if offer is None or not len(questions):
             return np.zeros(len(questions), dtype=np.bool_)
         from pmw.loop.purchases import are_unclear
 
         answers = self._free.answers(self._state, questions)
-        return are_unclear(self._state, questions, answers.interval, offer)
+        return are_unclear(self._state, questions, answers.interval, offer.half_width)
+
+    def _drawn_together(self, questions: Questions, account: Account) -> Requested | None:
+        """Return the numbers that are drawn for a statement's questions; None where no bar is wide."""
+        offer = self._offer(account)
+        if offer is None or not len(questions):
+            return None
+        from pmw.loop.purchases import drawn_together
+
+        answers = self._free.answers(self._state, questions)
+        return drawn_together(self._state, questions, answers.interval, offer)
 
     def _price_of_numbers(self, asked: Questions, account: Account) -> Fraction:
         """Return what numbers may cost that are drawn for questions, in the filter's own measure.
@@ -430,12 +440,33 @@ class Engine:
         That is one price where they are a statement, or where the price of one question is looked at.
         """
         offer = self._offer(account)
-        return offer.price if offer is not None and self._are_unclear(asked, account).any() else Fraction(0)
+        if offer is None:
+            return Fraction(0)
+        if account.is_whole:
+            return offer.price if self._drawn_together(asked, account) is not None else Fraction(0)
+        return offer.price if self._are_unclear(asked, account).any() else Fraction(0)
 
-    def _draw_for_all(self, requests: Requests, account: Account) -> None:
+    def draw_for(self, requests: Requests, account: Account, room: Fraction | None) -> Fraction | None:
+        """Draw the numbers of a statement that is answered in several turns, and return its room after that.
+
+        Args:
+            requests: all of its questions.
+            account: who asks.
+            room: what may be charged, as ``price`` told it.
+
+        Raises:
+            StoreError: they could not be made durable; nothing was released.
+        """
+        self.finish_interrupted()
+        self.room = room
+        self._draw_for_all(self._waiting(requests, account), account)
+        return self.room
+
+    def _draw_for_all(self, questions: Questions, account: Account) -> None:
         """Draw the numbers of a statement's questions together, once, where the bar of one is wide."""
-        if account.is_whole and self._are_unclear(requests.questions, account).any():
-            self._draw_numbers(requests.questions.queries(0, len(requests)), account)
+        rows = self._drawn_together(questions, account) if account.is_whole else None
+        if rows is not None:
+            self._draw_numbers(rows, questions.query(0), account)
 
     def _draw_first(self, questions: Questions, answers: Answers, account: Account) -> int:
         """Return how many of the first answers stand; where none does, a number was drawn for the first.
@@ -448,32 +479,34 @@ class Engine:
         offer = self._offer(account)
         if offer is None:
             return len(answers)
-        from pmw.loop.purchases import are_unclear
+        from pmw.loop.purchases import are_unclear, requested
 
-        unclear = are_unclear(self._state, questions, answers.interval, offer)
+        unclear = are_unclear(self._state, questions, answers.interval, offer.half_width)
         first = int(unclear.argmax()) if unclear.any() else len(answers)
         self._ahead = 1 if unclear.any() else min(2 * self._ahead, _LARGEST_BATCH)
-        if not first:
-            self._draw_numbers([questions.query(0)], account)
+        rows = None if first else requested(self._state, [questions.query(0)], offer)
+        if rows is not None:
+            self._draw_numbers(rows, questions.query(0), account)
         return first
 
-    def _draw_numbers(self, queries: Sequence[LinearQuery], account: Account) -> None:
-        """Draw the numbers of questions at the present price; without the table nothing is drawn."""
-        from pmw.loop.purchases import requested
+    def _draw_numbers(self, rows: Requested, first: LinearQuery, account: Account) -> None:
+        """Draw numbers, where the room suffices; without the table nothing is drawn.
 
-        offer = self._offer(account)
-        if offer is None or (self.room is not None and offer.price > self.room):
+        Args:
+            rows: what is drawn.
+            first: the question whose answer tells what was charged.
+            account: who asks.
+        """
+        ledger = self._state.ledger
+        price = ledger.price(rows.entry(self._state.contract.options).charge)
+        if self.room is not None and price > self.room:
             return
-        rows = requested(self._state, queries, offer)
-        if rows is None:
-            return
-        before = self._state.ledger.spent
         with contextlib.suppress(DataError):
             self._release(releases.MeasuredRelease.of(rows, self._state), account.whole)
-        self._count_down(before, account)
-        charged = self._state.ledger.spent - before
+        self._count_down(ledger.spent, account)
+        charged = self._state.ledger.spent - ledger.spent
         if charged:
-            self._owed[account.name, queries[0].to_json()] = float(charged / self._state.ledger.cap)
+            self._owed[account.name, first.to_json()] = float(charged / ledger.cap)
 
     # --- one batch ------------------------------------------------------------------------------------------
 

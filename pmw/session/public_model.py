@@ -123,7 +123,9 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Do nothing: a model holds no file and no connection."""
 
     @contextmanager
-    def _asking(self, at_most: Part = None, *, is_whole: bool = False) -> Iterator[Answering]:
+    def _asking(
+        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
+    ) -> Iterator[Answering]:
         yield self._answer
 
     def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:

@@ -188,7 +188,58 @@ def test_a_bar_hardly_wider_than_that_of_a_number_is_kept() -> None:
         questions = QuestionList([parse_where(WIDE, DOMAIN)] * 3)
         widths = np.array([offer.half_width * GAIN, offer.half_width * GAIN * 1.01, np.nan])
         ends = np.stack([-widths, widths], axis=1)
-        assert are_unclear(state, questions, ends, offer).tolist() == [False, True, True]
+        assert are_unclear(state, questions, ends, offer.half_width).tolist() == [False, True, True]
+
+
+OVERLAPPING = [
+    "SELECT region, rooms, COUNT(*) AS n FROM people GROUP BY ROLLUP(region, rooms)",
+    "SELECT region, rooms, sex, COUNT(*) AS n FROM people WHERE age < 31 GROUP BY CUBE(region, rooms, sex)",
+    "SELECT region, COUNT(*), COUNT(*) FILTER (WHERE rooms > 2) AS m FROM people WHERE age < 31 GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("statement", OVERLAPPING)
+def test_a_statement_is_never_paid_for_twice(statement: str) -> None:
+    with opened() as session:
+        ann = session.analyst("ann", 0.5)
+        ann.sql(statement, at_most=1)
+        lists = len(bought(session))
+        for asker in (ann, session):
+            for fresh in (False, True):
+                assert asker.sql(statement, fresh=fresh, at_most=1).spent.charged == 0
+        assert len(bought(session)) == lists
+
+
+def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 7)
+    with opened() as session, opened() as shared:
+        shared._turn.is_shared = True
+        one, other = session.sql(GROUPS), shared.sql(GROUPS)
+        assert len(bought(shared)) == len(bought(session)) == 1
+        assert [*other.estimates()] == [*one.estimates()]
+        assert other.spent.charged == one.spent.charged
+
+
+def test_numbers_that_no_column_shows_are_not_drawn() -> None:
+    shares = (
+        "SELECT region, rooms, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS part FROM people "
+        "WHERE age BETWEEN 13 AND 27 GROUP BY region, rooms"
+    )
+    with opened() as session:
+        before = session.state.ledger.spent
+        assert session.sql(shares).spent.charged == 0
+        assert (
+            session.sql("SELECT AVG(rooms) AS a FROM people WHERE age BETWEEN 13 AND 27").spent.charged == 0
+        )
+        assert session.state.ledger.spent == before
+
+
+def test_questions_that_tell_too_many_cells_apart_together_are_answered_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with opened() as session:
+        monkeypatch.setattr("pmw.planning.row_quotes._MOST_COUNTED", 30)
+        assert session.sql(GROUPS).spent.charged == 0
 
 
 # --- bars ---------------------------------------------------------------------------------------------------
@@ -229,6 +280,18 @@ def test_bars_hold_as_often_as_they_say_whether_kept_or_paid_for() -> None:
                 paid += answer.spent.charged > 0
     assert paid > asked / 2
     assert 0.03 * asked < missed < 0.27 * asked  # a fifth at most, but for chance
+
+
+@pytest.mark.parametrize("where", [NARROW, "age < 40", "region = 'n'", WIDE])
+def test_a_bar_that_was_paid_for_is_as_narrow_as_was_quoted(where: str) -> None:
+    with opened(epsilon=0.5) as session:
+        wanted = (Bars(session.state).half_width(parse_where(where, DOMAIN)) or 400) * 0.6
+        quote = session.quote(where, wanted)
+        answer = session.ask_within(where, wanted, at_most=1)
+        assert answer.spent.charged == pytest.approx(quote.share)
+        assert width(answer) <= quote.half_width * 1.000001 <= wanted * 1.000002
+        assert not session.quote(where, wanted).needed
+        assert session.ask_within(where, wanted, at_most=0).spent.charged == 0
 
 
 def test_bars_that_are_narrow_by_scales_have_all_that_may_fail() -> None:
