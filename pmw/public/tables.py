@@ -336,6 +336,13 @@ class Tabulation:
         for leaf, group, query in self._asked:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
+    def _charged(self, answers: Sequence[Answer]) -> float:
+        """Return what answers charged; what a statement asks twice was paid once."""
+        asked = zip(self._asked, answers, strict=True)
+        return sum(
+            {query.to_json(): one.spent.charged for (*_, query), one in asked if one.spent.charged}.values()
+        )
+
     def table(
         self,
         state: PublicState,
@@ -386,7 +393,7 @@ class Tabulation:
                 *reader.reasons(shown, groups[statement.offset : end]),
             ),
             version,
-            replace(spent, charged=sum(answer.spent.charged for answer in answers)),
+            replace(spent, charged=self._charged(answers)),
             state.contract.seeded,
             state.contract.records_kept,
         )

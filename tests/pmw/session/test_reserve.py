@@ -210,6 +210,15 @@ def test_a_statement_is_never_paid_for_twice(statement: str) -> None:
         assert len(bought(session)) == lists
 
 
+def test_what_a_statement_asks_twice_is_told_as_paid_once() -> None:
+    where = "age < 31 AND rooms > 2"
+    twice = f"SELECT region, COUNT(*) FROM people WHERE {where} GROUP BY GROUPING SETS (region, region)"
+    with opened() as session:
+        told = session.sql(twice).spent.charged
+        assert told > 0
+        assert told == pytest.approx(session.ledger().lines[-1].share)
+
+
 def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 7)
     with opened() as session, opened() as shared:
