@@ -45,6 +45,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
+from pmw.session.purchases import Purchases
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
@@ -55,7 +56,6 @@ from queries.questions import Places, Questions
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
-    from pmw.loop.purchases import Offer
     from pmw.public.quotes import Quote
     from queries.linear import LinearQuery
 
@@ -99,7 +99,7 @@ class Engine:
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
         self.room = None
-        self._ahead = 1  # questions whose bars are found before it is seen whether one is paid for
+        self._purchases = Purchases(self.bookings, self._free)
         self._load()
         self._measure_due()
 
@@ -220,7 +220,7 @@ class Engine:
         waiting = self._waiting(requests, account)
         asked = waiting.queries(0, len(waiting))
         found = forecast(self.limited(account), asked, stored=len(requests) - len(asked))
-        numbers = float(self._price_of_numbers(waiting, account) / self._state.ledger.cap)
+        numbers = float(self._purchases.price(self._state, waiting, account) / self._state.ledger.cap)
         return replace(found, least=found.least + numbers, most=found.most + numbers)
 
     def price(self, requests: Requests, account: Account) -> Fraction | None:
@@ -251,7 +251,7 @@ class Engine:
         state, ledger = self.limited(account), self._state.ledger
         if account.ceiling(ledger) == 1:
             return None
-        numbers = self._price_of_numbers(asked, account)
+        numbers = self._purchases.price(self._state, asked, account)
         if account.is_whole:
             most = most_charged(state, asked.queries(0, len(asked)))
         else:
@@ -270,7 +270,9 @@ class Engine:
 
         def tested(places: Places) -> NDArray[np.bool_]:
             asked = requests.questions.take(places)
-            return are_tested(self.limited(account), asked) | self._are_unclear(asked, account)
+            return are_tested(self.limited(account), asked) | self._purchases.are_unclear(
+                self._state, asked, account
+            )
 
         return stored, np.flatnonzero(stored.are_asked(requests.fresh, tested))
 
@@ -403,49 +405,6 @@ class Engine:
 
     # --- numbers of unclear questions -----------------------------------------------------------------------
 
-    def _offer(self, account: Account) -> Offer | None:
-        """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
-        if not (self._state.contract.options.reserve and account.draws):
-            return None
-        from pmw.loop.purchases import offered
-        from pmw.public.quotes import affordable_price
-
-        left = affordable_price(self.limited(account))
-        part = 1.0 if account.share is None else float(account.share)
-        return offered(self._state, left, self.bookings.bought(account.name, self._state.ledger), part)
-
-    def _are_unclear(self, questions: Questions, account: Account) -> NDArray[np.bool_]:
-        """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""
-        offer = self._offer(account)
-        if offer is None or not len(questions):
-            return np.zeros(len(questions), dtype=np.bool_)
-        from pmw.loop.purchases import are_unclear
-
-        answers = self._free.answers(self._state, questions)
-        return are_unclear(self._state, questions, answers.interval, offer.half_width)
-
-    def _drawn_together(self, questions: Questions, account: Account) -> Requested | None:
-        """Return the numbers that are drawn for a statement's questions; None where no bar is wide."""
-        offer = self._offer(account)
-        if offer is None or not len(questions):
-            return None
-        from pmw.loop.purchases import drawn_together
-
-        answers = self._free.answers(self._state, questions)
-        return drawn_together(self._state, questions, answers.interval, offer)
-
-    def _price_of_numbers(self, asked: Questions, account: Account) -> Fraction:
-        """Return what numbers may cost that are drawn for questions, in the filter's own measure.
-
-        That is one price where they are a statement, or where the price of one question is looked at.
-        """
-        offer = self._offer(account)
-        if offer is None:
-            return Fraction(0)
-        if account.is_whole:
-            return offer.price if self._drawn_together(asked, account) is not None else Fraction(0)
-        return offer.price if self._are_unclear(asked, account).any() else Fraction(0)
-
     def draw_for(self, requests: Requests, account: Account, room: Fraction | None) -> Fraction | None:
         """Draw the numbers of a statement that is answered in several turns, and return its room after that.
 
@@ -464,30 +423,9 @@ class Engine:
 
     def _draw_for_all(self, questions: Questions, account: Account) -> None:
         """Draw the numbers of a statement's questions together, once, where the bar of one is wide."""
-        rows = self._drawn_together(questions, account) if account.is_whole else None
+        rows = self._purchases.together(self._state, questions, account) if account.is_whole else None
         if rows is not None:
             self._draw_numbers(rows, questions.query(0), account)
-
-    def _draw_first(self, questions: Questions, answers: Answers, account: Account) -> int:
-        """Return how many of the first answers stand; where none does, a number was drawn for the first.
-
-        Args:
-            questions: in order.
-            answers: to them, in the present state.
-            account: who asks.
-        """
-        offer = self._offer(account)
-        if offer is None:
-            return len(answers)
-        from pmw.loop.purchases import are_unclear, requested
-
-        unclear = are_unclear(self._state, questions, answers.interval, offer.half_width)
-        first = int(unclear.argmax()) if unclear.any() else len(answers)
-        self._ahead = 1 if unclear.any() else min(2 * self._ahead, _LARGEST_BATCH)
-        rows = None if first else requested(self._state, [questions.query(0)], offer)
-        if rows is not None:
-            self._draw_numbers(rows, questions.query(0), account)
-        return first
 
     def _draw_numbers(self, rows: Requested, first: LinearQuery, account: Account) -> None:
         """Draw numbers, where the room suffices; without the table nothing is drawn.
@@ -577,10 +515,12 @@ class Engine:
         are answered: those before it, or that one.
         """
         pays = pays and not account.is_whole and bool(self._state.contract.options.reserve)
-        requests = requests.between(0, self._ahead) if pays else requests
+        requests = requests.between(0, self._purchases.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
         if pays:
-            stand = self._draw_first(requests.questions, answers, account)
+            stand, rows = self._purchases.first(self._state, requests.questions, answers, account)
+            if rows is not None:
+                self._draw_numbers(rows, requests.questions.query(0), account)
             requests = requests.between(0, max(1, stand))
             answers = (
                 answers.take(np.arange(stand))
