@@ -505,7 +505,8 @@ class Asking(ABC):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run, request_id: see ``measure``.
+            dry_run: see ``measure``.
+            request_id: see ``measure``.
             at_most: see ``measure``; a share that is told is paid in any case.
 
         Raises:
@@ -532,7 +533,9 @@ class Asking(ABC):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run, request_id, at_most: see ``measure_sum``.
+            dry_run: see ``measure``.
+            request_id: see ``measure``.
+            at_most: see ``measure_sum``.
 
         Raises:
             DataError: the table does not tell persons apart; nothing is spent.
