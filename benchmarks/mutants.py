@@ -490,7 +490,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/session/test_reserve"),
     ("numbers-bought-again", "pmw/loop/purchases",
      "own is not None and half_width(own.noise, confidence) > widest", "True", "pmw/session/test_reserve"),
-    ("numbers-for-who-pays-nothing", "pmw/session/purchases",
+    ("numbers-for-who-pays-nothing", "pmw/session/offers",
      "left = affordable_price(self._bookings.limited(state, account))", "left = affordable_price(state)",
      "pmw/session/test_reserve"),
     ("openings-that-leave-no-reserve", "pmw/planning/opening",
@@ -529,7 +529,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("numbers-not-looked-at-where-bars-are-narrow", "pmw/public/bars",
      "return number is not None and bool(self._own_width(number) < low.half_width)", "return False",
      "pmw/session/test_reserve"),
-    ("numbers-that-no-column-shows", "pmw/session/purchases", ".reserve and account.draws)", ".reserve)",
+    ("numbers-that-no-column-shows", "pmw/session/offers", ".reserve and account.draws)", ".reserve)",
      "pmw/session/test_reserve"),
     # --- questions that are measured themselves ---
     ("questions-without-noise", "pmw/loop/untested", "RowsMeasurement(what.queries, units, noise)",

@@ -6,6 +6,7 @@ Measurements of the same cells are taken together: each by the inverse of its va
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
@@ -32,7 +33,7 @@ from queries.linear import LinearQuery
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 
 
-class Estimated:
+class Estimated(ABC):
     """What is told of the counts of a measurement by their estimate."""
 
     __slots__ = ()
@@ -44,9 +45,9 @@ class Estimated:
         return noise_variance(self.noise)
 
     @property
+    @abstractmethod
     def estimate(self) -> Estimate:
         """The counts that the measurement says, with their noise."""
-        raise NotImplementedError
 
     @property
     def rows(self) -> Strategy | HierarchicalHistogram | None:

@@ -45,7 +45,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.purchases import Purchases
+from pmw.session.offers import Offers
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
@@ -99,7 +99,7 @@ class Engine:
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
         self.room = None
-        self._purchases = Purchases(self.bookings, self._free)
+        self._offers = Offers(self.bookings, self._free)
         self._load()
         self._measure_due()
 
@@ -220,7 +220,7 @@ class Engine:
         waiting = self._waiting(requests, account)
         asked = waiting.queries(0, len(waiting))
         found = forecast(self.limited(account), asked, stored=len(requests) - len(asked))
-        numbers = float(self._purchases.price(self._state, waiting, account) / self._state.ledger.cap)
+        numbers = float(self._offers.price(self._state, waiting, account) / self._state.ledger.cap)
         return replace(found, least=found.least + numbers, most=found.most + numbers)
 
     def price(self, requests: Requests, account: Account) -> Fraction | None:
@@ -251,7 +251,7 @@ class Engine:
         state, ledger = self.limited(account), self._state.ledger
         if account.ceiling(ledger) == 1:
             return None
-        numbers = self._purchases.price(self._state, asked, account)
+        numbers = self._offers.price(self._state, asked, account)
         if account.is_whole:
             most = most_charged(state, asked.queries(0, len(asked)))
         else:
@@ -270,7 +270,7 @@ class Engine:
 
         def tested(places: Places) -> NDArray[np.bool_]:
             asked = requests.questions.take(places)
-            return are_tested(self.limited(account), asked) | self._purchases.are_unclear(
+            return are_tested(self.limited(account), asked) | self._offers.are_unclear(
                 self._state, asked, account
             )
 
@@ -423,7 +423,7 @@ class Engine:
 
     def _draw_for_all(self, questions: Questions, account: Account) -> None:
         """Draw the numbers of a statement's questions together, once, where the bar of one is wide."""
-        rows = self._purchases.together(self._state, questions, account) if account.is_whole else None
+        rows = self._offers.together(self._state, questions, account) if account.is_whole else None
         if rows is not None:
             self._draw_numbers(rows, questions.query(0), account)
 
@@ -515,10 +515,10 @@ class Engine:
         are answered: those before it, or that one.
         """
         pays = pays and not account.is_whole and bool(self._state.contract.options.reserve)
-        requests = requests.between(0, self._purchases.ahead) if pays else requests
+        requests = requests.between(0, self._offers.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
         if pays:
-            stand, rows = self._purchases.first(self._state, requests.questions, answers, account)
+            stand, rows = self._offers.first(self._state, requests.questions, answers, account)
             if rows is not None:
                 self._draw_numbers(rows, requests.questions.query(0), account)
             requests = requests.between(0, max(1, stand))

@@ -38,7 +38,8 @@ from pmw.session.store import PARTS, SessionStore
 from queries import LinearQuery, QueryError, parse_sql
 from queries.streams import random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, waiting_of
-from tests.pmw.session.test_reserve import DOMAIN, FRAME, GROUPS, opened
+from tests.pmw.session.test_reserve import GROUPS, opened
+from tests.pmw.session.test_rows import DOMAIN, FRAME
 from tests.worlds import repeat_noise
 
 STREAM = list({one.to_json(): one for one in random_conjunctions(DOMAIN, 700, seed=6)}.values())

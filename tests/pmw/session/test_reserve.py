@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,45 +25,19 @@ from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width
 from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import Domain
 from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
 from queries.questions import QuestionList
 from tests import worlds
+from tests.pmw.session.test_rows import DOMAIN, FRAME, width
 
-DOMAIN = Domain(
-    (
-        IntegerAttribute("age", 0, 79),
-        CategoricalAttribute("sex", ("f", "m")),
-        CategoricalAttribute("region", tuple("nesw")),
-        CategoricalAttribute("smoker", ("yes", "no")),
-        IntegerAttribute("rooms", 1, 8),
-    ),
-    name="people",
-)
 WIDE = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
 ALSO = "age < 41 AND sex = 'm' AND rooms BETWEEN 2 AND 5"
 NUMBERS = 0.3 * 0.85  # of the budget: the reserve, but for its parts
 NARROW = "sex = 'f' AND smoker = 'yes'"
 GROUPS = "SELECT region, rooms, COUNT(*) AS n FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region, rooms"
-
-
-def frame(records: int = 20_000) -> pd.DataFrame:
-    generator = np.random.default_rng(8)
-    age = generator.integers(0, 80, records)
-    return pd.DataFrame(
-        {
-            "age": age,
-            "sex": np.where(generator.random(records) < 0.3 + age / 200, "f", "m"),
-            "region": generator.choice(list("nesw"), records, p=[0.4, 0.3, 0.2, 0.1]),
-            "smoker": np.where(generator.random(records) < 0.2, "yes", "no"),
-            "rooms": 1 + generator.binomial(7, 0.2 + age / 200),
-        }
-    )
-
-
-FRAME = frame()
 
 
 def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
@@ -78,11 +51,6 @@ def true(where: str) -> int:
     return len(
         FRAME.query(text.replace("rooms BETWEEN 2 AND 5", "2 <= rooms <= 5").replace(" AND ", " and "))
     )
-
-
-def width(answer: pmw.Answer) -> float:
-    assert answer.interval is not None
-    return (answer.interval[1] - answer.interval[0]) / 2
 
 
 def bought(session: pmw.Session | pmw.Analyst) -> list[RowsMeasurement]:

@@ -1,4 +1,4 @@
-"""Purchases: which questions of an analyst get numbers of their own, and at which price.
+"""Offers: which questions of an analyst get numbers of their own, and at which price.
 
 All of it follows from public numbers and the ledger; the engine draws what is found here.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_AHEAD = 256  # questions
 
 
-class Purchases:
+class Offers:
     """Finds what is drawn for questions whose bars are wide.
 
     Args:
