@@ -494,7 +494,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "left = affordable_price(self._bookings.limited(state, account))", "left = affordable_price(state)",
      "pmw/session/test_reserve"),
     ("openings-that-leave-no-reserve", "pmw/planning/opening",
-     "return [Release(Part.RESERVE, options.reserve)]", "return []",
+     "return [Release(Part.RESERVE, options.reserved)]", "return []",
      "pmw/session/test_reserve"),
     ("offers-for-one-record-a-person", "pmw/loop/purchases", "moved = query_sensitivity(options)",
      "moved = UNITS", "pmw/session/test_reserve"),

@@ -83,7 +83,7 @@ def _reserve(plan: SessionPlan) -> Iterator[str]:
     """Yield what is kept for questions, and how near a number brings an answer."""
     if plan.number_bound is not None:
         yield (
-            f"Reserve: {float(plan.contract.options.reserve):.0%} of the budget is kept for what is asked. "
+            f"Reserve: {float(plan.contract.options.reserved):.0%} of the budget is kept for what is asked. "
             "Where an error bar is wide, the question, or the groups of the statement together, get numbers "
             f"of their own, within {plan.number_bound:,.0f} records; {FULL} times so, then wider ones."
         )
@@ -93,7 +93,7 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
     """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
 
     def kept(share: Fraction, what: str) -> str:
-        is_kept = plan.pairs and not plan.contract.options.reserve
+        is_kept = plan.pairs and not plan.contract.options.reserved
         return f"; {float(share):.0%} of the budget is kept for {what}" if is_kept else ""
 
     if plan.sums:

@@ -156,13 +156,11 @@ session_options = together(  # the budget and all choices of a session
     ),
     click.option(
         "--reserve",
-        default="0",
-        show_default=True,
         metavar="P%",
         callback=budget_part,
         help="The part of the budget that is kept for what is asked, such as 30%: a question whose error bar "
         "is wide is paid for, and a number of its own makes the bar narrow. With --delta, where opening "
-        "measures all pairs or the whole table.",
+        "measures all pairs or the whole table. Default: 30% where it measures all pairs, else 0.",
     ),
     click.option(
         "--simultaneous",

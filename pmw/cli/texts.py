@@ -256,7 +256,7 @@ def finish_plan_text(
     """
     total = sum(quote.share for quote in quotes)
     lines = _finish_lines(quotes, state, asked, measured=False)
-    if state.contract.options.reserve and asked:
+    if state.contract.options.reserved and asked:
         lines = [f"{line} {_now(state, quote)}" for line, quote in zip(lines, quotes, strict=False)] or lines
         lines += [f"This takes what {', '.join(names)} did not spend of their shares."] * bool(names)
     lines.append(f"In all {total:.2%} of the budget, and the session would be closed; nothing was spent.")

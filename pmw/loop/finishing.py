@@ -55,7 +55,7 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     """
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     scopes, left = Counter(query.scope for query in asked), affordable_price(state)
-    if options.reserve:
+    if options.reserved:
         found = plan_part(state, scopes, left + left_for_parts(state))
         return tuple(replace(quote_noise(state, *one), affordable=True) for one in found)
     uses = _uses(state, scopes, plan.most_cells)
@@ -129,7 +129,7 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     Privacy: a function of public state and of the questions.
     """
     plan, kept = marginal_tier(state.plan), kept_for_tests(state)
-    is_over = state.closed or bool(state.contract.options.reserve)  # or kept for what is asked
+    is_over = state.closed or bool(state.contract.options.reserved)  # or kept for what is asked
     if not is_due(state.settled) or is_over or plan is None or kept is None:
         return None
     left = affordable_price(state) - quantiles_left(state) - kept_for_later(state)

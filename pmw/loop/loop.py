@@ -81,7 +81,7 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
 
 def may_test(state: PublicState) -> bool:
     """Tell whether noise may be drawn for a question: while a positive, or a number, can be had and paid."""
-    if state.contract.options.reserve and not state.closed:
+    if state.contract.options.reserved and not state.closed:
         from pmw.public.quotes import affordable_price  # a session without a reserve needs no prices
 
         return affordable_price(state) > 0

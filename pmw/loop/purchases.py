@@ -82,7 +82,7 @@ def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) 
         part: the analyst's share of the reserve: of the numbers at the full price as many belong to it.
     """
     options = state.contract.options
-    if not options.reserve or state.closed:
+    if not options.reserved or state.closed:
         return None
     left = max(min(left, affordable_price(state) - quantiles_left(state)), Fraction(0))
     price = floor_price(min(full_price(state), left * next_part(bought, max(1, round(part * FULL)))))

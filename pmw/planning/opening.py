@@ -77,6 +77,7 @@ _MOST_SUMS = Fraction(2, 100)  # of all attributes together
 PERSONS_SHARE = Fraction(2, 1000)
 KEPT_FOR_SUMS = Fraction(15, 100)  # on request, where opening measures all pairs or the whole table
 KEPT_FOR_PERSONS = Fraction(4, 100)  # by group, on request, likewise
+RESERVE = Fraction(3, 10)  # unless told; chosen on natural questions (docs/benchmarks.md)
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
@@ -131,8 +132,7 @@ def opening_releases(domain: Domain, budget_filter: PrivacyFilter, options: Opti
         BudgetError: triples are asked for, and cannot be measured.
     """
     opens, composition = options.opening is not Opening.NONE, budget_filter.composition
-    table = opens and options.tests_marginals and measures_table(domain)
-    table = table or table_keeps(domain, budget_filter, options)
+    table = _is_whole(domain, budget_filter, options)
     order = residual_order(domain, budget_filter, options) if opens and not table else 1
     if order > 1:
         return _of_residuals(domain, composition, options, order)
@@ -143,6 +143,12 @@ def opening_releases(domain: Domain, budget_filter: PrivacyFilter, options: Opti
     if not opens:
         found = [one for one in found if one.part is Part.RECORDS]
     return [*found, Release(Part.TESTS, 1 - _weight(found))]
+
+
+def _is_whole(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> bool:
+    """Tell whether the table is measured whole."""
+    opens = options.opening is not Opening.NONE and options.tests_marginals
+    return (opens and measures_table(domain)) or table_keeps(domain, budget_filter, options)
 
 
 def _of_everything(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> list[Release]:
@@ -187,7 +193,7 @@ def _of_residuals(
     for wide, price in enumerate(prices.wider, start=2):
         priced.append(Release(Part.WIDER, math.comb(len(domain), wide) * Fraction(price)))
     schedule = DEFAULT_SCHEDULE.under(composition)
-    tests = Release(Part.TESTS, Fraction(0) if options.reserve else schedule.queries)
+    tests = Release(Part.TESTS, Fraction(0) if options.reserved else schedule.queries)
     quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
     beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
     return (*beside, *_sharing(1 - _weight(beside), priced))
@@ -205,8 +211,8 @@ def _of_values(domain: Domain, options: Options) -> list[Release]:
 
 def _kept(domain: Domain, options: Options) -> list[Release]:
     """Return what is kept for what is asked: a reserve, or for sums and persons that opening measures."""
-    if options.reserve:
-        return [Release(Part.RESERVE, options.reserve)]
+    if options.reserved:
+        return [Release(Part.RESERVE, options.reserved)]
     found = [Release(Part.MORE_SUMS, KEPT_FOR_SUMS)] if planned_sums(domain, options) else []
     more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_persons(domain, options) else []
     return found + more
@@ -320,6 +326,7 @@ def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Con
         BudgetError: the budget does not go with the options, or is too small; or triples that are asked for
             cannot be measured.
     """
+    options = with_reserve(domain, budget, options)
     ledger = choose_filter(domain, budget, options)
     contract = Contract(domain, budget, replace(options, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
@@ -450,7 +457,7 @@ def opening_persons(
 def kept_for_later(state: PublicState) -> Fraction:
     """Return what is still kept for sums and persons on request, in the filter's own measure."""
     plan, options, ledger = marginal_tier(state.plan), state.contract.options, state.ledger
-    if plan is None or plan.order == 1 or options.reserve:
+    if plan is None or plan.order == 1 or options.reserved:
         return Fraction(0)
     sums = state.sums[len(planned_sums(state.domain, options)) :]
     persons = [one for one in state.persons if one.scope]
@@ -732,6 +739,22 @@ def table_keeps(domain: Domain, budget_filter: PrivacyFilter, options: Options) 
 # --- what is refused before anything is drawn ---------------------------------------------------------------
 
 
+def with_reserve(domain: Domain, budget: Budget, options: Options) -> Options:
+    """Return options in which a reserve that is left to planning is chosen.
+
+    It is kept where opening measures all pairs with Gaussian noise, and no other choice rules it out.
+    """
+    if options.reserve is not None:
+        return options
+    if not options.without_reserve:
+        kept = replace(options, reserve=RESERVE)
+        ledger = choose_filter(domain, budget, kept)
+        is_pure = ledger.composition is Composition.PURE
+        if not is_pure and not _is_whole(domain, ledger, kept) and residual_order(domain, ledger, kept) > 1:
+            return kept
+    return replace(options, reserve=Fraction(0))
+
+
 def check_neighbors(domain: Domain, options: Options) -> None:
     """Refuse a schema that could drop a record where the number of records is public.
 
@@ -756,7 +779,7 @@ def check_reserve(contract: Contract, plan: OpeningPlan) -> None:
     """
     options = contract.options
     measured = plan.order > 1 or plan.table_noise is not None or len(contract.domain) == 1
-    if options.reserve and (not measured or options.composition is Composition.PURE):
+    if options.reserved and (not measured or options.composition is Composition.PURE):
         raise BudgetError(
             "a reserve is for sessions that measure all pairs, or the whole table, before any question, with "
             "Gaussian noise; give a delta above 0, or leave the reserve out"

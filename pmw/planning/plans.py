@@ -142,7 +142,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     if tested is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
         plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
-    if fixed.options.reserve:
+    if fixed.options.reserved:
         plan = replace(plan, number_bound=number_half_width(outlook.state))
     plan = replace(plan, sums=tuple(summed.attribute for summed, _ in opening.sums))
     if compared:

@@ -227,7 +227,7 @@ class SessionPlan:
     @property
     def _reserve(self) -> dict[str, Any]:
         """What is kept for questions, ready for JSON."""
-        return {"share": float(self.contract.options.reserve), "bound": self.number_bound, "numbers": FULL}
+        return {"share": float(self.contract.options.reserved), "bound": self.number_bound, "numbers": FULL}
 
     @property
     def _opening(self) -> dict[str, Any]:

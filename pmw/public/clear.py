@@ -35,12 +35,12 @@ def full_price(state: PublicState) -> Fraction:
 
     No number is drawn more precisely than so many others could be.
     """
-    return state.ledger.cap * state.contract.options.reserve * (1 - PARTS) / (2 * FULL)
+    return state.ledger.cap * state.contract.options.reserved * (1 - PARTS) / (2 * FULL)
 
 
 def pot_of_parts(state: PublicState) -> Fraction:
     """Return what opening left for parts, in the filter's own measure; 0 where there are none."""
-    return state.ledger.cap * state.contract.options.reserve * PARTS * bool(state.plan)
+    return state.ledger.cap * state.contract.options.reserved * PARTS * bool(state.plan)
 
 
 def left_for_parts(state: PublicState) -> Fraction:

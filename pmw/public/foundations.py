@@ -52,7 +52,7 @@ def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     if len(scope) == 1:
         opened = next((one for one in state.opening if one.scope == scope), None)
         return opened.strategy if isinstance(opened, ResidualMeasurement) else None
-    if not 2 <= len(scope) <= max(tier.order, 3 * bool(state.contract.options.reserve)):
+    if not 2 <= len(scope) <= max(tier.order, 3 * bool(state.contract.options.reserved)):
         return None
     below, grid = _below(state, scope), state.grid(scope)
     alike = all(one is not None and one.units.shape == grid.scope_shape(one.scope) for one in below)

@@ -192,7 +192,7 @@ class Confidences:
         if parts > 1:
             everybody, rest = (split_confidence(one, parts) for one in (found.everybody, found.rest))
             found = replace(found, everybody=everybody, rest=rest)
-        pays = options.reserve > 0
+        pays = options.reserved > 0
         return replace(found, groups=groups, certified=bool(state.certificates), pays=pays)
 
     @property

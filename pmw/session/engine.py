@@ -283,7 +283,7 @@ class Engine:
     def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
         """Return how many of the next questions are answered before releases can come due."""
         room = next_due(self._state.settled) - self._state.settled
-        if self._state.contract.options.reserve:
+        if self._state.contract.options.reserved:
             own = self._store.answers.settled_counts().get(account.name, 0)
             room = min(room, next_part_due(own) - own)
         if room >= len(places) or not account.may_pay(self.limited(account)):
@@ -514,7 +514,7 @@ class Engine:
         Where a question's bar is wide, its number is drawn first, if that is paid for. Then fewer questions
         are answered: those before it, or that one.
         """
-        pays = pays and not account.is_whole and bool(self._state.contract.options.reserve)
+        pays = pays and not account.is_whole and bool(self._state.contract.options.reserved)
         requests = requests.between(0, self._offers.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
         if pays:
@@ -670,7 +670,7 @@ class Engine:
 
     def _release_parts(self, account: Account) -> None:
         """Measure the parts of the reserve that are due, where whoever asks could have a number."""
-        if self._state.contract.options.reserve and account.may_pay(self.limited(account)):
+        if self._state.contract.options.reserved and account.may_pay(self.limited(account)):
             with contextlib.suppress(DataError):
                 while part := releases.due_part(
                     self._store, self._state, self.bookings, self._looked_at_parts

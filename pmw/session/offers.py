@@ -39,7 +39,7 @@ class Offers:
 
     def _offer(self, state: PublicState, account: Account) -> Offer | None:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
-        if not (state.contract.options.reserve and account.draws):
+        if not (state.contract.options.reserved and account.draws):
             return None
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price

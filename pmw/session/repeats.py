@@ -165,7 +165,7 @@ class Stored:
         source, state = self._columns["source"], self._state
         older = fresh & (self.versions < state.version)
         asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
-        pays = state.contract.options.reserve > 0  # a number may be drawn for what has a wide bar
+        pays = state.contract.options.reserved > 0  # a number may be drawn for what has a wide bar
         untested = ((self.analysts != "") | ~self.were_settled) & (_ARE_UNTESTED[source] | pays)
         if fresh.any():
             answers = self.answers(np.arange(len(fresh)))

@@ -164,7 +164,7 @@ class Session(Dialogue, LocalPublishing):
             self._engine.finish_interrupted()
             quotes = finishing.plan_finish(self.state, self.asked())
             if not dry_run:
-                if self.state.contract.options.reserve:
+                if self.state.contract.options.reserved:
                     self._engine.measure_part([(one.scope, one.noise) for one in quotes if one.noise])
                 else:
                     for quote in quotes:

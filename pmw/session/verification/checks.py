@@ -366,7 +366,7 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
 
 def _is_price_of_a_part(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is a part of a reserve; any sum of noises has a price."""
-    reserved = contents.contract.options.reserve > 0
+    reserved = contents.contract.options.reserved > 0
     return reserved and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, PARTS)
 
 

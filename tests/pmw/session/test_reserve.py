@@ -417,7 +417,7 @@ def test_a_resumed_session_goes_on_with_the_same_prices_and_answers(tmp_path: Pa
     with opened(path) as session:
         first = session.ask(WIDE)
     with pmw.resume_session(path, FRAME) as session:
-        assert session.state.contract.options.reserve == Fraction(3, 10)
+        assert session.state.contract.options.reserved == Fraction(3, 10)
         assert session.ask(WIDE).interval == first.interval
         assert session.ask(ALSO).spent.charged == pytest.approx(first.spent.charged)
         session.export(tmp_path / "study.model")
