@@ -124,7 +124,7 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     "--share",
     metavar="PART",
     callback=_share,
-    help="The part of each session's whole budget that may be charged, such as 0.2 or 1/5. "
+    help="The part of what each session's opening leaves that may be charged, such as 0.2 or 1/5. "
     "[required for analysts; custodians have 1 by default, readers have 0]",
 )
 @click.option(
@@ -135,15 +135,23 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     help="A custodian sees everybody's questions; a reader gets free answers only.",
 )
 @click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
+@click.option("--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1.")
 @click.option("--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day, in UTC. [default: none]")
 @_users_option
 def add(
-    name: str, share: Fraction | None, role: str, sessions: str | None, expires: datetime | None, users: Path
+    name: str,
+    share: Fraction | None,
+    role: str,
+    sessions: str | None,
+    expires: datetime | None,
+    users: Path,
+    *,
+    beyond: bool,
 ) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
 
     Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script.
-    Shares may add up to more than 1: the session's cap binds in any case. They are fairness, not privacy.
+    Shares are fairness, not privacy: the session's cap binds in any case.
     """
     from pmw.service.users import Role, User, UsersFile, script_of
 
@@ -155,7 +163,7 @@ def add(
     if last is not None and last < datetime.now(UTC).date():
         echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
     user = User(name, chosen, _share_of(chosen, share), listed, last)
-    token = UsersFile(users).add(user)
+    token = UsersFile(users).add(user, beyond=beyond)
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
         echo(told, err=True)
@@ -183,7 +191,7 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
     "--session",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Tell no share above what is left in it.",
+    help="Tell shares as parts of its whole budget, and none above what is left.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def list_(users: Path, session: Path | None, as_json: bool) -> None:
@@ -194,10 +202,10 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
 
     listed = UsersFile(users).listed()
     if session is not None:
-        from pmw.session.maintenance import read_session
+        from pmw.session.maintenance import read_shares
 
-        ledger = read_session(session)[0].ledger
-        listed = tuple(replace(one, share=min(one.share, ledger.remaining / ledger.cap)) for one in listed)
+        opened, left = read_shares(session)
+        listed = tuple(replace(one, share=min(one.share * opened, left)) for one in listed)
     if as_json:
         echo(json_line({"users": [user.to_dict() for user in listed]}))
         return

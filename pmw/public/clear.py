@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from pmw.errors import NoiseError
 from pmw.model import MarginalMeasurement, half_width
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
@@ -69,7 +70,7 @@ def clear_half_width(state: PublicState) -> float:
 
 
 def number_half_width(state: PublicState) -> float:
-    """Return the half-width of a number at the full price, in records; infinite without a reserve.
+    """Return the half-width of a number at the full price, in records; infinite where none is drawn.
 
     It depends on the contract, and on whether the number of records is public.
     """
@@ -77,5 +78,8 @@ def number_half_width(state: PublicState) -> float:
     if not price or state.ledger.composition is Composition.PURE:
         return math.inf
     squares = query_sensitivity(options) ** 2 / (price * (1 + (state.ledger.composition is Composition.ZCDP)))
-    noise = DiscreteGaussian(Fraction(max(1, math.isqrt(math.ceil(squares)))))
+    try:
+        noise = DiscreteGaussian(Fraction(max(1, math.isqrt(math.ceil(squares)))))
+    except NoiseError:  # beyond every scale
+        return math.inf
     return half_width(noise, Confidences.in_state(state).number)

@@ -174,13 +174,12 @@ class Options:
             expected_queries=expected_queries,
             test=TestKind.QUERY,
             seed=seed,
+            reserve=Fraction(0),
         )
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
-        if self.reserve is not None:
-            object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
         self._check_wholes()
         self._check_reals()
         self._check_reserve()
@@ -230,13 +229,13 @@ class Options:
         return next((name for name, is_chosen in found if is_chosen), "")
 
     def _check_reserve(self) -> None:
-        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from."""
+        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from; keep it exactly."""
+        if self.reserve is not None:
+            object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
         if not 0 <= self.reserved < 1:
             raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
         if self.reserved and self.without_reserve:
-            raise BudgetError(
-                f"a reserve does not go with {self.without_reserve}; leave one of them out"
-            )
+            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
 
     def _check_accuracy(self) -> None:
         accuracy = self.accuracy

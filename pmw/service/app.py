@@ -288,7 +288,7 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
         "table": state.domain.name,
         "attributes": list(state.domain.names),
         "budget_share": state.ledger.share,
-        "share": float(min(user.share, state.ledger.remaining / state.ledger.cap)),
+        "share": float(min(hosted.asking(user).most, state.ledger.remaining / state.ledger.cap)),
     }
 
 

@@ -42,7 +42,10 @@ def custodian_facts(hosted: Hosted, users: Sequence[User], history: History) -> 
     header, *rows = ledger_cells(ledger)
     tables = [
         _users_table(
-            [one for one in users if one.may_use(hosted.name)], booked, 1 - ledger.spent / ledger.cap
+            [one for one in users if one.may_use(hosted.name)],
+            booked,
+            session.left_by_opening(),
+            1 - ledger.spent / ledger.cap,
         ),
         _events_table(ledger),
         *_spare_table(ledger),
@@ -74,13 +77,19 @@ def report_of(hosted: Hosted) -> str:
         return target.read_text(encoding="utf-8")
 
 
-def _users_table(users: Sequence[User], booked: Sequence[Booked], left: Fraction) -> dict[str, Any]:
+def _users_table(
+    users: Sequence[User], booked: Sequence[Booked], opened: Fraction, left: Fraction
+) -> dict[str, Any]:
     """Return who may ask, with share and expiry, and what each spent; who is no user any more comes last.
 
-    No share is told above what is left of the budget.
+    Args:
+        users: all.
+        booked: what was charged.
+        opened: what opening left, of which shares are parts.
+        left: what is left; no share is told above.
     """
     sums = {one.name: one for one in booked}
-    shares = {user.name: percent(float(min(user.share, left))) for user in users}
+    shares = {user.name: percent(float(min(user.share * opened, left))) for user in users}
     known = {user.name: (user.role.value, shares[user.name], _good_until(user)) for user in users}
     names = [*known, *(name for name in sums if name not in known)]
     return {

@@ -210,8 +210,8 @@ def share_of(user: User, booked: Booked) -> dict[str, Any]:
         return {"sentence": told, "used": None, "warning": ""}
     share, spent, left = float(booked.share or 0), float(booked.spent), float(booked.left or 0)
     sentence = (
-        f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%}, and you have spent "
-        f"{spent:.2%}, with {booked.questions:,} different questions."
+        f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it, and you have "
+        f"spent {spent:.2%}, with {booked.questions:,} different questions."
     )
     used = spent / (spent + left) if left else 1.0
     warning = ""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -31,7 +32,8 @@ from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
 from queries.frozen import dataclass
 
-_FORMAT = 1
+_FORMAT = 2
+_OF_THE_CAP = 1  # in which a share was a part of the whole budget
 _TOKEN_BYTES = 32
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PART = re.compile(
@@ -59,8 +61,8 @@ class User:
     Args:
         name: charges are booked to it. It is kept in the form NFC, and its letters are of one script.
         role: what the user may do.
-        share: the part of a session's whole cap that may be charged, in [0, 1]; a reader's is 0, whatever is
-            given.
+        share: the part of what a session's opening leaves that may be charged, in [0, 1]; a reader's is 0,
+            whatever is given.
         sessions: names of the sessions that the user may use; None for all.
         expires: the last day, in UTC, on which the token is good; None for no end.
         revoked: the token is no longer good.
@@ -165,17 +167,24 @@ class UsersFile:
             return None
         return None if found.is_expired else found
 
-    def add(self, user: User) -> str:
+    def add(self, user: User, *, beyond: bool = False) -> str:
         """Add a user, and return the token; it is stored nowhere.
 
+        Args:
+            user: the user.
+            beyond: the shares of analysts may add up to more than 1.
+
         Raises:
-            ServiceError: the name is taken: what was charged to a name stays booked to it.
+            ServiceError: the name is taken, for what was charged to a name stays booked to it; or shares add
+                up to more than 1.
         """
         with self._changing() as users:
             if any(other.name == user.name for other in users.values()):
                 raise ServiceError(
                     f"{user.name!r} is a user already; rotate the token, or choose another name"
                 )
+            if not beyond:
+                _check_shares([*users.values(), user])
             return _enter(users, user)
 
     def revoke(self, name: str) -> None:
@@ -242,6 +251,22 @@ class UsersFile:
             raise ServiceError(f"{self.path}: the users file cannot be written: {error.strerror}") from None
 
 
+def _check_shares(users: Sequence[User]) -> None:
+    """Refuse shares of analysts that add up to more than 1 in a session.
+
+    Raises:
+        ServiceError: they do.
+    """
+    asking = [user for user in users if user.role is Role.ANALYST and not (user.revoked or user.is_expired)]
+    for session in sorted({"", *itertools.chain(*(user.sessions or () for user in asking))}):
+        total = sum((user.share for user in asking if user.may_use(session)), Fraction(0))
+        if total > 1:
+            raise ServiceError(
+                f"the shares of analysts add up to {float(total):g}: what opening leaves is not enough for "
+                "all of them. Choose a smaller --share, or let them compete for it with --beyond"
+            )
+
+
 def digest_of(token: str) -> bytes:
     """Return what is stored of a token: its SHA-256."""
     return hashlib.sha256(token.encode(errors="replace")).digest()
@@ -268,6 +293,12 @@ def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
         ServiceError: a user in it is none, or two have the same name.
     """
     form = json.loads(content)
+    if form["format"] == _OF_THE_CAP:
+        raise ServiceError(
+            f"{path}: this users file is of an older version, in which shares were parts of the whole "
+            "budget; they are parts of what opening leaves now. Move the file away, and add its users anew "
+            "with pmw user add"
+        )
     if form["format"] != _FORMAT:
         raise ValueError
     users: dict[bytes, User] = {}

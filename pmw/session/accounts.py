@@ -22,9 +22,11 @@ from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
-from pmw.public.charges import Event, LedgerEntry, Parts
+from pmw.public.charges import Event, LedgerEntry, Parts, marginal_charge
 from pmw.public.clear import left_for_parts, pot_of_parts
+from pmw.public.foundations import due_scopes
 from pmw.public.free_answers import unverified
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, paid_for
 from pmw.session.loading import read_entries, read_question
 from pmw.session.store import SessionStore
@@ -48,6 +50,7 @@ class Account:
         name: printable; an empty one is the session itself.
         share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; None where
             the cap alone binds.
+        part: what the share is of each pot that opening leaves, in [0, 1].
         at_most: the part of the cap that may be charged for one question, in [0, 1]: 0 takes the free answer.
             None is a tenth of the share, or of what is left for all where that is less; without a share it is
             all that is left.
@@ -61,6 +64,7 @@ class Account:
 
     name: str
     share: Fraction | None = None
+    part: Fraction = Fraction(1)
     at_most: Fraction | None = None
     is_whole: bool = False
     draws: bool = True
@@ -83,8 +87,13 @@ class Account:
                 )
 
     @classmethod
-    def of(cls, name: str, share: Fraction | float | None) -> Account:
+    def of(cls, name: str, share: Fraction | float | None, left: Fraction = Fraction(1)) -> Account:
         """Return the account of an analyst.
+
+        Args:
+            name: of the analyst.
+            share: the part of what opening leaves; None where the cap alone binds.
+            left: what opening leaves, as a part of the cap.
 
         Raises:
             BudgetError: the share is no number in [0, 1].
@@ -98,7 +107,7 @@ class Account:
             part = None if share is None else Fraction(share)
         except (ValueError, OverflowError):
             raise BudgetError("expected a share in [0, 1], got a number that is none") from None
-        return cls(name, part)
+        return cls(name) if part is None else cls(name, part * left, part)
 
     @property
     def whole(self) -> Parts:
@@ -254,7 +263,7 @@ class Bookings:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._shares: dict[str, Fraction | None] = {SESSION.name: SESSION.share}
+        self._known: dict[str, Account] = {SESSION.name: SESSION}
         self._sums: dict[str, Fraction] = {}
         self._bought = Counter[str]()
         self._parts = list[str]()  # who paid for each marginal of a part, in order
@@ -295,7 +304,7 @@ class Bookings:
 
     def know(self, account: Account) -> None:
         """Take note of an analyst's share, as it was last told: what is measured unasked is limited by it."""
-        self._shares[account.name] = account.share
+        self._known[account.name] = account
 
     def payers(self, ledger: PrivacyFilter) -> dict[str, Payer | None]:
         """Return who may pay for what is measured unasked, and how much; None where the cap alone binds.
@@ -306,23 +315,23 @@ class Bookings:
         from pmw.loop.finishing import Payer  # most sessions that are opened finish nothing
 
         return {
-            name: None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))
-            for name, share in self._shares.items()
+            name: None
+            if one.share is None
+            else Payer(one.share, one.share * ledger.cap - self.of(name, ledger))
+            for name, one in self._known.items()
         }
 
     def left_for_parts(self, state: PublicState) -> dict[str, Fraction]:
         """Return what the pot of parts still holds for each analyst whose share is known.
 
-        Of the pot an analyst has the same share as of the cap, and may spend no more than is left of both.
+        An analyst may spend no more of it than is left of the analyst's share.
         """
-        return {
-            name: self._left_for_parts(Account(name, share), state) for name, share in self._shares.items()
-        }
+        return {name: self._left_for_parts(one, state) for name, one in self._known.items()}
 
     def _left_for_parts(self, account: Account, state: PublicState) -> Fraction:
         self._read(state.ledger)
         left = min(left_for_parts(state), self.left(account, state.ledger))
-        own = pot_of_parts(state) * (1 if account.share is None else account.share)
+        own = pot_of_parts(state) * account.part
         return max(min(own - self._for_parts.get(account.name, Fraction(0)), left), Fraction(0))
 
     def had_part(self, analyst: str, state: PublicState, version: int) -> bool:
@@ -331,6 +340,21 @@ class Bookings:
         places = [place for place, one in enumerate(state.measured) if paid_for(one)[0] == Event.PART]
         paid = zip(places, self._parts, strict=True)
         return any(place >= version and name == analyst for place, name in paid)
+
+    def left_by_opening(self, state: PublicState) -> Fraction:
+        """Return what opening leaves of the cap for what is asked, as a part of it.
+
+        Opening is all that is charged before any question, what still has to be measured included.
+        """
+        chained, ledger, tier = self._store.chained(), state.ledger, marginal_tier(state.plan)
+        spent = Fraction(0)
+        for intent, entry in zip(chained.ledger_intents, read_entries(chained.ledger), strict=True):
+            if intent == chained.ledger_intents[0] or entry.event == Event.OPENING:
+                spent += ledger.price(entry.charge)
+        if tier is not None:
+            noises = map(tier.noise_of, due_scopes(state))
+            spent += sum(ledger.price(marginal_charge(one, state.contract.options)) for one in noises)
+        return max(1 - spent / ledger.cap, Fraction(0))
 
     def left(self, account: Account, ledger: PrivacyFilter) -> Fraction:
         """Return what may still be charged for an analyst: what is left of the share, and of the cap."""

@@ -303,7 +303,7 @@ class Analyst(Dialogue):
 
     Args:
         session: the session.
-        account: the name, and the share of the session's whole cap.
+        account: the name, and the share of what opening leaves.
         stop: called at the beginning of each turn and within it; what it raises ends the work, and what was
             answered stands.
 
@@ -323,8 +323,13 @@ class Analyst(Dialogue):
 
     @property
     def share(self) -> Fraction | None:
-        """The part of the session's cap that may be charged; None where the cap alone binds."""
-        return self._account.share
+        """The part of what opening leaves that may be charged; None where the cap alone binds."""
+        return None if self._account.share is None else self._account.part
+
+    @property
+    def most(self) -> Fraction:
+        """The part of the session's cap that may be charged."""
+        return Fraction(1) if self._account.share is None else self._account.share
 
     @property
     def state(self) -> PublicState:
@@ -343,7 +348,7 @@ class Analyst(Dialogue):
             found = {one.name: one for one in engine.bookings.listed(ledger)}
             one = found.get(self.name, Booked(self.name, Fraction(0), 0))
             left = engine.bookings.left(self._account, ledger) / ledger.cap
-            return replace(one, share=self.share, left=Fraction(0) if engine.state.closed else left)
+            return replace(one, share=self._account.share, left=Fraction(0) if engine.state.closed else left)
 
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:

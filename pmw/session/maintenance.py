@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pmw.errors import DataError, SessionError, SessionExistsError, StoreError
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
+from pmw.session.accounts import Bookings
 from pmw.session.engine import Engine
 from pmw.session.journal import closing_outcome, read_reserved
 from pmw.session.loading import (
@@ -43,6 +45,17 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
         return state, status_of(state, store.asked())
+
+
+def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
+    """Return what opening left and what is left now in a file, as parts of the cap, while others may use it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or its opening was never finished.
+    """
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        state = load_state(store)
+        return Bookings(store).left_by_opening(state), state.ledger.remaining / state.ledger.cap
 
 
 def read_history(path: str | Path) -> History:

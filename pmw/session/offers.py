@@ -45,8 +45,7 @@ class Offers:
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
-        part = 1.0 if account.share is None else float(account.share)
-        return offered(state, left, self._bookings.bought(account.name, state.ledger), part)
+        return offered(state, left, self._bookings.bought(account.name, state.ledger), float(account.part))
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""

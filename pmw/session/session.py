@@ -55,6 +55,7 @@ class Session(Dialogue, LocalPublishing):
         self.place = store.place
         self._engine = Engine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
+        self._opening_left: Fraction | None = None  # as a part of the cap, once a share was told
 
     @property
     def state(self) -> PublicState:
@@ -73,8 +74,9 @@ class Session(Dialogue, LocalPublishing):
 
         Args:
             name: of the analyst.
-            share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
-                gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
+            share: the part of what opening leaves of the budget that may be charged for this analyst, in
+                [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
+                than 1.
             at_most: what each question may charge, unless told with it; see ``ask``.
             stop: called at the beginning of each turn and within it; what it raises ends the work,
                 and what was answered stands.
@@ -83,7 +85,17 @@ class Session(Dialogue, LocalPublishing):
             BudgetError: the share is not in [0, 1].
             SessionError: the name is empty, or is none.
         """
-        return Analyst(self, Account.of(name, share).paying(at_most), stop)
+        account = Account.of(name, share)
+        if account.share:
+            account = Account.of(name, share, self.left_by_opening())
+        return Analyst(self, account.paying(at_most), stop)
+
+    def left_by_opening(self) -> Fraction:
+        """Return what opening leaves for what is asked, as a part of the cap: it never changes."""
+        if self._opening_left is None:
+            with self._engaged() as engine:
+                self._opening_left = engine.bookings.left_by_opening(engine.state)
+        return self._opening_left
 
     def read_table(self) -> None:
         """Read the table now, where a test may need it: else the first one does, while other threads wait.

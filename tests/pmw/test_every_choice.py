@@ -93,7 +93,7 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "model": (MARGINAL, pmw.ModelKind.GRAPHICAL),
     "max_cells": (GRAPHICAL, 60),
     "simultaneous": (MARGINAL, True),
-    "reserve": (replace(MARGINAL, opening=pmw.Opening.PAIRS), Fraction(3, 10)),
+    "reserve": (replace(MARGINAL, opening=pmw.Opening.PAIRS), Fraction(1, 10)),
     "seed": (MARGINAL, 8),
     "person_column": (MARGINAL, "id"),
     "accuracy": (CONTRACT, 0.45),

@@ -155,7 +155,7 @@ def test_counts_are_off_by_as_much_as_they_state(opening: pmw.Opening) -> None:
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @OPENINGS
 def test_rows_are_of_the_relation_that_holds(opening: pmw.Opening, relation: NeighboringRelation) -> None:
-    state = state_of(opening=opening, neighboring_relation=relation)
+    state = state_of(opening=opening, neighboring_relation=relation, reserve=0)
     for pair in ALL[opening]:
         strategy = strategy_of(state, pair)
         assert strategy is not None

@@ -157,7 +157,7 @@ class Audit:
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
         self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
-        self._count_pair: tuple[Any, ...] = ()  # the same of a requested marginal
+        self._count_pairs: dict[Any, tuple[Any, ...]] = {}  # the same of what is requested
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
             (releases, "ranked_errors", self._errors),
@@ -215,14 +215,15 @@ class Audit:
 
     def _counted(self, real: Callable[..., Any], requested: Any, tables: Tables) -> Any:
         others = Tables(self.neighbour, self.coarse, tables.is_fine)
-        self._count_pair = real(requested, tables), real(requested, others)
-        return self._count_pair[0]
+        pair = self._count_pairs[requested.what] = real(requested, tables), real(requested, others)
+        return pair[0]
 
     def _requested(self, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource) -> Any:
         drawn = real(requested, counts, bits)
-        assert (counts == self._count_pair[0]).all()
+        pair = self._count_pairs[requested.what]
+        assert (counts == pair[0]).all()
         with without_noise():
-            own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
+            own, other = (real(requested, one, NO_BITS) for one in pair)
         noise = drawn_noise(drawn) if isinstance(drawn, MarginalMeasurement) else drawn.noise
         self._add(requested.what.event, noise, drawn.units, own.units, other.units)
         return drawn
@@ -327,7 +328,8 @@ def run(
                 session.measure_sum("age", "sex", share="0.02")
             for line in session.ledger().lines:
                 event = Event(line.event)  # what opening measures of all pairs is drawn like a request
-                charged[Event.REQUESTED if event is Event.OPENING else event] += float(line.price)
+                likewise = event in (Event.OPENING, Event.PART)
+                charged[Event.REQUESTED if likewise else event] += float(line.price)
                 if line.event == Event.QUANTILE:
                     price = float(line.price)
             return Audited(audit, charged, price, session.state.ledger.spent)

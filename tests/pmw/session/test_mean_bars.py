@@ -181,7 +181,7 @@ def test_a_sum_within_a_part_of_it_has_a_bar_of_that_part() -> None:
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_bars_that_came_out_wide_are_not_bought_again(seed: int) -> None:
     """Of three attributes the model tells how many records there are; half of the bars come out wider."""
-    with open_people(seed=seed) as one, open_people(seed=seed) as other:
+    with open_people(seed=seed, reserve=0) as one, open_people(seed=seed, reserve=0) as other:
         quote = priced(one, THREE, 8)
         assert quote.estimated
         table = one.sql_within(THREE, 8, at_most=1)

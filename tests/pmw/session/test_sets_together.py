@@ -64,7 +64,7 @@ def test_many_get_what_each_gets_alone_whatever_is_expected(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["pairs", "questions"])
 def test_tested_ones_get_what_each_gets_alone(form: str) -> None:
-    state, asked, free = settled(**FORMS[form]), questions(1), FreeAnswers()
+    state, asked, free = settled(**FORMS[form], reserve=0), questions(1), FreeAnswers()
     plan = state.query_plan
     assert plan is not None
     units = np.array([round(state.model.answer(query) * UNITS) for query in asked])
@@ -121,7 +121,7 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
 
 def test_a_stream_of_sets_is_answered_as_its_questions_are_one_by_one() -> None:
     asked = [*questions(1), *questions(2)]
-    pairs: dict[str, Any] = {"seed": 1, "opening": Opening.PAIRS}
+    pairs: dict[str, Any] = {"seed": 1, "opening": Opening.PAIRS, "reserve": 0}
     with opened(**pairs) as one, opened(**pairs) as other:
         together = one.ask_all(asked)
         assert one.state.version == other.state.version

@@ -172,7 +172,7 @@ def test_intervals_hold_the_raw_count_with_the_stated_confidence(
     assert np.mean(found) >= 0.8
 
 
-@pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {}, {"simultaneous": True}])
+@pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {"reserve": 0}, {"simultaneous": True}])
 def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(
     opened: Opened, choices: dict[str, Any]
 ) -> None:
