@@ -71,19 +71,23 @@ def _below(state: PublicState, scope: tuple[str, ...]) -> list[ResidualMeasureme
 
 
 def due_scopes(state: PublicState) -> list[tuple[str, ...]]:
-    """Return the marginals that have to be measured before any question, in order: pairs, then wider ones.
+    """Return the marginals that still have to be measured before any question, in order."""
+    measured = {one.scope for one in state.marginals}
+    return [scope for scope in founding_scopes(state) if scope not in measured] if not state.closed else []
+
+
+def founding_scopes(state: PublicState) -> tuple[tuple[str, ...], ...]:
+    """Return all marginals that are measured before any question, in order: pairs, then wider ones.
 
     Left out is one of more cells than ``MOST_RESIDUAL_CELLS``, and one with an attribute of a single cell: it
     says nothing that the other attributes do not say.
     """
     tier = marginal_tier(state.plan)
-    if tier is None or tier.order == 1 or state.closed:
-        return []
-    measured = {one.scope for one in state.marginals}
+    if tier is None or tier.order == 1:
+        return ()
     fine, coarse = state.domain, state.coarsening.coarse
     limits = tier.order, tier.most_fine, MOST_RESIDUAL_CELLS
-    wanted = _founding_scopes(fine.names, fine.shape, coarse.shape, limits)
-    return [scope for scope in wanted if scope not in measured]
+    return _founding_scopes(fine.names, fine.shape, coarse.shape, limits)
 
 
 @functools.lru_cache(maxsize=8)  # each of very many measurements asks for it

@@ -174,12 +174,13 @@ class Options:
             expected_queries=expected_queries,
             test=TestKind.QUERY,
             seed=seed,
-            reserve=Fraction(0),
         )
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
+        if self.reserve is not None:
+            object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
         self._check_wholes()
         self._check_reals()
         self._check_reserve()
@@ -190,14 +191,17 @@ class Options:
         column = self.person_column
         if column is not None and not issubclass(type(column), str):
             raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
-        if self.sides is Sides.ONE_SIDED:
-            raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
-        if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
-            raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
+        self._check_sides()
         if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
             raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
         self._check_accuracy()
         self._check_test()
+
+    def _check_sides(self) -> None:
+        if self.sides is Sides.ONE_SIDED:
+            raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
+        if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
+            raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
 
     def _check_wholes(self) -> None:
         for name, low, high in (
@@ -229,9 +233,7 @@ class Options:
         return next((name for name, is_chosen in found if is_chosen), "")
 
     def _check_reserve(self) -> None:
-        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from; keep it exactly."""
-        if self.reserve is not None:
-            object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
+        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from."""
         if not 0 <= self.reserved < 1:
             raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
         if self.reserved and self.without_reserve:

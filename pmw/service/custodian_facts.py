@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from itertools import accumulate
@@ -44,8 +44,7 @@ def custodian_facts(hosted: Hosted, users: Sequence[User], history: History) -> 
         _users_table(
             [one for one in users if one.may_use(hosted.name)],
             booked,
-            session.left_by_opening(),
-            1 - ledger.spent / ledger.cap,
+            lambda user: min(hosted.asking(user).most, 1 - ledger.spent / ledger.cap),
         ),
         _events_table(ledger),
         *_spare_table(ledger),
@@ -78,18 +77,17 @@ def report_of(hosted: Hosted) -> str:
 
 
 def _users_table(
-    users: Sequence[User], booked: Sequence[Booked], opened: Fraction, left: Fraction
+    users: Sequence[User], booked: Sequence[Booked], share: Callable[[User], Fraction]
 ) -> dict[str, Any]:
     """Return who may ask, with share and expiry, and what each spent; who is no user any more comes last.
 
     Args:
         users: all.
         booked: what was charged.
-        opened: what opening left, of which shares are parts.
-        left: what is left; no share is told above.
+        share: of a user, as a part of the whole budget, and no more than is left.
     """
     sums = {one.name: one for one in booked}
-    shares = {user.name: percent(float(min(user.share * opened, left))) for user in users}
+    shares = {user.name: percent(float(share(user))) for user in users}
     known = {user.name: (user.role.value, shares[user.name], _good_until(user)) for user in users}
     names = [*known, *(name for name in sums if name not in known)]
     return {

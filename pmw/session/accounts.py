@@ -22,11 +22,9 @@ from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
-from pmw.public.charges import Event, LedgerEntry, Parts, marginal_charge
+from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.clear import left_for_parts, pot_of_parts
-from pmw.public.foundations import due_scopes
 from pmw.public.free_answers import unverified
-from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, paid_for
 from pmw.session.loading import read_entries, read_question
 from pmw.session.store import SessionStore
@@ -340,21 +338,6 @@ class Bookings:
         places = [place for place, one in enumerate(state.measured) if paid_for(one)[0] == Event.PART]
         paid = zip(places, self._parts, strict=True)
         return any(place >= version and name == analyst for place, name in paid)
-
-    def left_by_opening(self, state: PublicState) -> Fraction:
-        """Return what opening leaves of the cap for what is asked, as a part of it.
-
-        Opening is all that is charged before any question, what still has to be measured included.
-        """
-        chained, ledger, tier = self._store.chained(), state.ledger, marginal_tier(state.plan)
-        spent = Fraction(0)
-        for intent, entry in zip(chained.ledger_intents, read_entries(chained.ledger), strict=True):
-            if intent == chained.ledger_intents[0] or entry.event == Event.OPENING:
-                spent += ledger.price(entry.charge)
-        if tier is not None:
-            noises = map(tier.noise_of, due_scopes(state))
-            spent += sum(ledger.price(marginal_charge(one, state.contract.options)) for one in noises)
-        return max(1 - spent / ledger.cap, Fraction(0))
 
     def left(self, account: Account, ledger: PrivacyFilter) -> Fraction:
         """Return what may still be charged for an analyst: what is left of the share, and of the cap."""

@@ -717,6 +717,7 @@ class Engine:
             intent = None
         self._charges = self._store.charge_count()
         self._state = loading.load_state(self._store)
+        self.opening_plan = loading.load_contract(self._store)[1]
         self._secret = loading.load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:

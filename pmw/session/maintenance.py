@@ -14,10 +14,10 @@ from typing import Any
 from pmw.data import Place, Table, require_table
 from pmw.disk import require_file, synchronise
 from pmw.errors import DataError, SessionError, SessionExistsError, StoreError
+from pmw.public.clear import left_by_opening
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
-from pmw.session.accounts import Bookings
 from pmw.session.engine import Engine
 from pmw.session.journal import closing_outcome, read_reserved
 from pmw.session.loading import (
@@ -55,7 +55,8 @@ def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
-        return Bookings(store).left_by_opening(state), state.ledger.remaining / state.ledger.cap
+        left = left_by_opening(state, load_contract(store)[1])
+        return left, state.ledger.remaining / state.ledger.cap
 
 
 def read_history(path: str | Path) -> History:

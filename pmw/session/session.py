@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pmw.disk import require_file
 from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import refined
+from pmw.public.clear import left_by_opening
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
@@ -87,14 +88,13 @@ class Session(Dialogue, LocalPublishing):
         """
         account = Account.of(name, share)
         if account.share:
-            account = Account.of(name, share, self.left_by_opening())
+            account = Account.of(name, share, self._left())
         return Analyst(self, account.paying(at_most), stop)
 
-    def left_by_opening(self) -> Fraction:
+    def _left(self) -> Fraction:
         """Return what opening leaves for what is asked, as a part of the cap: it never changes."""
-        if self._opening_left is None:
-            with self._engaged() as engine:
-                self._opening_left = engine.bookings.left_by_opening(engine.state)
+        if self._opening_left is None:  # whoever else is asking: it waits for no turn
+            self._opening_left = left_by_opening(self.state, self._engine.opening_plan)
         return self._opening_left
 
     def read_table(self) -> None:

@@ -344,7 +344,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "model": ("--model", "graphical"),
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
-    "reserve": ("--reserve", "30%"),
+    "reserve": ("--reserve", "10%"),
     "person_column": ("--person-column", "id"),
     "accuracy": ("--accuracy", "0.45", "--records", "9"),
     "records": ("--accuracy", "0.45", "--records", "2800"),

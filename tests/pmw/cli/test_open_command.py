@@ -27,7 +27,8 @@ def test_the_preset_opens_the_loop_of_the_lecture(people: Path, run: Run) -> Non
     preset = ("--preset", "textbook", "--update-limit", "12", "--sides", "two-sided")
     run.told(*OPEN, "--delta", "1e-9", *preset)
     options = read_session(people / "study.pmw")[0].contract.options
-    assert replace(options, composition=None) == Options.textbook(update_limit=12)
+    assert options.reserve == 0
+    assert replace(options, composition=None, reserve=None) == Options.textbook(update_limit=12)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ SEX, GRADE = CategoricalAttribute("sex", ("f", "m"), **ALL), IntegerAttribute("g
 FEW = IntegerAttribute("grade", 0, 5, **ALL), IntegerAttribute("hours", 0, 39, width=8, **ALL)
 SMALL, LARGE = Domain((SEX, *FEW), "people"), Domain((AGE, HOURS, SEX, GRADE), "people")
 FORMS: dict[str, dict[str, Any]] = {
-    "Gaussian": {"composition": pmw.Composition.GDP},
+    "Gaussian": {"composition": pmw.Composition.GDP, "reserve": 0},
     "Gaussian, replace-one": {
-        "composition": pmw.Composition.GDP, "neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE,
+        "composition": pmw.Composition.GDP, "reserve": 0, "neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE,
     },
     "pure": {"composition": pmw.Composition.PURE},
     "pure, replace-one": {

@@ -106,7 +106,7 @@ def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
     assert (refused.status_code, error["code"], error["position"]) == (403, "not_paid", None)
     assert set(error) == {"code", "message", "position", "request_id", "price"}
     assert error["price"] == client.post(ASK, json={**question, "dry_run": True}, headers=ann).json()["most"]
-    assert "and 5.00% may be charged for it (a tenth of what may be spent, unless told)" in error["message"]
+    assert "and 4.25% may be charged for it (a tenth of what may be spent, unless told)" in error["message"]
     free = client.post(ASK, json={**question, "at_most": 0}, headers=ann).json()
     assert (free["source"], "charged" in free["spent"]) == ("unverified", False)
     assert spent() == 0
@@ -157,17 +157,18 @@ def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
     ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
     session = service.hosted(service.users.listed()[0], "study").session
     you = client.get("/sessions/study/you", headers=ann).json()
-    assert (you["share"], you["left"]) == (0.5, 0.5)
+    share = you["share"]
+    assert share == you["left"] == pytest.approx((1 - session.state.ledger.share) / 2)
     while session.measure(["region"], dry_run=True).affordable:
         session.measure(["region"])
     left = float(session.state.ledger.remaining / session.state.ledger.cap)
-    assert left < 0.5
+    assert left < share
     you = client.get("/sessions/study/you", headers=ann).json()
-    assert (you["share"], you["left"]) == (0.5, left)
+    assert (you["share"], you["left"]) == (share, left)
     assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
     assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
     page = client.get("/page/study", headers=ann).text
-    assert f"You may still spend {left:.2%} of the whole budget. Your share is 50.0%" in page
+    assert f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it" in page
     known = client.get("/page/study/custodian", headers=cat).text
     assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
 

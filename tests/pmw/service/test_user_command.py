@@ -40,11 +40,29 @@ def test_a_token_stands_alone_on_standard_output(run: Run) -> None:
 def test_no_share_is_told_above_what_is_left_of_a_session(run: Run, study: Path) -> None:
     run.told(*ADD, "--share", "9/10")
     run.told("user", "add", "bob", "--share", "1/100", *USERS)
-    left = 1 - Fraction(read_session(study)[0].ledger.spent, read_session(study)[0].ledger.cap)
-    for session, shares in (((), ["9/10", "1/100"]), (("--session", str(study)), [str(left), "1/100"])):
+    opened = 1 - Fraction(read_session(study)[0].ledger.spent, read_session(study)[0].ledger.cap)
+    shares = [str(9 * opened / 10), str(opened / 100)]
+    for session, told in (((), ["9/10", "1/100"]), (("--session", str(study)), shares)):
         listed = json.loads(run.told("user", "list", *USERS, *session, "--json"))["users"]
-        assert [one["share"] for one in listed] == shares
-    assert f"{float(left):.4g}" in run.told("user", "list", *USERS, "--session", str(study))
+        assert [one["share"] for one in listed] == told
+    assert f"{float(9 * opened / 10):.4g}" in run.told("user", "list", *USERS, "--session", str(study))
+
+
+def test_shares_add_up_to_1_at_most_unless_told(run: Run) -> None:
+    more = ("user", "add", "bob", *USERS, "--share")
+    run.told(*ADD, "--share", "3/4", "--sessions", "a,b")
+    run.told("user", "add", "cy", "--role", "custodian", *USERS)  # who is no analyst
+    for sessions in ((), ("--sessions", "b,c")):
+        assert "add up to 1.05" in run.refused(*more, "0.3", *sessions)
+    run.told(*more, "0.3", "--sessions", "c")
+    assert "add up to 1.05" in run.refused("user", "add", "eve", "--share", "0.3", *USERS)
+    run.told("user", "add", "eve", "--share", "0.3", "--beyond", *USERS)
+
+
+def test_users_whose_shares_were_of_the_whole_budget_are_refused(run: Run) -> None:
+    run.told(*ADD, "--share", "3/4")
+    Path("users.json").write_text(Path("users.json").read_text().replace('"format": 2', '"format": 1'))
+    assert "they are parts of what opening leaves now" in run.refused("user", "list", *USERS)
 
 
 def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run) -> None:
@@ -59,7 +77,7 @@ def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run) -
 
 
 def test_names_of_other_scripts_are_said_and_mixed_ones_refused(run: Run) -> None:
-    choices = ("--share", "1", *USERS)
+    choices = ("--share", "1/2", *USERS)
     mixed = run.refused("user", "add", "\u0410nn", *choices)
     assert "'\\u0410nn' in CYRILLIC and LATIN" in mixed
     assert not Path("users.json").exists()

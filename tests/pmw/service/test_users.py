@@ -81,15 +81,15 @@ BOB = {"name": "bob", "role": "reader", "share": "0", "sessions": None, "expires
 def hold(users: UsersFile, *listed: dict[str, Any]) -> None:
     """Write a users file by hand."""
     entries = [{"token_sha256": f"{number:064x}", **one} for number, one in enumerate(listed)]
-    users.path.write_text(json.dumps({"format": 1, "users": entries}))
+    users.path.write_text(json.dumps({"format": 2, "users": entries}))
     users.path.chmod(0o600)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", "[]", '{"format": 2, "users": []}', '{"format": 1, "users": [1]}', "\xff", "[" * 100_000,
-        '{"format": 1, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
+        "", "{}", "[]", '{"format": 3, "users": []}', '{"format": 2, "users": [1]}', "\xff", "[" * 100_000,
+        '{"format": 2, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
         {"sessions": [1]}, {"revoked": "false"}, {"revoked": 0},
     ],
     ids=lambda text: str(text)[:30],
@@ -157,7 +157,7 @@ def test_a_name_that_mixes_scripts_is_refused_where_it_is_added_and_where_it_is_
 
 def test_names_of_one_script_are_taken_and_those_of_no_ledger_refused(users: UsersFile) -> None:
     for name in OF_ONE:
-        users.add(User(name, Role.ANALYST, Fraction(1)))
+        users.add(User(name, Role.ANALYST, Fraction(1, len(OF_ONE))))
     assert sorted(user.name for user in UsersFile(users.path).listed()) == sorted(OF_ONE)
     for name in ("", " ann", "a\nb", "x" * 101):
         with pytest.raises(ServiceError):

@@ -105,12 +105,12 @@ def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
     monkeypatch.setattr(engine_module, "draw_tests", draw)
     with opened(composition=composition, test=kind, epsilon=4) as session:
         price = smallest_test(session)
-        short = session.analyst("short", price - Fraction(1, 10**30), at_most=1)
+        short = session.analyst("short", price / session._left() - Fraction(1, 10**30), at_most=1)
         answer = short.ask(QUESTIONS[0])
         assert not drawn  # nothing was drawn whatever the table holds: no refusal follows a positive
         assert "short" not in of_ledger(session)
         assert answer.source in (Source.UNVERIFIED, Source.SYNTHETIC)
-        enough = session.analyst("enough", price, at_most=1)
+        enough = session.analyst("enough", price / session._left(), at_most=1)
         enough.ask(QUESTIONS[0])
         assert len(drawn) == 1
         assert 0 < of_ledger(session)["enough"] <= price

@@ -161,7 +161,7 @@ def test_an_empty_share_buys_nothing() -> None:
     with opened() as session:
         bookings, state = session._engine.bookings, session.state
         for name, share in (("ann", 0), ("bob", Fraction(1, 4)), ("eve", None)):
-            bookings.know(Account(name, None if share is None else Fraction(share)))
+            bookings.know(Account.of(name, share))
         left, pot = bookings.left_for_parts(state), pot_of_parts(state)
         assert left == {"": pot, "ann": 0, "bob": pot / 4, "eve": pot}
         ann = session.analyst("ann", 0)

@@ -139,7 +139,7 @@ def test_what_cells_do_not_decide_and_what_nobody_changes_is_not_paid_for() -> N
 
 def test_a_wide_number_is_followed_by_one_that_is_narrower_by_scales() -> None:
     with opened() as session:
-        poor = session.analyst("poor", 0.0005)
+        poor = session.analyst("poor", 0.0016)
         first = poor.ask(WIDE, at_most=1)
         assert 0 < first.spent.charged < 0.0005
         again = session.ask(WIDE, fresh=True)
@@ -332,7 +332,7 @@ def test_prices_fall_and_never_end(full: int, several: int) -> None:
 
 def test_the_next_price_is_the_analysts_own() -> None:
     with opened() as session:
-        ann, bob = session.analyst("ann", 0.5), session.analyst("bob", 0.003)  # one number at the full price
+        ann, bob = session.analyst("ann", 0.5), session.analyst("bob", 0.01)  # one number at the full price
         for age in range(20, 60, 4):
             ann.ask(f"age < {age} AND sex = 'f' AND rooms > 2", at_most=1)
         asked = bob.ask(WIDE, at_most=1)
