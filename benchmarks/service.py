@@ -151,7 +151,10 @@ class Client(threading.Thread):
 def kill_row(folder: Path, kills: int) -> dict[str, Any]:
     """Return what came of clients that asked while the service was killed at random, and restarted."""
     study, users = made_study(folder), UsersFile(folder / "users.json")
-    tokens = [users.add(User(f"client-{number}", Role.ANALYST, Fraction(1, 4)), beyond=True) for number in range(CLIENTS)]
+    tokens = [
+        users.add(User(f"client-{number}", Role.ANALYST, Fraction(1, 4)), beyond=True)
+        for number in range(CLIENTS)
+    ]
     service, drawn, stop = Process(study, users.path), random.Random(), threading.Event()
     port = int(service.url.rpartition(":")[2])
     clients = [Client(number, service.url, token, stop) for number, token in enumerate(tokens)]

@@ -83,9 +83,11 @@ def _reserve(plan: SessionPlan) -> Iterator[str]:
     """Yield what is kept for questions, and how near a number brings an answer."""
     if plan.number_bound is not None:
         yield (
-            f"Reserve: {float(plan.contract.options.reserved):.0%} of the budget is kept for what is asked. "
-            "Where an error bar is wide, the question, or the groups of the statement together, get numbers "
-            f"of their own, within {plan.number_bound:,.0f} records; {FULL} times so, then wider ones."
+            f"Reserve: {float(plan.contract.options.reserved):.0%} of the budget is kept for what is asked."
+        )
+        yield (
+            f"  Where an error bar is wider than ± {plan.number_bound:,.0f} records, the question, or all "
+            f"groups of the statement together, get numbers within that: {FULL} times, then wider ones."
         )
 
 
@@ -118,7 +120,7 @@ def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
     """Yield what holds for questions about more attributes than rows are shown for."""
     more = f"{_SHOWN_ORDERS} or more attributes"
     bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
-    yield _ROW.format(more, "", "", _error(plan.orders[-1]), bound)
+    yield _ROW.format(more, "", "", _error(plan.orders[-1], plan), bound)
     cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
     if cut:
         yield _ROW.format("  cutting bins", "", "", "tested", _bound(cut, plan))
@@ -191,15 +193,17 @@ def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
         names.get(order.order, f"{order.order} attributes"),
         cell_count(order.cells),
         number(order.mean_count),
-        _error(order),
+        _error(order, plan),
         _bound(order.bound, plan),
     )
 
 
-def _error(order: OrderForecast) -> str:
+def _error(order: OrderForecast, plan: SessionPlan) -> str:
     if order.expected_error is not None:
         return number(order.expected_error)
-    return "tested" if order.promise == "tested" else "unknown"
+    if order.promise == "tested":
+        return "tested"
+    return "unknown" if plan.number_bound is None else "when asked"
 
 
 def _tests(plan: SessionPlan) -> Iterator[str]:

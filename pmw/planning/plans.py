@@ -93,7 +93,7 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         other = _forecast(Contract(contract.domain, budget, options), plan.records)
     except BudgetError:
         return None
-    if (None, None) in (plan.test_bounds, other.test_bounds):
+    if plan.cell_bound is None and (None, None) in (plan.test_bounds, other.test_bounds):
         return None
     (tested, value), (other_tested, other_value) = plan.test_bounds, other.test_bounds
 

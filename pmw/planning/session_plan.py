@@ -177,7 +177,7 @@ class SessionPlan:
             return self.vector.bound, self.vector.value_bound
         if self.marginals is not None:
             return self.marginals.typical_bound, self.marginals.cell_bound
-        return None, self.number_bound
+        return None, None
 
     def __repr__(self) -> str:
         budget, bound = self.contract.budget, self.bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from pmw.display.elements import table
 from pmw.display.notebooks import meter
 from pmw.display.texts import budget_words, counted
+from pmw.model import RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
+from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
 from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
@@ -21,6 +24,21 @@ from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What is kept for questions whose bars are wide.
+
+    Args:
+        share: part of the cap that opening left for it.
+        numbers: how often numbers of questions were drawn.
+        half_width: of a number at the full price, in records; None where none can be drawn.
+    """
+
+    share: float
+    numbers: int
+    half_width: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class Status:
         prior: SHA-256 of the public prior that the contract names; None where it names none.
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
         kept: which records are counted; None where no column of ids bounds a person's.
+        reserve: what is kept for questions whose bars are wide; None where nothing is.
     """
 
     table: str
@@ -70,6 +89,7 @@ class Status:
     prior: str | None = None
     prior_used: bool | None = None
     kept: RecordsKept | None = None
+    reserve: Reserve | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -83,6 +103,8 @@ class Status:
             del form["certified_marginals"]
         if self.drafts is None:
             del form["drafts"]
+        if self.reserve is None:
+            del form["reserve"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
         form["typical_errors"] = list(form["typical_errors"])
@@ -151,7 +173,16 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
         kept=state.contract.records_kept,
+        reserve=_reserve(state),
     )
+
+
+def _reserve(state: PublicState) -> Reserve | None:
+    share, width = state.contract.options.reserved, number_half_width(state)
+    if not share:
+        return None
+    numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
+    return Reserve(float(share), numbers, width if math.isfinite(width) else None)
 
 
 def _drafts(state: PublicState) -> dict[str, float] | None:
@@ -186,15 +217,16 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
         questions: what errors are told of.
         domain_cells: those of a table of all attributes: a model of so many is not told; None where unknown.
     """
+    tests = [("positives", f"{status.positives_used} of {status.positives_limit}")]
     rows = [
         ("budget spent", f"{status.budget_share:.1%}"),
-        ("positives", f"{status.positives_used} of {status.positives_limit}"),
+        *(tests if status.reserve is None else [("reserve", reserve_words(status.reserve))]),
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
     if status.model_cells != domain_cells:
         rows.append(("model cells", cell_count(status.model_cells)))
-    if status.certified_marginals is not None:
+    if status.certified_marginals is not None and status.reserve is None:
         rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     for one in status.typical_errors:
         part = f"{questions} on {one.kind} were within {one.within_fraction:.2%}"
@@ -203,6 +235,13 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
         rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"
     return [*rows, ("closed", closed if status.closed else "no")]
+
+
+def reserve_words(reserve: Reserve) -> str:
+    """Return a reserve in words."""
+    drawn = f"numbers were drawn {counted(reserve.numbers, 'time')}"
+    width = "" if reserve.half_width is None else f"; a number is within {reserve.half_width:,.0f} records"
+    return f"{reserve.share:.0%} of the budget, for wide error bars: {drawn}{width}"
 
 
 def budget_meter(status: Status) -> Markup:
