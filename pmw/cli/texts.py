@@ -264,7 +264,9 @@ def finish_plan_text(
 
 
 def _now(state: PublicState, quote: Quote) -> str:
-    """Return within what a cell of a marginal is known before it is measured."""
+    """Return within what a cell of a marginal is known before it is measured, or that numbers are wider."""
+    if quote.of_questions:
+        return "They are wider now."
     from pmw.public.quotes import cell_question, present_half_width
 
     first = cell_question(state, quote.scope, (0,) * len(quote.scope), state.grid(quote.scope))

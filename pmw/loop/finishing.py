@@ -11,22 +11,28 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from pmw.errors import NoiseError
 from pmw.loop.fit import model_holds
-from pmw.planning.calibration import marginal_noise
+from pmw.model import half_width
+from pmw.planning.calibration import marginal_noise, noise_of_price
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later
 from pmw.planning.parts import plan_part
+from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.charges import Parts, marginal_charge, reservation
-from pmw.public.clear import left_for_parts
+from pmw.public.bars import Bars
+from pmw.public.charges import Parts, QuestionNumbers, marginal_charge, reservation
+from pmw.public.clear import GAIN, left_for_parts
+from pmw.public.half_widths import Confidences
 from pmw.public.plans import MarginalTestPlan, marginal_tier
-from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
+from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise, quote_of
 from pmw.public.state import PublicState, requested
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -38,13 +44,14 @@ _SETTLED = 4  # lengths of the thresholds' decay, before which positives come la
 _AGAIN = 4  # times as many positives are kept as there were since half as many answers
 
 
-def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote, ...]:
+def plan_finish(state: PublicState, asked: Sequence[LinearQuery]) -> tuple[Quote, ...]:
     """Return the marginals that are measured to finish a session.
 
     Those that the most questions rest on come first, and none has more noise than what a positive measures,
     or half of that where a test found the model right: on small tables noisier ones made the errors of what
-    was asked larger (docs/algorithm.md). All that is left is shared among them. With a reserve it is the last
-    part of that, and of what is left of both pots.
+    was asked larger (docs/algorithm.md). All that is left is shared among them. With a reserve, half of what
+    numbers have left is for those of the asked questions whose bars are wider than such numbers' would be,
+    all drawn together; the rest, and the pot of parts, is the last part.
 
     Args:
         state: the public state.
@@ -56,8 +63,10 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     scopes, left = Counter(query.scope for query in asked), affordable_price(state)
     if options.reserved:
-        found = plan_part(state, scopes, left + left_for_parts(state))
-        return tuple(replace(quote_noise(state, *one), affordable=True) for one in found)
+        numbers = _wide_numbers(state, asked, left / 2)
+        left += left_for_parts(state) - sum(map(partial(_price, state), numbers), Fraction(0))
+        scoped = [quote_noise(state, *one) for one in plan_part(state, scopes, left)]
+        return tuple(replace(one, affordable=True) for one in (*scoped, *numbers))
     uses = _uses(state, scopes, plan.most_cells)
     least = ledger.price(marginal_charge(plan.noise, options))
     chosen: dict[tuple[str, ...], int] = {}
@@ -70,6 +79,45 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
         quote_noise(state, scope, marginal_noise(ledger.composition, floor_price(part * parts), options))
         for scope, parts in chosen.items()
     )
+
+
+def _price(state: PublicState, quote: Quote) -> Fraction:
+    if quote.what is None or quote.noise is None:
+        return Fraction(0)
+    return state.ledger.price(quote.what.charge(quote.noise, state.contract.options))
+
+
+def _wide_numbers(state: PublicState, asked: Sequence[LinearQuery], most: Fraction) -> tuple[Quote, ...]:
+    """Return the quote of numbers of the asked questions whose bars are wide; none where all are narrow.
+
+    Args:
+        state: the public state.
+        asked: the distinct questions that were asked.
+        most: what they may cost together, in the filter's own measure.
+    """
+    found, bars = [query for query in asked if is_counted(query)][:MOST_ROWS], Bars(state)
+    quote = _numbers_of(state, found, most)
+    if quote is not None:
+        widest = GAIN * quote.half_width
+        widths = [bars.half_width(query) for query in found]
+        found = [query for query, width in zip(found, widths, strict=True) if width is None or width > widest]
+        quote = _numbers_of(state, found, most)
+    return () if quote is None else (quote,)
+
+
+def _numbers_of(state: PublicState, queries: Sequence[LinearQuery], most: Fraction) -> Quote | None:
+    """Return the quote of questions' numbers that cost so much together; None where none can be drawn."""
+    if not queries or not are_counted(queries):
+        return None
+    what = QuestionNumbers(tuple(queries))
+    moved = what.sensitivity(state.contract.options)
+    if not moved.l1:  # public numbers tell the answers
+        return None
+    try:
+        noise = noise_of_price(state.ledger.composition, floor_price(most), moved)
+    except NoiseError:
+        return None
+    return quote_of(state, what, len(queries), noise, half_width(noise, Confidences.in_state(state).number))
 
 
 class Answered(Protocol):

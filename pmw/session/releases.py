@@ -237,12 +237,11 @@ def due_part(
         due = newest_due(counts[name])
         if not due or (name, due) in looked_at:
             continue
+        if not bookings.had_part(name, state, store.answers.settled_version(due, name)):
+            planned = plan_part(state, load_scopes(store, state.domain)[name], left[name] / 2)
+            if planned:  # looked at again if the table cannot be read
+                return part_of(planned, state), ((name, Fraction(1)),)
         looked_at.add((name, due))
-        if bookings.had_part(name, state, store.answers.settled_version(due, name)):
-            continue
-        planned = plan_part(state, load_scopes(store, state.domain)[name], left[name] / 2)
-        if planned:
-            return part_of(planned, state), ((name, Fraction(1)),)
     return None
 
 

@@ -177,10 +177,13 @@ class Session(Dialogue, LocalPublishing):
             quotes = finishing.plan_finish(self.state, self.asked())
             if not dry_run:
                 if self.state.contract.options.reserved:
-                    self._engine.measure_part([(one.scope, one.noise) for one in quotes if one.noise])
+                    part = [(one.scope, one.noise) for one in quotes if one.noise and not one.of_questions]
+                    self._engine.measure_part(part)
+                    rest = [one for one in quotes if one.of_questions]
                 else:
-                    for quote in quotes:
-                        self._pay(self._engine, quote)
+                    rest = list(quotes)
+                for quote in rest:
+                    self._pay(self._engine, quote)
                 self._engine.finalize()
             return quotes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -26,7 +27,7 @@ from pmw.model import (
     dual_numbers,
 )
 from pmw.public.bars import Bars
-from pmw.public.clear import left_for_parts, pot_of_parts
+from pmw.public.clear import left_for_parts, number_half_width, pot_of_parts
 from pmw.public.ledger import LedgerLine
 from pmw.public.quotes import affordable_price
 from pmw.public.state import singly
@@ -257,8 +258,9 @@ def test_a_resumed_session_has_the_same_model_and_buys_no_part_twice(tmp_path: P
         assert session.verify().holds
 
 
+@pytest.mark.parametrize("resumed", [False, True])
 def test_without_the_table_no_part_is_bought_and_answers_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
 ) -> None:
     def unread(*_: Any) -> None:
         raise DataError("the table cannot be read")
@@ -269,9 +271,13 @@ def test_without_the_table_no_part_is_bought_and_answers_go_on(
             patch.setattr("pmw.session.engine.Engine._tables", unread)
             session.ask(STREAM[64])
         assert not lines(session)
-    with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
-        session.ask(STREAM[65])
-        assert lines(session)  # it is due as long as it was not had
+        if not resumed:  # it is due as long as it was not had
+            session.ask(STREAM[65])
+            assert lines(session)
+    if resumed:
+        with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
+            session.ask(STREAM[65])
+            assert lines(session)
 
 
 # --- what becomes better ------------------------------------------------------------------------------------
@@ -361,11 +367,28 @@ def test_finish_spends_both_pots_on_what_was_asked_and_tells_it_before() -> None
         assert all(" now." in line for line in told[: len(quotes)])
         assert told[len(quotes)] == "This takes what ann did not spend of their shares."
         assert session.finish() == quotes
-        last = lines(session)[len(had) :]
-        assert [line.label for line in last] == [", ".join(quote.scope) for quote in quotes]
-        assert {line.booked for line in last} == {Account("").whole}
+        last, numbers = lines(session)[len(had) :], session.ledger().lines[-1]
+        *part, drawn = quotes
+        assert [line.label for line in last] == [", ".join(quote.scope) for quote in part]
+        assert drawn.of_questions
+        assert (numbers.event, numbers.share) == ("questions", pytest.approx(drawn.share))
+        assert {line.booked for line in (*last, numbers)} == {Account("").whole}
         assert session.state.ledger.share == pytest.approx(1, abs=1e-4)
         assert session.state.closed
+        assert session.verify().holds
+
+
+def test_finish_draws_numbers_of_what_was_asked_where_its_bars_are_wide() -> None:
+    wide = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
+    with opened() as session:
+        session.ask(wide)
+        left = session.state.ledger.remaining - left_for_parts(session.state)
+        (drawn,) = (quote for quote in session.finish() if quote.of_questions)
+        assert drawn.questions == 0
+        assert drawn.cells == 1
+        assert drawn.share == pytest.approx(float(left / session.state.ledger.cap) / 2, rel=0.01)
+        low, high = session.ask(wide, fresh=True).interval or (0.0, math.inf)
+        assert (high - low) / 2 - 0.001 <= drawn.half_width < 0.2 * number_half_width(session.state)
         assert session.verify().holds
 
 
