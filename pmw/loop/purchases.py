@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from pmw.errors import NoiseError
 from pmw.loop.untested import Requested
 from pmw.model import half_width
-from pmw.planning.calibration import noise_of_price
+from pmw.planning.calibration import marginal_noise, noise_of_price
 from pmw.planning.error_quantiles import quantiles_left
 from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.charges import QuestionNumbers, query_sensitivity
-from pmw.public.clear import FULL, GAIN, full_price
+from pmw.public.charges import CellNumbers, QuestionNumbers, query_sensitivity
+from pmw.public.clear import FULL, GAIN, clear_half_width, full_price
+from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import Confidences
 from pmw.public.own_numbers import own_numbers
-from pmw.public.quotes import affordable_price
+from pmw.public.quotes import affordable_price, half_width_after
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
@@ -36,6 +37,8 @@ from queries.linear import LinearQuery
 from queries.questions import Questions
 
 _GRID = 2**30  # of parts of what is left
+_MARGINAL = 2  # prices of a number, for a marginal that makes all questions about its attributes clear
+_TOGETHER = 3  # attributes of such a marginal: pairs were measured at opening
 
 
 def next_part(bought: int, full: int = FULL) -> Fraction:
@@ -141,6 +144,39 @@ def drawn_together(
         return None
     width = half_width(rows.noise, Confidences.in_state(state).number)
     return rows if are_unclear(state, questions, intervals, width).any() else None
+
+
+def marginal_instead(
+    state: PublicState, scope: tuple[str, ...], offer: Offer, most: Fraction
+) -> Requested | None:
+    """Return the marginal of three attributes that is measured in place of numbers; None where none is.
+
+    It costs two prices, and every question about the three attributes is clear by scales with it. The scope
+    and the price decide it, not what was drawn of the question: so its bars fail as often as all others.
+
+    Args:
+        state: the public state.
+        scope: attribute names in declared order.
+        offer: what a number costs.
+        most: what may be charged, in the filter's own measure.
+    """
+    price, grid = floor_price(_MARGINAL * offer.price), state.grid(scope)
+    if len(scope) != _TOGETHER or price > most or grid.scope_shape(scope) != state.domain.scope_shape(scope):
+        return None
+    rows = strategy_of(state, scope)
+    if rows is None or any(one.scope == scope for one in state.marginals):
+        return None
+    try:
+        noise = marginal_noise(state.ledger.composition, price, state.contract.options)
+        rows.noise(noise)
+    except NoiseError:
+        return None
+    halves = {
+        name: (0, max(0, size // 2 - 1)) for name, size in zip(scope, grid.scope_shape(scope), strict=True)
+    }
+    width = half_width_after(state, scope, LinearQuery.cells(state.domain, halves), noise)  # the widest bar
+    is_clear = width is not None and width <= clear_half_width(state)
+    return Requested(CellNumbers(scope, rows), noise) if is_clear else None
 
 
 def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:

@@ -35,6 +35,8 @@ class Offers:
     def __init__(self, bookings: Bookings, free: FreeAnswers) -> None:
         self._bookings = bookings
         self._free = free
+        self._marginals: dict[tuple[str, ...], Requested | None] = {}  # in place of numbers, by scope
+        self._found_at: tuple[object, ...] = ()  # what these follow from
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
 
     def _offer(self, state: PublicState, account: Account) -> Offer | None:
@@ -63,7 +65,35 @@ class Offers:
             return None
         from pmw.loop.purchases import drawn_together
 
+        scopes = {one.scope for one in questions.kinds()[1]}
+        marginal = self._marginal(state, scopes.pop(), offer, account) if len(scopes) == 1 else None
+        if marginal is not None:
+            return marginal
         return drawn_together(state, questions, self._free.answers(state, questions).interval, offer)
+
+    def _marginal(
+        self, state: PublicState, scope: tuple[str, ...], offer: Offer, account: Account
+    ) -> Requested | None:
+        """Return the marginal that is measured in place of numbers of questions about a scope, or None."""
+        from pmw.loop.purchases import marginal_instead
+        from pmw.public.quotes import affordable_price
+
+        most = affordable_price(self._bookings.limited(state, account))
+        most = min(most, account.ceiling(state.ledger) * state.ledger.cap)
+        found_at = (state.version, offer.price, most)
+        if self._found_at != found_at:
+            self._marginals, self._found_at = {}, found_at
+        if scope not in self._marginals:
+            self._marginals[scope] = marginal_instead(state, scope, offer, most)
+        return self._marginals[scope]
+
+    def _have_marginals(
+        self, state: PublicState, questions: Questions, offer: Offer, account: Account
+    ) -> NDArray[np.bool_]:
+        """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
+        kinds, examples = questions.kinds()
+        found = [self._marginal(state, one.scope, offer, account) is not None for one in examples]
+        return np.array(found, dtype=np.bool_)[kinds]
 
     def price(self, state: PublicState, asked: Questions, account: Account) -> Fraction:
         """Return what numbers may cost that are drawn for questions, in the filter's own measure.
@@ -74,8 +104,11 @@ class Offers:
         if offer is None:
             return Fraction(0)
         if account.is_whole:
-            return Fraction(0) if self.together(state, asked, account) is None else offer.price
-        return offer.price if self.are_unclear(state, asked, account).any() else Fraction(0)
+            drawn = self.together(state, asked, account)
+            return Fraction(0) if drawn is None else price_of(state, drawn)
+        marginals = [self._marginal(state, one.scope, offer, account) for one in asked.kinds()[1]]
+        dearest = max((price_of(state, one) for one in marginals if one is not None), default=Fraction(0))
+        return dearest or (offer.price if self.are_unclear(state, asked, account).any() else dearest)
 
     def first(
         self, state: PublicState, questions: Questions, answers: Answers, account: Account
@@ -94,6 +127,15 @@ class Offers:
         from pmw.loop.purchases import are_unclear, requested
 
         unclear = are_unclear(state, questions, answers.interval, offer.half_width)
+        unclear |= self._have_marginals(state, questions, offer, account)
         first = int(unclear.argmax()) if unclear.any() else len(answers)
         self.ahead = 1 if unclear.any() else min(2 * self.ahead, _MOST_AHEAD)
-        return first, None if first else requested(state, [questions.query(0)], offer)
+        if first:
+            return first, None
+        query = questions.query(0)
+        return first, self._marginal(state, query.scope, offer, account) or requested(state, [query], offer)
+
+
+def price_of(state: PublicState, drawn: Requested) -> Fraction:
+    """Return what is charged for what is drawn, in the filter's own measure."""
+    return state.ledger.price(drawn.entry(state.contract.options).charge)
