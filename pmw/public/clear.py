@@ -28,7 +28,7 @@ from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 
-FULL = 200  # numbers of each analyst at the full price
+FULL = 180  # numbers of each analyst at the full price
 GAIN = 1.1  # times the bar of a number: what is wider is paid for
 PARTS = Fraction(15, 100)  # of the reserve, for parts
 

@@ -312,11 +312,10 @@ class Bookings:
         """
         from pmw.loop.finishing import Payer  # most sessions that are opened finish nothing
 
+        shares = {name: one.share for name, one in self._known.items()}
         return {
-            name: None
-            if one.share is None
-            else Payer(one.share, one.share * ledger.cap - self.of(name, ledger))
-            for name, one in self._known.items()
+            name: None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))
+            for name, share in shares.items()
         }
 
     def left_for_parts(self, state: PublicState) -> dict[str, Fraction]:

@@ -35,7 +35,8 @@ SMALL, LARGE = Domain((SEX, *FEW), "people"), Domain((AGE, HOURS, SEX, GRADE), "
 FORMS: dict[str, dict[str, Any]] = {
     "Gaussian": {"composition": pmw.Composition.GDP, "reserve": 0},
     "Gaussian, replace-one": {
-        "composition": pmw.Composition.GDP, "reserve": 0, "neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE,
+        "composition": pmw.Composition.GDP, "reserve": 0,
+        "neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE,
     },
     "pure": {"composition": pmw.Composition.PURE},
     "pure, replace-one": {
