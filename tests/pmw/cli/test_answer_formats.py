@@ -7,6 +7,7 @@ import io
 import json
 from contextlib import redirect_stdout
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_a_workload_of_ranges_is_answered_as_its_questions_one_by_one(
     ages, sexes = IntegerAttribute("age", 0, 23), CategoricalAttribute("sex", ("f", "m"), missing=True)
     domain = Domain((ages, IntegerAttribute("k", 0, 11), sexes), "people")
     workload = parse_workload(name, domain)
-    options = pmw.Options(seed=4, reserve=0)
+    options = pmw.Options(seed=4, reserve=Fraction(0))
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
         older = 0
         for fresh in (False, True):

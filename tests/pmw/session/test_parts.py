@@ -371,7 +371,8 @@ def test_finish_spends_both_pots_on_what_was_asked_and_tells_it_before() -> None
         *part, drawn = quotes
         assert [line.label for line in last] == [", ".join(quote.scope) for quote in part]
         assert drawn.of_questions
-        assert (numbers.event, numbers.share) == ("questions", pytest.approx(drawn.share))
+        assert numbers.event == "questions"
+        assert numbers.share == pytest.approx(drawn.share)
         assert {line.booked for line in (*last, numbers)} == {Account("").whole}
         assert session.state.ledger.share == pytest.approx(1, abs=1e-4)
         assert session.state.closed

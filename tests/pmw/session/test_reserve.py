@@ -375,7 +375,7 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
     with opened() as session:
         analyst, before = session.analyst("ann", 0.5), session.state.ledger.spent
         for ask in (lambda: analyst.ask(WIDE, at_most=1e-5), lambda: analyst.sql(GROUPS, at_most=1e-5)):
-            with pytest.raises(PriceError, match=r"This can cost 0\.07%"):
+            with pytest.raises(PriceError, match=r"This can cost 0\.08%"):
                 ask()
         assert session.state.ledger.spent == before
         forecast = session.explain(WIDE).forecast
