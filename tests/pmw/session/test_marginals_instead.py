@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import pmw
 from pmw.errors import PriceError
 from pmw.public.answer import Source
 from pmw.public.clear import FULL, clear_half_width
-from queries import LinearQuery
+from pmw.public.foundations import strategy_of
+from queries import Domain, IntegerAttribute, LinearQuery
+from tests import worlds
 from tests.pmw.session.stored import cut_off
 from tests.pmw.session.test_reserve import NUMBERS, WIDE, bought, opened
 from tests.pmw.session.test_rows import DOMAIN, FRAME, width
@@ -68,6 +72,24 @@ def test_what_may_be_charged_for_a_number_alone_buys_the_number(asked: str) -> N
         assert ask(asked, at_most=1.9 * PRICE).spent.charged == pytest.approx(PRICE, rel=1e-6)
         assert not triples(session)
         assert len(bought(session)) == 1
+
+
+@pytest.mark.parametrize("asked", [ASKED, GROUPS])
+def test_two_prices_are_enough_for_it(asked: str) -> None:
+    with opened() as session:
+        ask = session.sql if asked is GROUPS else session.ask
+        assert ask(asked, at_most=2.001 * PRICE).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
+        assert triples(session) == [TRIPLE]
+
+
+def test_one_of_many_cells_that_leaves_bars_wide_is_not_bought() -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 15) for name in "abcd"), "grades")
+    grades = pd.DataFrame(np.random.default_rng(5).integers(0, 16, (20_000, 4)), columns=list("abcd"))
+    with worlds.opened(grades, domain, epsilon=1, seed=3, opening=pmw.Opening.PAIRS) as session:
+        assert strategy_of(session.state, ("a", "b", "c")) is not None
+        answer = session.ask("a < 8 AND b < 8 AND c < 8")
+        assert not triples(session)
+        assert answer.spent.charged == pytest.approx(PRICE, rel=1e-6)
 
 
 def test_an_analyst_pays_for_it_and_others_are_free() -> None:

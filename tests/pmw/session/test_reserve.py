@@ -332,7 +332,7 @@ def test_prices_fall_and_never_end(full: int, several: int) -> None:
 
 def test_the_next_price_is_the_analysts_own() -> None:
     with opened() as session:
-        ann, bob = session.analyst("ann", 0.5), session.analyst("bob", 0.01)  # one number at the full price
+        ann, bob = session.analyst("ann", 0.5), session.analyst("bob", 0.012)  # one number at the full price
         for age in range(20, 60, 4):
             ann.ask(f"age < {age} AND sex = 'f' AND rooms > 2", at_most=1)
         asked = bob.ask(WIDE, at_most=1)
