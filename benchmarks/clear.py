@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -43,6 +43,7 @@ from pmw.planning.opening import filter_of_squares
 from pmw.session.asking import aggregate_statement
 from queries import CodedRecords, LinearQuery
 from queries.domain import OrderedAttribute
+from queries.statements import Statement
 
 _ALL = {**TABLES, **MADE_UP}
 _MOST_ATTRIBUTES = 5
@@ -105,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument(
         "--reserve", type=Fraction, default=Fraction(0), help="part of the budget for questions"
     )
+    made.add_argument("--expect", action="store_true", help="open with these questions as expected ones")
     arguments = made.parse_args()
     arguments.queries = arguments.queries or (30 if arguments.stream == "dashboard" else 400)
     return arguments
@@ -233,6 +235,9 @@ def _measure(job: Job) -> list[dict[str, object]]:
     case: Case = _ALL[job.table](arguments.data_dir, StreamChoice(seed=0, size=0))
     asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, job.seed))
     options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening), reserve=arguments.reserve)
+    if arguments.expect:
+        expected = pmw.expected_questions(_questions(case.domain, asked), case.domain)
+        options = replace(options, expected=expected)
     started = time.process_time()
     session = pmw.open_session(
         case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
@@ -267,6 +272,13 @@ def _measure(job: Job) -> list[dict[str, object]]:
         if (orders == order).any():
             lines.append({"attributes": order, **_scores(answers[orders == order], truth[orders == order])})
     return lines
+
+
+def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQuery | Statement]:
+    """Yield what is asked, one by one."""
+    for one in asked:
+        query = LinearQuery.cells(domain, one.condition)
+        yield aggregate_statement("count", "", query, one.by, 0.5) if one.by else query
 
 
 def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[NDArray[np.float64], float]:

@@ -9,6 +9,7 @@ what they refuse is refused here, and what they read is read alike.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
+from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
 from queries.segments import count_where
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
 _MOST_BEGINNINGS = 2**6  # of statements
 _MOST_BYTES = 2**24  # of each memory
+_MOST_TOLD = 100  # refused questions
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
 _PLAIN = frozenset([str, int, float, bool])
@@ -219,6 +221,61 @@ def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Ite
                 code="unsupported",
             )
         yield from question.parts()
+
+
+def questions_in_text(path: str | PathLike[str], reader: QuestionReader) -> list[Question]:
+    """Return the questions in a file of conditions, statements and objects of JSON Lines.
+
+    A question is a line; where a line ends in a semicolon, all questions go on to one. Blank lines, and those
+    that begin with ``--``, ask nothing.
+
+    Args:
+        path: the file.
+        reader: reads questions over the declared attributes.
+
+    Raises:
+        OSError: the file cannot be read.
+        QueryError: questions are refused; the message names the lines of all of them.
+    """
+    found, refused = list[Question](), list[str]()
+    for number, text in _pieces(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)):
+        try:
+            found.append(_question_in(text, reader))
+        except QueryError as error:
+            refused.append(f"line {number:,}: {error.message}")
+    if refused:
+        more = [f"and {len(refused) - _MOST_TOLD:,} more"] if len(refused) > _MOST_TOLD else []
+        raise QueryError("\n".join([*refused[:_MOST_TOLD], *more]), code="bad_request")
+    return found
+
+
+def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the questions in a text, each with the number of its first line."""
+    lines = [b"" if line.lstrip().startswith(b"--") else line.strip() for line in text.splitlines()]
+    ends = any(line.endswith(b";") for line in lines)
+    first, piece = 1, list[bytes]()
+    for number, line in enumerate([*lines, b";"], 1):
+        first = first if piece else number
+        piece += [line] if line else []
+        if line.endswith(b";") or not ends:
+            if asked := b"\n".join(piece).rstrip(b"; "):
+                yield first, asked
+            piece = []
+
+
+def _question_in(text: bytes, reader: QuestionReader) -> Question:
+    """Return the question that a text states: a condition, a statement, or an object of JSON.
+
+    Raises:
+        QueryError: the text is refused.
+    """
+    if text.startswith(b"{"):
+        return reader.question(read_line(text))
+    try:
+        asked = text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise QueryError("expected UTF-8 text", code="bad_request", position=error.start) from None
+    return Question(reader.statement(asked) if is_statement(asked) else reader.where(asked))
 
 
 def conditions_in_rows(frame: pd.DataFrame) -> list[str | dict[str, Any]]:

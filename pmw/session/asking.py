@@ -27,7 +27,7 @@ from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_sql, parse_where
+from queries.parsing import Question, is_statement, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
 
 if TYPE_CHECKING:
@@ -646,11 +646,6 @@ def aggregate_statement(
     return (
         Statement.count_by(where, by) if kind == "count" else statement_of(kind, name, where, by, part=part)
     )
-
-
-def is_statement(question: object) -> bool:
-    """Tell whether a question is the text of a statement, and no condition."""
-    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
