@@ -97,7 +97,8 @@ def test_what_was_not_expected_has_bars_of_at_most_the_root_of_two_times_the_wid
     most = math.sqrt(1 / (1 - EXPECTED_SHARE)) * 1.001  # shares are rounded down, scales up
     for name, noise in plan.marginal_noise.items():
         assert noise_variance(noise) <= most**2 * noise_variance(other.marginal_noise[name])
-    assert plan.total_noise is not None and other.total_noise is not None
+    assert plan.total_noise is not None
+    assert other.total_noise is not None
     assert noise_variance(plan.total_noise) <= most**2 * noise_variance(other.total_noise)
     for order in range(2, tier.order + 1):
         for scope in itertools.combinations(DOMAIN.names, order):
