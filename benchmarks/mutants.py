@@ -498,6 +498,17 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/session/test_reserve"),
     ("offers-for-one-record-a-person", "pmw/loop/purchases", "moved = query_sensitivity(options)",
      "moved = UNITS", "pmw/session/test_reserve"),
+    # --- expected questions ---
+    ("expected-shares-beyond-the-whole", "pmw/planning/opening", "weight=(1 - share) * one.weight + more.weight",
+     "weight=one.weight + more.weight", "pmw/planning/test_expected"),
+    ("expected-residuals-beyond-their-share", "pmw/planning/tiers",
+     "sum((one.price for one in self.added), Fraction(0)),", "Fraction(0),", "pmw/planning/test_expected"),
+    ("expected-residuals-with-less-noise", "pmw/public/plans", "self.prices[len(scope) - 2] + added)",
+     "self.prices[len(scope) - 2] + 2 * added)", "pmw/planning/test_expected"),
+    ("expected-openings-not-shared-again", "pmw/session/verification/checks", "require(opening == planned,",
+     "require(True,", "pmw/session/test_expected"),
+    ("expected-residuals-not-priced-again", "pmw/session/verification/checks", "require(not wrong,",
+     "require(True,", "pmw/session/test_expected"),
     # --- parts of the reserve ---
     ("parts-booked-in-equal-parts", "pmw/session/releases", "((name, Fraction(1)),)",
      "tuple((one, Fraction(1, len(left))) for one in sorted(left))",
