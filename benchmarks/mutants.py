@@ -500,7 +500,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "moved = UNITS", "pmw/session/test_reserve"),
     # --- expected questions ---
     ("expected-shares-beyond-the-whole", "pmw/planning/opening",
-     "weight=(1 - share) * one.weight + more.weight", "weight=one.weight + more.weight", "pmw/planning/test_expected"),
+     "weight=(1 - share) * one.weight + more.weight", "weight=one.weight + more.weight",
+     "pmw/planning/test_expected"),
     ("expected-residuals-beyond-their-share", "pmw/planning/tiers",
      "sum((one.price for one in self.added), Fraction(0)),", "Fraction(0),", "pmw/planning/test_expected"),
     ("expected-residuals-with-less-noise", "pmw/public/plans", "self.prices[len(scope) - 2] + added)",

@@ -197,33 +197,9 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
 # --- files and tables ---------------------------------------------------------------------------------------
 
 
-def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Iterator[Question]:
-    """Yield the counting questions in a file of JSON Lines, each group of a GROUP BY by itself.
-
-    Args:
-        path: the file; blank lines ask nothing.
-        reader: reads questions over the declared attributes.
-
-    Raises:
-        OSError: the file cannot be read.
-        QueryError: a line is refused; its message names the line.
-    """
-    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            question = reader.question(read_line(line))
-        except QueryError as error:
-            raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
-        if not question.is_counting:
-            raise QueryError(
-                f"line {number:,}: a workload holds counting questions; write COUNT(*) alone",
-                code="unsupported",
-            )
-        yield from question.parts()
-
-
-def questions_in_text(path: str | PathLike[str], reader: QuestionReader) -> list[Question]:
+def questions_in_text(
+    path: str | PathLike[str], reader: QuestionReader, *, counts_alone: bool = False
+) -> list[Question]:
     """Return the questions in a file of conditions, statements and objects of JSON Lines.
 
     A question is a line; where a line ends in a semicolon, all questions go on to one. Blank lines, and those
@@ -232,20 +208,26 @@ def questions_in_text(path: str | PathLike[str], reader: QuestionReader) -> list
     Args:
         path: the file.
         reader: reads questions over the declared attributes.
+        counts_alone: refuse what counts do not answer, and return each group of a GROUP BY by itself.
 
     Raises:
         OSError: the file cannot be read.
         QueryError: questions are refused; the message names the lines of all of them.
     """
-    found, refused = list[Question](), list[str]()
+    found, refused = list[Question](), list[QueryError]()
     for number, text in _pieces(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)):
         try:
-            found.append(_question_in(text, reader))
+            question = _question_in(text, reader)
+            if counts_alone and not question.is_counting:
+                words = "a workload holds counting questions; write COUNT(*) alone"
+                raise QueryError(words, code="unsupported")
+            found += question.parts() if counts_alone else (question,)
         except QueryError as error:
-            refused.append(f"line {number:,}: {error.message}")
+            refused.append(QueryError(f"line {number:,}: {error.message}", code=error.code))
     if refused:
         more = [f"and {len(refused) - _MOST_TOLD:,} more"] if len(refused) > _MOST_TOLD else []
-        raise QueryError("\n".join([*refused[:_MOST_TOLD], *more]), code="bad_request")
+        told = (one.message for one in refused[:_MOST_TOLD])
+        raise QueryError("\n".join([*told, *more]), code=refused[0].code)
     return found
 
 

@@ -308,3 +308,17 @@ def test_of_very_many_refused_lines_a_hundred_are_told(tmp_path: Path) -> None:
         in_text(tmp_path, "ages < 3\n" * 250)
     *lines, last = caught.value.message.splitlines()
     assert (len(lines), last) == (100, "and 150 more")
+
+
+def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answer(tmp_path: Path) -> None:
+    path, reader = tmp_path / "questions.txt", QuestionReader(PLAIN)
+    path.write_text("age >= 65\nSELECT COUNT(*) FROM people GROUP BY sex\n")
+    found = [one.query for one in questions_in_text(path, reader, counts_alone=True)]
+    assert [one.to_json() for one in found if isinstance(one, LinearQuery)] == where(
+        "age >= 65", "sex = 'f'", "sex = 'm'"
+    )
+    path.write_text("age >= 65\nSELECT AVG(age) FROM people\nages > 3\n")
+    with pytest.raises(QueryError, match="line 2: a workload holds counting questions") as caught:
+        questions_in_text(path, reader, counts_alone=True)
+    assert "line 3: unknown attribute" in caught.value.message
+    assert caught.value.code == "unsupported"
