@@ -32,7 +32,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -46,6 +46,7 @@ from pmw.public.state import PublicState
 from pmw.session.asking import aggregate_statement
 from queries import CodedRecords, LinearQuery
 from queries.domain import OrderedAttribute
+from queries.statements import Statement
 
 _ALL = {**TABLES, **MADE_UP}
 _MOST_ATTRIBUTES = 5
@@ -107,6 +108,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--opening", choices=[one.value for one in pmw.Opening], default="pairs")
     made.add_argument("--reserve", type=Fraction, help="part of the budget for questions; a session's own")
     made.add_argument("--finish", action="store_true", help="spend what is left, and look at rows again")
+    made.add_argument("--expect", action="store_true", help="open with these questions as expected ones")
     arguments = made.parse_args()
     arguments.queries = arguments.queries or (30 if arguments.stream == "dashboard" else 400)
     return arguments
@@ -235,6 +237,9 @@ def _measure(job: Job) -> list[dict[str, object]]:
     case: Case = _ALL[job.table](arguments.data_dir, StreamChoice(seed=0, size=0))
     asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, job.seed))
     options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening), reserve=arguments.reserve)
+    if arguments.expect:
+        expected = pmw.expected_questions(_questions(case.domain, asked), case.domain)
+        options = replace(options, expected=expected)
     started = time.process_time()
     session = pmw.open_session(
         case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
@@ -281,6 +286,13 @@ def _pairs_l1(case: Case, state: PublicState, seed: int) -> float:
     pairs = itertools.combinations(case.domain.names, 2)
     apart = [np.abs(cell_fractions(rows, pair) - cell_fractions(case.records, pair)).sum() for pair in pairs]
     return round(float(np.mean(apart)), 6)
+
+
+def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQuery | Statement]:
+    """Yield what is asked, one by one."""
+    for one in asked:
+        query = LinearQuery.cells(domain, one.condition)
+        yield aggregate_statement("count", "", query, one.by, 0.5) if one.by else query
 
 
 def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[NDArray[np.float64], float]:

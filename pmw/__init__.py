@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pmw.public.answer import Source as Source
     from pmw.public.answer import Spent as Spent
     from pmw.public.answers import Answers
+    from pmw.public.expected import ExpectedQuestions as ExpectedQuestions
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger as Ledger
     from pmw.public.ledger import LedgerLine as LedgerLine
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pmw.session.accounts import Activity as Activity
     from pmw.session.accounts import Booked as Booked
     from pmw.session.dialogue import Analyst
+    from pmw.session.expected import expected_questions as expected_questions
     from pmw.session.maintenance import backup_session, finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
     from pmw.session.priors import public_prior
@@ -124,6 +126,7 @@ _HOMES = {
     "pmw.privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
     "pmw.public.answer": ("Answer", "Source", "Spent"),
     "pmw.public.answers": ("Answers",),
+    "pmw.public.expected": ("ExpectedQuestions",),
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
     "pmw.public.options": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
@@ -134,6 +137,7 @@ _HOMES = {
     "pmw.service.client": ("RemoteSession", "connect"),
     "pmw.session.accounts": ("Activity", "Booked"),
     "pmw.session.dialogue": ("Analyst",),
+    "pmw.session.expected": ("expected_questions",),
     "pmw.session.maintenance": ("backup_session", "finalize_session", "verify_session"),
     "pmw.session.opening": ("open_session", "resume_session"),
     "pmw.session.priors": ("public_prior",),

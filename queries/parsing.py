@@ -102,6 +102,11 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
 
 
 @counted_reading()
+def is_statement(question: object) -> bool:
+    """Tell whether a question is the text of a statement, and no condition."""
+    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
+
+
 def parse_sql(text: str, domain: Domain) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 

@@ -9,6 +9,7 @@ what they refuse is refused here, and what they read is read alike.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import Question, parse_sql, parse_where, question_of, read_line
+from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
 from queries.segments import count_where
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
 _MOST_BEGINNINGS = 2**6  # of statements
 _MOST_BYTES = 2**24  # of each memory
+_MOST_TOLD = 100  # refused questions
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
 _PLAIN = frozenset([str, int, float, bool])
@@ -195,30 +197,67 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
 # --- files and tables ---------------------------------------------------------------------------------------
 
 
-def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Iterator[Question]:
-    """Yield the counting questions in a file of JSON Lines, each group of a GROUP BY by itself.
+def questions_in_text(
+    path: str | PathLike[str], reader: QuestionReader, *, counts_alone: bool = False
+) -> list[Question]:
+    """Return the questions in a file of conditions, statements and objects of JSON Lines.
+
+    A question is a line; where a line ends in a semicolon, all questions go on to one. Blank lines, and those
+    that begin with ``--``, ask nothing.
 
     Args:
-        path: the file; blank lines ask nothing.
+        path: the file.
         reader: reads questions over the declared attributes.
+        counts_alone: refuse what counts do not answer, and return each group of a GROUP BY by itself.
 
     Raises:
         OSError: the file cannot be read.
-        QueryError: a line is refused; its message names the line.
+        QueryError: questions are refused; the message names the lines of all of them.
     """
-    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
-        if not line.strip():
-            continue
+    found, refused = list[Question](), list[QueryError]()
+    for number, text in _pieces(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)):
         try:
-            question = reader.question(read_line(line))
+            question = _question_in(text, reader)
+            if counts_alone and not question.is_counting:
+                words = "a workload holds counting questions; write COUNT(*) alone"
+                raise QueryError(words, code="unsupported")
+            found += question.parts() if counts_alone else (question,)
         except QueryError as error:
-            raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
-        if not question.is_counting:
-            raise QueryError(
-                f"line {number:,}: a workload holds counting questions; write COUNT(*) alone",
-                code="unsupported",
-            )
-        yield from question.parts()
+            refused.append(QueryError(f"line {number:,}: {error.message}", code=error.code))
+    if refused:
+        more = [f"and {len(refused) - _MOST_TOLD:,} more"] if len(refused) > _MOST_TOLD else []
+        told = (one.message for one in refused[:_MOST_TOLD])
+        raise QueryError("\n".join([*told, *more]), code=refused[0].code)
+    return found
+
+
+def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the questions in a text, each with the number of its first line."""
+    lines = [b"" if line.lstrip().startswith(b"--") else line.strip() for line in text.splitlines()]
+    ends = any(line.endswith(b";") for line in lines)
+    first, piece = 1, list[bytes]()
+    for number, line in enumerate([*lines, b";"], 1):
+        first = first if piece else number
+        piece += [line] if line else []
+        if line.endswith(b";") or not ends:
+            if asked := b"\n".join(piece).rstrip(b"; "):
+                yield first, asked
+            piece = []
+
+
+def _question_in(text: bytes, reader: QuestionReader) -> Question:
+    """Return the question that a text states: a condition, a statement, or an object of JSON.
+
+    Raises:
+        QueryError: the text is refused.
+    """
+    if text.startswith(b"{"):
+        return reader.question(read_line(text))
+    try:
+        asked = text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise QueryError("expected UTF-8 text", code="bad_request", position=error.start) from None
+    return Question(reader.statement(asked) if is_statement(asked) else reader.where(asked))
 
 
 def conditions_in_rows(frame: pd.DataFrame) -> list[str | dict[str, Any]]:

@@ -199,14 +199,15 @@ def test_what_is_published_and_what_plans_cannot_reach_the_data() -> None:
 
 def test_what_prices_rest_on_is_little_enough_to_read() -> None:
     # Of the model the levels of a tree, the rows of strategies and sums of values; of the sparse vector its
-    # enums and what plans hold. How much a person moves a list of questions is a module of its own.
+    # enums and what plans hold. How much a person moves a list of questions is a module of its own, and so is
+    # what options hold of expected questions.
     modules = reached(["pmw.public.charges"], late=False)
     assert {name for name in modules if room_of(name) in ("pmw.model", "pmw.sparse_vector")} == {
         "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.model.value_sums",
         "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
     modules.remove("queries.frozen")  # how values are made, as ``dataclasses`` would
-    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_450
+    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_500
 
 
 def test_libraries_keep_to_their_rooms() -> None:

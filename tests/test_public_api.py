@@ -23,7 +23,8 @@ plan_session PMWError public_prior PublicModel RemoteSession resume_session RowP
 SessionError Status TableFile verify_session
 """
 UNLISTED = """
-Activity Booked Budget BudgetError Check Composition Ledger LedgerLine LinearQuery MemoryLimit
+Activity Booked Budget BudgetError Check Composition expected_questions ExpectedQuestions Ledger LedgerLine
+LinearQuery MemoryLimit
 ModelFileError ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease Opening PriceError Prior
 Quote
 ReleaseError SessionCorruptError SessionExistsError SessionLockedError SessionPlan Sides Source

@@ -11,9 +11,9 @@ import json
 from pmw.display.elements import table
 from pmw.errors import PMWError
 from pmw.service.question_form import described, examples_of
-from pmw.session.asking import is_statement
 from pmw.session.public_model import PublicModel, model_of
 from queries.errors import DomainError, QueryError
+from queries.parsing import is_statement
 
 _OPENED = list[PublicModel]()  # the one that questions are asked of
 

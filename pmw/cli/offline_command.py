@@ -40,7 +40,8 @@ Examples:
     "--workload",
     required=True,
     metavar="NAME|FILE",
-    help="The questions: a workload by name, such as marginals:2, or a file of JSON Lines, a question each.",
+    help="The questions: a workload by name, such as marginals:2, or a file of conditions, statements and "
+    "JSON Lines, a question each.",
 )
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @schema_option
@@ -152,24 +153,24 @@ def _refuse_inputs(output: Path, *inputs: Path) -> None:
 
 
 def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
-    """Return the questions of a workload's name, or of a file of JSON Lines.
+    """Return the questions of a workload's name, or of a file.
 
     Raises:
         QueryError: the name is none, or a line is refused, which its message names.
         ClickException: the file cannot be read.
     """
     from queries.linear import LinearQuery
-    from queries.reader import QuestionReader, questions_in_lines
+    from queries.reader import QuestionReader, questions_in_text
     from queries.workload_text import parse_workload
 
     file = Path(workload)
     if not file.is_file():
         return list(parse_workload(workload, domain))
     try:
-        found = [question.query for question in questions_in_lines(file, QuestionReader(domain))]
+        found = questions_in_text(file, QuestionReader(domain), counts_alone=True)
     except OSError as error:
         raise click.ClickException(f"{file}: the file cannot be read: {error.strerror}") from None
-    return [query for query in found if isinstance(query, LinearQuery)]  # all of them
+    return [one.query for one in found if isinstance(one.query, LinearQuery)]  # all of them
 
 
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:

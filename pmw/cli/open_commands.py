@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.session_options import SectionedCommand, read_options, session_options
+from pmw.cli.session_options import SectionedCommand, expected_given, read_options, session_options
 from pmw.cli.table_options import (
     dialect_options,
     inside_option,
@@ -99,7 +99,12 @@ def open_(
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
     refuse_drafted(schema, place, given)
-    options = replace(options, prior=_prior_given(given, domain), drafts=_drafts_given(given))
+    options = replace(
+        options,
+        prior=_prior_given(given, domain),
+        drafts=_drafts_given(given),
+        expected=expected_given(given, domain),
+    )
     with open_session(
         place,
         domain,
@@ -237,6 +242,7 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     options = read_options(given)
     read_budget(given)
     domain = load_domain(schema, given)
+    options = replace(options, expected=expected_given(given, domain))
     if given["preset"] is not None:
         _plan_textbook(domain, records, options, given, schema if not as_json else None)
     elif records is not None:

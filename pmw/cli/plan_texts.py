@@ -17,8 +17,8 @@ from pmw.planning.error_quantiles import SHARE
 from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
+from pmw.planning.refusals import check_attributes
 from pmw.planning.session_plan import SessionPlan
-from pmw.planning.sizes import check_attributes
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.clear import FULL
@@ -76,6 +76,13 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     yield from _beside_counts(plan)
     yield from _reserve(plan)
+    if plan.expected is not None:
+        found = plan.expected
+        yield (
+            f"Expected: {counted(found.questions, 'question')} about "
+            f"{counted(found.sets, 'set')} of attributes; their typical bar is ± {found.bound:,.0f} records, "
+            f"± {found.usual_bound:,.0f} without --expect."
+        )
     yield from bin_lines(plan)
 
 

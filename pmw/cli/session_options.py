@@ -6,6 +6,7 @@ The help of these commands has its options under headings.
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,9 @@ from pmw.cli.table_options import person_options
 from pmw.cli.usage import budget_part, together, typed, wrong_values
 
 if TYPE_CHECKING:
+    from pmw.public.expected import ExpectedQuestions
     from pmw.public.options import Options
+    from queries.domain import Domain
 
 
 _SECTIONS = {
@@ -25,7 +28,7 @@ _SECTIONS = {
     ),
     "The promise": (
         "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy",
-        "beta", "records", "confidence", "simultaneous", "reserve",
+        "beta", "records", "confidence", "simultaneous", "reserve", "expect",
     ),
     "For experts": (
         "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",
@@ -163,6 +166,15 @@ session_options = together(  # the budget and all choices of a session
         "measures all pairs or the whole table. Default: 30% where it measures all pairs, else 0.",
     ),
     click.option(
+        "--expect",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Public questions that will be asked: conditions, statements, or JSON Lines, one "
+        "a line, or each up to a semicolon. Half of what opening spends goes by them; other bars are at most "
+        "1.42 times as wide. A file that was written after a look at the table tells of it, such as its rare "
+        "values.",
+    ),
+    click.option(
         "--simultaneous",
         is_flag=True,
         help="Error bars that hold for all questions at once, even those chosen after seeing answers; "
@@ -220,6 +232,23 @@ def read_options(given: dict[str, Any]) -> Options:
             expected_queries=given["queries"],
             **{name: given[name] for name in names},
         )
+
+
+def expected_given(given: dict[str, Any], domain: Domain) -> ExpectedQuestions | None:
+    """Return the questions of --expect; None where it is not given. No table is looked at.
+
+    Raises:
+        ClickException: the file cannot be read.
+        QueryError: questions are refused; the message names the lines of all of them.
+    """
+    if given["expect"] is None:
+        return None
+    from pmw.session.expected import expected_questions
+
+    try:
+        return expected_questions(given["expect"], domain)
+    except OSError as error:
+        raise click.ClickException(f"{given['expect']}: the file cannot be read: {error.strerror}") from None
 
 
 def _take_preset(given: dict[str, Any]) -> None:

@@ -97,6 +97,8 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         from pmw.public.status import prior_words
 
         lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
+    if state.contract.options.expected is not None:
+        lines.append(f"Expected questions: {state.contract.options.expected.describe()}.")
     if verbose:
         lines += _details(state)
     lines.append(f"Next: {asking(path, state.domain)}")

@@ -58,7 +58,7 @@ from pmw.model.mirror_descent import (
     free_numbers,
 )
 from pmw.model.persons import PersonsMeasurement
-from pmw.model.prices import AxisPrice, SharedPrices, axis_rows, rows_of, shared_prices
+from pmw.model.prices import AxisPrice, SharedPrices, asked_prices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows
 from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, opening_sums, sums_of
@@ -66,6 +66,7 @@ from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, opening_sums
 __all__ = [
     "Aim",
     "along",
+    "asked_prices",
     "assumed_domain",
     "axis_rows",
     "AxisPrice",

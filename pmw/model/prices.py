@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from queries.frozen import dataclass
 Number = TypeVar("Number", int, float)
 _CELLS_PART = 0.25  # of the questions about an ordered attribute that plans count on are about one cell
 _ASKED = 3  # attributes, at most, of the questions that plans count on
+_WIDEST = 8  # the same, of questions that are known
 _SCALES = [SCALE >> halved for halved in range(6)]  # of the rows of wider marginals, where sums are too large
 
 
@@ -176,6 +177,35 @@ def shared_prices(fine: tuple[AxisPrice, ...], coarse: tuple[AxisPrice, ...], or
 
     single = tuple(expected((one,)) for one in range(count))
     return SharedPrices(expected(()), single, tuple(mean(wide) for wide in range(2, order + 1)))
+
+
+def asked_prices(
+    asked: Mapping[tuple[str, ...], int],
+    alone: Mapping[str, AxisPrice],
+    together: Mapping[str, AxisPrice],
+    orders: Sequence[int],
+) -> dict[tuple[str, ...], float]:
+    """Return what sets of attributes are paid, in proportion, where it is known what is asked.
+
+    That is the root of c_A, the sum over the questions with A in their scope of prod_{i in A} v_i
+    prod_{i not in A} m_i, as in ``shared_prices``. Questions about many attributes count for nothing: they
+    hardly rest on any three of them.
+
+    Args:
+        asked: how many questions each scope has.
+        alone: of each attribute, by name, as it is measured alone.
+        together: the same, as it is measured with others.
+        orders: how many attributes the sets have; 0 is the number of records.
+    """
+    need = dict[tuple[str, ...], float]()
+    for scope, count in asked.items():
+        for order in orders if len(scope) <= _WIDEST else ():
+            axes = alone if order < 2 else together
+            for some in itertools.combinations(scope, order):
+                spread = math.prod(axes[name].spread for name in some)
+                mean = math.prod(alone[name].mean for name in scope if name not in some)
+                need[some] = need.get(some, 0.0) + count * spread * mean
+    return {scope: math.sqrt(one) for scope, one in need.items()}
 
 
 def symmetric(values: Sequence[Number], most: int) -> list[Number]:

@@ -28,8 +28,8 @@ from pmw.model import (
     HierarchicalHistogram,
     SharedPrices,
     SummedValues,
+    asked_prices,
     coarse_of,
-    extreme_domains,
     mean_range_variance,
     noise_variance,
     opening_sums,
@@ -40,6 +40,7 @@ from pmw.model import (
 from pmw.planning import error_quantiles
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
 from pmw.planning.persons import counts_persons
+from pmw.planning.refusals import check_expected, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
@@ -54,9 +55,10 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract
+from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
 from pmw.public.options import Opening, Options
-from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan, TestPlan, marginal_tier
+from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState, requested
 from queries.categories import CategoricalAttribute
@@ -78,13 +80,13 @@ PERSONS_SHARE = Fraction(2, 1000)
 KEPT_FOR_SUMS = Fraction(15, 100)  # on request, where opening measures all pairs or the whole table
 KEPT_FOR_PERSONS = Fraction(4, 100)  # by group, on request, likewise
 RESERVE = Fraction(3, 10)  # unless told; chosen on natural questions (docs/benchmarks.md)
+EXPECTED_SHARE = Fraction(1, 2)  # of what is measured at opening: by what is expected (docs/algorithm.md)
+_GRID = 2**20  # of parts of what residuals are paid
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
 _LARGEST_TABLE = 2**16  # cells of a table that is measured whole
 _LEAST_PRICE = 1 / 64  # of that of the number of records, for an attribute
 _MOST_PAIRS = 500  # that are measured before any question: of 32 attributes
-_MOST_TRIPLES = 1_000  # the same: of 19 attributes
-_MOST_TRIPLE_CELLS = 2**22  # of all of them together
 
 
 # --- the list -----------------------------------------------------------------------------------------------
@@ -116,6 +118,7 @@ class Release:
         name: of the attribute.
         tree: that the attribute is measured as.
         summed: which sums.
+        needed: the part of the weight that the expected questions gave it.
     """
 
     part: Part
@@ -123,6 +126,7 @@ class Release:
     name: str = ""
     tree: HierarchicalHistogram | None = None
     summed: SummedValues | None = None
+    needed: Fraction = Fraction(0)
 
 
 def opening_releases(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Sequence[Release]:
@@ -185,18 +189,35 @@ def _of_residuals(
 ) -> tuple[Release, ...]:
     """Return the list where all pairs, or more, are measured as residuals.
 
-    What tests of single questions, error quantiles and values leave is shared by ``shared_prices``.
+    What tests of single questions, error quantiles and values leave is shared by ``shared_prices``; where
+    questions are expected, half of it by what these need.
     """
-    prices = _prices(domain, composition, order)
+    schedule, share = DEFAULT_SCHEDULE.under(composition), EXPECTED_SHARE
+    tests = Release(Part.TESTS, Fraction(0) if options.reserved else schedule.queries)
+    quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
+    beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
+    left = 1 - _weight(beside)
+    priced = _sharing(left, _priced(domain, composition, options, _prices(domain, composition, order)))
+    needs = None if options.expected is None else _needs(domain, composition, options.expected, order)
+    needed = [] if needs is None else _priced(domain, composition, options, needs)
+    if _weight(needed):  # wide questions need nothing of these
+        every = zip(priced, _sharing(left * share, needed), strict=True)
+        priced = [
+            replace(one, weight=(1 - share) * one.weight + more.weight, needed=more.weight)
+            for one, more in every
+        ]
+    return (*beside, *priced)
+
+
+def _priced(
+    domain: Domain, composition: Composition, options: Options, prices: SharedPrices
+) -> list[Release]:
+    """Return what is measured where all pairs are, or more, weighed by prices."""
     priced = [] if options.public_count else [Release(Part.RECORDS, Fraction(prices.everybody))]
     priced += [_attribute(one, composition, price) for one, price in zip(domain, prices.single, strict=True)]
     for wide, price in enumerate(prices.wider, start=2):
         priced.append(Release(Part.WIDER, math.comb(len(domain), wide) * Fraction(price)))
-    schedule = DEFAULT_SCHEDULE.under(composition)
-    tests = Release(Part.TESTS, Fraction(0) if options.reserved else schedule.queries)
-    quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
-    beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
-    return (*beside, *_sharing(1 - _weight(beside), priced))
+    return priced
 
 
 def _of_values(domain: Domain, options: Options) -> list[Release]:
@@ -255,6 +276,17 @@ def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrice
     # An attribute of a single cell says nothing, but every attribute is measured: so it costs a little.
     least = _LEAST_PRICE * found.everybody
     return replace(found, single=tuple(max(price, least) for price in found.single))
+
+
+def _needs(domain: Domain, composition: Composition, expected: ExpectedQuestions, order: int) -> SharedPrices:
+    """Return what the expected questions need of the number of records, attributes and the mean residual."""
+    alone = {one.name: _axis_price(one, composition) for one in domain}
+    together = {one.name: AxisPrice.of(coarse_of(one)) for one in domain}
+    found = asked_prices(expected.by_scope, alone, together, range(order + 1))
+    sums = [sum(need for scope, need in found.items() if len(scope) == wide) for wide in range(2, order + 1)]
+    wider = (need / math.comb(len(domain), wide) for wide, need in enumerate(sums, start=2))
+    single = tuple(found.get((name,), 0.0) for name in domain.names)
+    return SharedPrices(found.get((), 0.0), single, tuple(wider))
 
 
 def _axis_price(attribute: Attribute, composition: Composition) -> AxisPrice:
@@ -331,6 +363,7 @@ def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Con
     contract = Contract(domain, budget, replace(options, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
     check_reserve(contract, plan)
+    check_expected(contract, plan)
     check_scales(contract, plan)
     return contract, plan
 
@@ -364,7 +397,14 @@ def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options)
         order,
         {name: strategy for name, strategy in rows.items() if strategy is not None},
         tuple((one.summed, noise(one)) for one in releases if one.summed is not None),
+        _needed([one for one in releases if one.part is Part.WIDER]),
     )
+
+
+def _needed(wider: Sequence[Release]) -> Fraction:
+    """Return the part of the weight of residuals that goes by the expected questions, on a grid."""
+    needed = sum((one.needed for one in wider), Fraction(0))
+    return Fraction(math.floor(needed / _weight(wider) * _GRID), _GRID) if needed else needed
 
 
 def _noise(release: Release, budget_filter: PrivacyFilter, options: Options) -> NoiseDistribution:
@@ -557,48 +597,10 @@ def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Option
         BudgetError: triples are asked for, and cannot be measured.
     """
     if options.opening is Opening.TRIPLES:
-        _check_triples(domain, budget_filter)
+        check_triples(domain, budget_filter)
         return 3
-    errors = pairs_forecast(domain, budget_filter, options)
+    errors = pairs_forecast(domain, budget_filter, replace(options, expected=None))
     return 2 if errors is not None and errors.measured <= errors.tested else 1
-
-
-def _check_triples(domain: Domain, budget_filter: PrivacyFilter) -> None:
-    """Refuse triples that cannot be measured before any question; this follows from schema and budget alone.
-
-    Cells are those of the most bins that opening may lead to, so that no triple is left out for its size.
-
-    Raises:
-        BudgetError: the noise is not Gaussian, or there are no triples, too many, or too large ones.
-    """
-    instead = "choose opening = pairs"
-    if budget_filter.composition is Composition.PURE:
-        raise BudgetError(
-            "opening = triples needs Gaussian noise, so a delta above 0, and composition zcdp or gdp; "
-            f"give these, or {instead}"
-        )
-    _, widest = extreme_domains(domain, dict.fromkeys(domain.names, 0.0))
-    wide = sorted((one for one in widest if one.size > 1), key=lambda one: -one.size)
-    if len(wide) < 3:
-        raise BudgetError(f"opening = triples needs three attributes of two cells or more; {instead}")
-    triples, largest = math.comb(len(wide), 3), math.prod(one.size for one in wide[:3])
-    if triples > _MOST_TRIPLES:
-        raise BudgetError(
-            f"opening = triples measures at most {_MOST_TRIPLES:,} triples, and there are {triples:,}; "
-            f"declare fewer attributes, or {instead}"
-        )
-    if largest > MOST_RESIDUAL_CELLS:
-        names = ", ".join(repr(one.name) for one in wide[:3])
-        raise BudgetError(
-            f"opening = triples measures triples of at most {MOST_RESIDUAL_CELLS:,} cells, and that of "
-            f"{names} may have {largest:,}; declare wider cells, or {instead}"
-        )
-    cells = sum(math.prod(one.size for one in three) for three in itertools.combinations(wide, 3))
-    if cells > _MOST_TRIPLE_CELLS:
-        raise BudgetError(
-            f"opening = triples measures at most {_MOST_TRIPLE_CELLS:,} cells of all triples together, and "
-            f"these may have {cells:,}; declare wider cells, or {instead}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -755,37 +757,6 @@ def with_reserve(domain: Domain, budget: Budget, options: Options) -> Options:
     return replace(options, reserve=Fraction(0))
 
 
-def check_neighbors(domain: Domain, options: Options) -> None:
-    """Refuse a schema that could drop a record where the number of records is public.
-
-    Raises:
-        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
-    """
-    if not options.public_count:
-        return
-    for attribute in domain:
-        if not (attribute.missing and attribute.other):
-            raise BudgetError(
-                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
-                "records with empty or undeclared values; declare missing = true and other = true"
-            )
-
-
-def check_reserve(contract: Contract, plan: OpeningPlan) -> None:
-    """Refuse a reserve in a session that draws no numbers for questions.
-
-    Raises:
-        BudgetError: opening measures neither all pairs nor the whole table, or its noise is not Gaussian.
-    """
-    options = contract.options
-    measured = plan.order > 1 or plan.table_noise is not None or len(contract.domain) == 1
-    if options.reserved and (not measured or options.composition is Composition.PURE):
-        raise BudgetError(
-            "a reserve is for sessions that measure all pairs, or the whole table, before any question, with "
-            "Gaussian noise; give a delta above 0, or leave the reserve out"
-        )
-
-
 def check_scales(contract: Contract, plan: OpeningPlan) -> None:
     """Refuse a budget under which rows measured before any question would need noise beyond every scale.
 
@@ -801,6 +772,7 @@ def check_scales(contract: Contract, plan: OpeningPlan) -> None:
         for records in (0.0, 2.0**40) if plan.order > 1 else ():
             tier = marginal_tier(plan_opened(contract, plan, records).test)
             if tier is not None:
+                tier = replace(tier, added=())  # of the cheapest, which nobody may expect
                 cheapest = sorted(tier.weights, key=tier.weights.__getitem__)
                 for order in range(2, tier.order + 1):
                     widest_of_rows(tier.noise_of(cheapest[:order]))

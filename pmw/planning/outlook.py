@@ -9,7 +9,7 @@ question only the bound can be known beforehand (``pmw.planning.tested_bounds``)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +45,7 @@ from queries.places import as_index
 from queries.products import CellSets
 
 _MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
+_MOST_SCOPES = 200  # of expected questions, of which bars are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
 
 
@@ -228,6 +229,23 @@ class Outlook:
             mean = total.value * marginals / cells
             parts = self._by_parts(order) if promise != "covered" else None
             yield OrderForecast(order, marginals, cells, mean, promise, expected, bound, None, parts)
+
+    def typical_bound(self, asked: Mapping[tuple[str, ...], int]) -> float:
+        """Return the mean half-width of the bars of questions about half of each attribute's cells.
+
+        Where a number of the question's own is narrower, and is paid for, it counts.
+
+        Args:
+            asked: how many questions each set of attributes has; of very many sets the most frequent count.
+        """
+        domain, number = self.state.domain, number_half_width(self.state)
+        often = sorted(asked, key=lambda scope: (-asked[scope], scope))[:_MOST_SCOPES]
+        whole, widths = sum(asked[scope] for scope in often), 0.0
+        for scope in often:
+            half = {name: (0, max(0, domain[name].size // 2 - 1)) for name in scope}
+            low, high, _ = self._bars.of_query(LinearQuery.cells(domain, half))
+            widths += asked[scope] * min(number, float(high - low) / 2)
+        return widths / whole
 
     def _by_parts(self, order: int) -> float | None:
         """Return the mean half-width of one cell's interval by its parts, over all marginals of an order.

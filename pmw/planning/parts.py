@@ -12,14 +12,13 @@ All of it follows from prices, scales and questions, never from what was drawn.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from pmw.errors import NoiseError
-from pmw.model import AxisPrice, ResidualMeasurement
+from pmw.model import AxisPrice, ResidualMeasurement, asked_prices
 from pmw.planning.calibration import marginal_noise
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.public.charges import marginal_charge
@@ -34,11 +33,9 @@ _PSEUDO = 64  # questions that opening's own prices count as
 # tables of the benchmarks.
 _INTERACTION = 0.015
 _LEAST = 1.1  # times the price that was paid: nothing is bought for less
-_WIDEST = 8  # attributes of the questions that count: wider ones hardly rest on any three of them
 _GRID = 2**40  # of parts of what is spent
 
 Scope: TypeAlias = tuple[str, ...]
-_Axes: TypeAlias = Mapping[str, AxisPrice]
 
 
 class Level(NamedTuple):
@@ -127,7 +124,7 @@ def _levels(state: PublicState, asked: Mapping[Scope, int]) -> dict[Scope, Level
     alone, together = (
         {one.name: AxisPrice.of(one) for one in domain} for domain in (state.domain, state.coarsening.coarse)
     )
-    need = _need(asked, alone, together)
+    need = asked_prices(asked, alone, together, (1, 2, 3))
     first, questions = sum(opened.values()), sum(asked.values())
     every = sum(need.get(scope, 0.0) for scope in opened)
     if not every:
@@ -145,25 +142,6 @@ def _levels(state: PublicState, asked: Mapping[Scope, int]) -> dict[Scope, Level
             worth = _worth(state, [together[name] for name in scope])
             found[scope] = Level(own, paid.get(scope, 0.0) + worth)
     return found
-
-
-def _need(asked: Mapping[Scope, int], alone: _Axes, together: _Axes) -> dict[Scope, float]:
-    """Return the root of c_A of the sets of up to three attributes that questions are about.
-
-    Args:
-        asked: how many questions each scope has.
-        alone: of each attribute, as it is measured alone.
-        together: the same, as it is measured with others.
-    """
-    need = dict[Scope, float]()
-    for scope, count in asked.items():
-        for order in range(1, 4 if len(scope) <= _WIDEST else 0):
-            axes = alone if order < 2 else together
-            for some in itertools.combinations(scope, order):
-                spread = math.prod(axes[name].spread for name in some)
-                mean = math.prod(alone[name].mean for name in scope if name not in some)
-                need[some] = need.get(some, 0.0) + count * spread * mean
-    return {scope: math.sqrt(one) for scope, one in need.items()}
 
 
 def _worth(state: PublicState, axes: Sequence[AxisPrice]) -> float:

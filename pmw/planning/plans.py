@@ -14,13 +14,14 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from typing import NamedTuple
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
-from pmw.planning.opening import check_neighbors, open_contract, pairs_forecast, plan_opened
+from pmw.planning.opening import Opened, open_contract, pairs_forecast, plan_opened
 from pmw.planning.outlook import Outlook, imagined_state, with_residuals
-from pmw.planning.session_plan import DeltaForecast, SessionPlan, check_records
-from pmw.planning.sizes import check_model_size
+from pmw.planning.refusals import check_model_size, check_neighbors
+from pmw.planning.session_plan import DeltaForecast, ExpectedForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
     Certificates,
     Grids,
@@ -36,7 +37,7 @@ from pmw.public.charges import marginal_charge
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
-from pmw.public.plans import marginal_tier, question_tier
+from pmw.public.plans import OpeningPlan, marginal_tier, question_tier
 from pmw.public.state import PublicState, planned_bins
 from queries.domain import Domain
 from queries.frozen import dataclass
@@ -69,7 +70,17 @@ def plan_session(
     check_records(records)
     contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())
     plan = _forecast(contract, records, compared=True)
-    return replace(plan, other_delta=_other_delta(contract, plan))
+    return replace(plan, other_delta=_other_delta(contract, plan), expected=_expected(contract, records))
+
+
+def _expected(contract: Contract, records: int) -> ExpectedForecast | None:
+    """Return what the expected questions gain; None where none are."""
+    expected = contract.options.expected
+    if expected is None:
+        return None
+    usual = replace(contract, options=replace(contract.options, expected=None))
+    bounds = [_imagined(one, records).outlook.typical_bound(expected.by_scope) for one in (contract, usual)]
+    return ExpectedForecast(len(expected), len(expected.scopes), *bounds)
 
 
 def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
@@ -113,6 +124,25 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     )
 
 
+class _Imagined(NamedTuple):
+    """A session that was opened over a uniform table, whose noise came out as 0."""
+
+    contract: Contract
+    opening: OpeningPlan
+    opened: Opened
+    grids: Grids
+    outlook: Outlook
+
+
+def _imagined(contract: Contract, records: int) -> _Imagined:
+    fixed, opening = open_contract(contract.domain, contract.budget, contract.options)
+    opened = plan_opened(fixed, opening, float(records))
+    grids = Grids.of(fixed, opening, float(records), planned_bins(opened.test))
+    state = imagined_state(fixed, opening, opened, records)
+    outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
+    return _Imagined(fixed, opening, opened, grids, outlook)
+
+
 def _forecast(contract: Contract, records: int, *, compared: bool = False) -> SessionPlan:
     """Return the plan of what ``open_session`` would choose, without the comparison to another delta.
 
@@ -121,12 +151,8 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         records: stated number of records.
         compared: beside other sparse vectors and the textbook's theorems.
     """
-    fixed, opening = open_contract(contract.domain, contract.budget, contract.options)
-    opened = plan_opened(fixed, opening, float(records))
-    grids = Grids.of(fixed, opening, float(records), planned_bins(opened.test))
+    fixed, opening, opened, grids, outlook = _imagined(contract, records)
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
-    state = imagined_state(fixed, opening, opened, records)
-    outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
     single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
     plan = SessionPlan(
         contract=fixed,

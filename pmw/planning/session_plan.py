@@ -57,6 +57,24 @@ class DeltaForecast:
     value_ratio: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedForecast:
+    """What opening by the expected questions makes of their bars.
+
+    Args:
+        questions: how many are expected.
+        sets: of attributes that they are about.
+        bound: mean half-width of a range of half of each attribute, in records; of a number of its own, where
+            that is narrower.
+        usual_bound: the same, were none expected.
+    """
+
+    questions: int
+    sets: int
+    bound: float
+    usual_bound: float
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SessionPlan:
     """What a session will give; errors and bounds are in records.
@@ -80,6 +98,7 @@ class SessionPlan:
         sums: the attributes of which opening measures where values lie, or what they come to.
         number_bound: half-width of the bar that a number of a question's own gives, where wide bars are paid
             for; None where there is no reserve.
+        expected: what the questions that are expected gain; None where none are.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
         binned: what the bins of each long ordered attribute cost; none where nothing is binned.
@@ -104,6 +123,7 @@ class SessionPlan:
     triples: int = 0
     sums: tuple[str, ...] = ()
     number_bound: float | None = None
+    expected: ExpectedForecast | None = None
     choice: PairsForecast | None = None
     binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
@@ -214,6 +234,7 @@ class SessionPlan:
             "bound_fraction": None if self.bound is None else self.bound / self.records,
             "opening": self._opening,
             **({} if self.number_bound is None else {"reserve": self._reserve}),
+            **({} if self.expected is None else {"expected": asdict(self.expected)}),
             "orders": [asdict(order) for order in self.orders],
             "vector": None if self.vector is None else asdict(self.vector),
             "marginals": None if self.marginals is None else asdict(self.marginals),

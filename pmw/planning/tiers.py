@@ -23,6 +23,7 @@ from pmw.model import (
     DEFAULT_BINS,
     DEFAULT_MAX_CELLS,
     AxisPrice,
+    asked_prices,
     assumed_domain,
     coarse_of,
     fewest_bins,
@@ -44,9 +45,10 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract
+from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, negative_margin
 from pmw.public.options import Opening, Options
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
@@ -125,10 +127,12 @@ class ResidualPrices:
     Args:
         weights: of each attribute, by name: see ``MarginalTestPlan``.
         prices: of a marginal of two attributes, of three, and so on, with weights of the product 1.
+        added: see ``MarginalTestPlan``.
     """
 
     weights: Mapping[str, Fraction]
     prices: tuple[Fraction, ...]
+    added: tuple[AddedPrice, ...] = ()
 
     @property
     def order(self) -> int:
@@ -144,7 +148,7 @@ class ResidualPrices:
                 price * math.comb(count, wide) * mean_weight(self.weights, wide)
                 for wide, price in enumerate(self.prices, start=2)
             ),
-            Fraction(0),
+            sum((one.price for one in self.added), Fraction(0)),
         )
 
 
@@ -249,6 +253,7 @@ def plan_marginal_test(
         dict(residuals.weights),
         residuals.prices,
         is_fine,
+        residuals.added,
     )
 
 
@@ -321,6 +326,25 @@ def residual_prices(domain: Domain, order: int) -> ResidualPrices:
         ratio = Fraction(price / pair) * mean_weight(weights, 2) / mean_weight(weights, wide)
         prices.append(Fraction(max(1, math.floor(_PARTS * ratio)), _PARTS))
     return ResidualPrices(weights, tuple(prices))
+
+
+def added_prices(
+    domain: Domain, residuals: ResidualPrices, expected: ExpectedQuestions, share: Fraction
+) -> tuple[AddedPrice, ...]:
+    """Return what residuals are paid besides, in proportion to what the expected questions need of them.
+
+    Args:
+        domain: the declared attributes.
+        residuals: their usual prices.
+        expected: the questions.
+        share: of all that is paid for residuals, the part that goes by these questions.
+    """
+    alone = {one.name: AxisPrice.of(one) for one in domain}
+    together = {one.name: AxisPrice.of(coarse_of(one)) for one in domain}
+    need = asked_prices(expected.by_scope, alone, together, range(2, residuals.order + 1))
+    added = _PARTS * share / (1 - share) * residuals.parts / (Fraction(sum(need.values())) or 1)
+    parts = ((scope, math.floor(added * Fraction(need[scope]))) for scope in sorted(need))
+    return tuple(AddedPrice(scope, Fraction(part, _PARTS)) for scope, part in parts if part)
 
 
 def expected_tests(coarse: Domain) -> int:
@@ -527,6 +551,9 @@ def plan_test(
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
     residuals = residual_prices(domain, opening.order)
+    if options.expected is not None:
+        added = added_prices(domain, residuals, options.expected, opening.expected)
+        residuals = replace(residuals, added=added)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule, residuals)
     if marginals is None:
         return ()

@@ -50,8 +50,9 @@ from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract
 from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
+from pmw.public.expected import ExpectedQuestions
 from pmw.public.options import Options
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan
+from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
 from pmw.sparse_vector import NoisyComparison, NumericSparse, Sech2Test, Sparse, ThresholdTest
@@ -82,10 +83,12 @@ _TAGS: dict[type, Mapping[str, str]] = {
     LedgerEntry: {},
     Prior: {},
     PriorPair: {},
+    ExpectedQuestions: {},
     Options: {},
     Contract: {},
     HierarchicalHistogram: {},
     OpeningPlan: {},
+    AddedPrice: {},
     ThresholdTest: {"comparison": "threshold"},
     Sech2Test: {"comparison": "sech2"},
     Sparse: {},
@@ -117,7 +120,9 @@ _MOST: dict[tuple[type, str], float] = {  # of a field, where that is not 62 bit
 }
 
 _LEFT_OUT: dict[type, Mapping[str, Any]] = {  # fields that a form lacks at this value, as those of before do
-    Options: {"reserve": Fraction(0)},
+    Options: {"reserve": Fraction(0), "expected": None},
+    OpeningPlan: {"expected": Fraction(0)},
+    MarginalTestPlan: {"added": ()},
     MarginalMeasurement: {"part": 0},
     ResidualMeasurement: {"part": 0},
 }

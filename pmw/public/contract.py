@@ -51,7 +51,8 @@ class Contract:
 
     Raises:
         BudgetError: domain and options name different columns of ids, or different numbers of records; or the
-            drafts of the schema are for others than the session, or their deltas do not go with its own.
+            drafts of the schema are for others than the session, or their deltas do not go with its own; or
+            the questions that are expected are about other attributes.
     """
 
     domain: Domain
@@ -65,6 +66,11 @@ class Contract:
             raise BudgetError("expected the same persons in the domain and in the options; see agreed()")
         if options.drafts:
             self._check_drafts()
+        if options.expected is not None and not options.expected.are_about(self.domain):
+            raise BudgetError(
+                "the expected questions are about attributes that the schema does not declare; make them by "
+                "expected_questions with this schema"
+            )
 
     def _check_drafts(self) -> None:
         """Refuse drafts of the schema whose charges do not add up with this session's."""

@@ -10,6 +10,7 @@ from typing import cast
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Composition, NeighboringRelation, as_fraction
 from pmw.public.drafts import DraftCharge
+from pmw.public.expected import ExpectedQuestions
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
@@ -83,6 +84,8 @@ class Options:
         reserve: the part of the budget, in [0, 1), that opening leaves for what is asked: a question whose
             bar is wider than that of a number of its own is paid for. Where opening measures all pairs, or
             the whole table. None is .3 where opening measures all pairs with Gaussian noise, else 0.
+        expected: what will be asked, declared public; see ``expected_questions``. Half of what opening spends
+            goes by it, so that other bars are at most 1.42 times as wide. Where opening measures all pairs.
         update: what a measurement does to the model.
         opening: what is measured before the first question.
         update_limit: number of positives.
@@ -129,6 +132,7 @@ class Options:
     prior: Prior | None = None
     drafts: tuple[DraftCharge, ...] = ()
     reserve: Fraction | None = None
+    expected: ExpectedQuestions | None = None
 
     @classmethod
     def textbook(
@@ -277,6 +281,8 @@ class Options:
         self._check_drafts()
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise BudgetError("expected a prior that public_prior made, or None")
+        if self.expected is not None and not isinstance(self.expected, ExpectedQuestions):
+            raise BudgetError("expected questions that expected_questions made, or None")
         if self.tests_marginals:
             self._check_marginals()
         else:

@@ -22,6 +22,19 @@ MOST_RESIDUAL_CELLS = 2**16  # of a marginal that is measured before any questio
 
 
 @dataclass(frozen=True, slots=True)
+class AddedPrice:
+    """What a marginal is paid besides, for the questions that are expected.
+
+    Args:
+        scope: attribute names in declared order.
+        price: in parts of the price of ``MarginalTestPlan.noise``.
+    """
+
+    scope: tuple[str, ...]
+    price: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class OpeningPlan:
     """What is measured at opening.
 
@@ -36,6 +49,8 @@ class OpeningPlan:
         strategies: the rows by which attributes are measured, by name; the noise given is that of cells of
             the same price.
         sums: which sums of values are measured, and the noise on each number.
+        expected: the part of what pairs and wider residuals are paid that goes by the questions that are
+            expected.
     """
 
     total_noise: NoiseDistribution | None
@@ -45,6 +60,7 @@ class OpeningPlan:
     order: int = 1
     strategies: dict[str, Strategy] = field(default_factory=dict)
     sums: tuple[tuple[SummedValues, NoiseDistribution], ...] = ()
+    expected: Fraction = Fraction(0)
 
     @property
     def noises(self) -> tuple[NoiseDistribution, ...]:
@@ -94,8 +110,8 @@ class MarginalTestPlan:
 
     Args:
         sparse: tests of the L1 distance, in units of 2^-20 records.
-        noise: of a measured marginal, on each of its cells, in units; that of the dearest pair where all
-            pairs are measured before any question.
+        noise: of a measured marginal, on each of its cells, in units; that of the dearest pair, for which
+            nothing is added, where all pairs are measured before any question.
         noise_factor: of the distance that noise alone would make, in a threshold.
         margin: what a threshold adds to that, in units.
         decay: what the first thresholds add besides, in units, and after how many answers it is e times less.
@@ -110,6 +126,7 @@ class MarginalTestPlan:
         prices: of a marginal of two attributes, of three, and so on, that is measured so and has weights of
             the product 1: in parts of the price of ``noise``, which is that of such a pair. Else empty.
         tests_wider: where all pairs are measured, marginals of three attributes and more are tested.
+        added: what these marginals are paid besides.
     """
 
     sparse: Sparse
@@ -124,6 +141,7 @@ class MarginalTestPlan:
     weights: dict[str, Fraction] = field(default_factory=dict)
     prices: tuple[Fraction, ...] = ()
     tests_wider: bool = False
+    added: tuple[AddedPrice, ...] = ()
     tested: ClassVar[str] = "marginals"
 
     @property
@@ -149,7 +167,8 @@ class MarginalTestPlan:
         if not 2 <= len(scope) <= self.order or not isinstance(self.noise, DiscreteGaussian):
             return self.noise
         weight = min(Fraction(1), math.prod((self.weights[name] for name in scope), start=Fraction(1)))
-        variance = self.noise.sigma**2 / (weight * self.prices[len(scope) - 2])
+        added = sum((one.price for one in self.added if one.scope == tuple(scope)), Fraction(0))
+        variance = self.noise.sigma**2 / (weight * self.prices[len(scope) - 2] + added)
         return DiscreteGaussian(Fraction(math.isqrt(math.ceil(variance) - 1) + 1))
 
     def is_fine(self, cells: int) -> bool:

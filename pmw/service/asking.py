@@ -19,13 +19,13 @@ from pmw.public.codec import read as read_form
 from pmw.public.quotes import Quote, Within
 from pmw.public.tables import AnswerTable, Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
-from pmw.session.asking import aggregate_statement, is_statement
+from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.exact import Cost
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.parsing import Question, identifier_of, parse_sql, require_aligned
+from queries.parsing import Question, identifier_of, is_statement, parse_sql, require_aligned
 from queries.statements import Statement
 from queries.work import MOST_TOGETHER, counted_reading
 

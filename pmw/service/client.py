@@ -38,7 +38,6 @@ from pmw.session.asking import (
     Where,
     Width,
     aggregate_statement,
-    is_statement,
 )
 from pmw.session.exact import (
     AskedQuestions,
@@ -54,7 +53,7 @@ from pmw.session.requests import Answering, Deliver, Request, Requests
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import parse_where, require_key
+from queries.parsing import is_statement, parse_where, require_key
 from queries.statements import Statement
 
 if TYPE_CHECKING:

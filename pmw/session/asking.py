@@ -27,8 +27,8 @@ from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_sql, parse_where
-from queries.reader import QuestionReader, conditions_in_rows, questions_in_lines
+from queries.parsing import Question, is_statement, parse_sql, parse_where
+from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ class Asking(ABC):
         Args:
             questions: where-texts, structured conditions, queries, or a workload; a pandas table with a
                 column ``where`` of texts, or one with a column for each attribute asked about, whose values
-                records must have; or the path of a file of JSON Lines, a question each.
+                records must have; or the path of a file of conditions, statements and JSON Lines.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             deliver: called with the next answers, in order, as soon as they are durable.
             at_most: what each question may charge; see ``ask``.
@@ -602,7 +602,7 @@ class Asking(ABC):
                 code="bad_request",
             )
         if isinstance(questions, PathLike):
-            return questions_in_lines(questions, self.reader)
+            return questions_in_text(questions, self.reader, counts_alone=True)
         if hasattr(questions, "to_dict") and hasattr(questions, "columns"):  # a table of pandas
             return conditions_in_rows(cast("pd.DataFrame", questions))
         return questions
@@ -646,11 +646,6 @@ def aggregate_statement(
     return (
         Statement.count_by(where, by) if kind == "count" else statement_of(kind, name, where, by, part=part)
     )
-
-
-def is_statement(question: object) -> bool:
-    """Tell whether a question is the text of a statement, and no condition."""
-    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:

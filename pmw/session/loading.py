@@ -15,7 +15,7 @@ import numpy as np
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
-from pmw.planning.sizes import check_model_size
+from pmw.planning.refusals import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries

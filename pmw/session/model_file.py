@@ -32,7 +32,7 @@ from pmw.model import (
     RowsMeasurement,
     SumMeasurement,
 )
-from pmw.planning.sizes import check_model_size
+from pmw.planning.refusals import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee, published_contract
 from pmw.public.export.manifest import model_manifest

@@ -55,8 +55,8 @@ def open_session(
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     from pmw.data import as_place, as_source  # late: going on with a session plans nothing
-    from pmw.planning.opening import check_neighbors, open_contract
-    from pmw.planning.sizes import check_model_size, check_prior
+    from pmw.planning.opening import open_contract
+    from pmw.planning.refusals import check_model_size, check_neighbors, check_prior
 
     domain, chosen = agreed(domain, options or Options())
     budget = None if epsilon is None else Budget.of(epsilon, delta)  # refused first

@@ -99,6 +99,10 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "accuracy": (CONTRACT, 0.45),
     "records": (CONTRACT, 2800),
     "prior": (MARGINAL, pmw.public_prior(people(21), DOMAIN)),
+    "expected": (
+        replace(MARGINAL, opening=pmw.Opening.PAIRS),
+        pmw.expected_questions(["age <= 4 AND member = TRUE", "score >= 7"], DOMAIN),
+    ),
     "drafts": (MARGINAL, (DraftCharge("age", pmw.NeighboringRelation.ADD_REMOVE, 1, None, Fraction(1, 50)),)),
 }
 CLASSES: dict[
@@ -364,7 +368,7 @@ def command_named(name: str) -> click.Command:
 
 @pytest.mark.parametrize("command", REQUIRED)
 @pytest.mark.parametrize(
-    "name", [name for name in CHOICES if name not in ("seed", "prior", "drafts")]
+    "name", [name for name in CHOICES if name not in ("seed", "prior", "expected", "drafts")]
 )  # they read a file
 def test_a_command_passes_every_choice_on_or_has_no_option_for_it(name: str, command: str) -> None:
     arguments = [*REQUIRED[command], *TYPED[name]]

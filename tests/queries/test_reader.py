@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from queries import (
     parse_where,
 )
 from queries.parsing import parse_sql
-from queries.reader import QuestionReader
+from queries.reader import QuestionReader, questions_in_text
 
 NAMES = st.sampled_from(["age", "sex", "income", "education-num", "hours", "größe", "member", "nobody"])
 VALUES = st.one_of(
@@ -231,3 +232,93 @@ def test_long_texts_of_comparisons_are_written_where_they_are_needed() -> None:
     assert query.to_json() == parse_where({"x": {"in": listed}, "y": {"eq": 3}}, domain).to_json()
     assert query.to_json() is not query.to_json()
     assert query.size_in_bytes == sum(factor.size_in_bytes for factor in query.factors)
+
+
+# --- files of conditions, statements and objects ------------------------------------------------------------
+
+PLAIN = Domain((IntegerAttribute("age", 0, 99), CategoricalAttribute("sex", ("f", "m"))), name="people")
+
+
+def in_text(folder: Path, text: str | bytes) -> list[str]:
+    """Return the canonical texts of the questions in a file, of a statement those of its groups."""
+    path = folder / "questions.txt"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    found = questions_in_text(path, QuestionReader(PLAIN))
+    return [
+        part.query.to_json() for one in found for part in one.parts() if isinstance(part.query, LinearQuery)
+    ]
+
+
+def where(*conditions: str) -> list[str]:
+    return [parse_where(one, PLAIN).to_json() for one in conditions]
+
+
+def test_a_file_has_conditions_statements_and_objects_a_line_each(tmp_path: Path) -> None:
+    text = """\ufeff-- the board's questions
+age >= 65
+
+SELECT COUNT(*) FROM people WHERE age < 18
+  {"where": "sex = 'f'"}
+select count(*) from people group by sex
+{"sql": "SELECT COUNT(*) FROM people WHERE age = 3"}
+"""
+    assert in_text(tmp_path, text) == where(
+        "age >= 65", "age < 18", "sex = 'f'", "sex = 'f'", "sex = 'm'", "age = 3"
+    )
+
+
+def test_where_a_line_ends_in_a_semicolon_questions_go_on_to_one(tmp_path: Path) -> None:
+    text = """SELECT COUNT(*)
+FROM people  -- of all
+WHERE age < 18;
+-- then
+age >= 65;
+sex = 'f'
+  AND age = 3
+"""
+    assert in_text(tmp_path, text.replace("  -- of all", "")) == where(
+        "age < 18", "age >= 65", "sex = 'f' AND age = 3"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "-- nothing\n", ";", "\ufeff"])
+def test_a_file_without_a_question_has_none(text: str, tmp_path: Path) -> None:
+    assert in_text(tmp_path, text) == []
+
+
+def test_every_line_that_is_refused_is_told_with_its_number(tmp_path: Path) -> None:
+    lines = [
+        b"age >= 65",
+        b"ages < 3",
+        b'{"where": ',
+        b"sex = 'f'",
+        b"SELECT COUNT(*) FROM x WHERE hours = 3",
+    ]
+    text = b"\n".join([*lines, b"\xff = 3"])
+    with pytest.raises(QueryError) as caught:
+        in_text(tmp_path, text)
+    numbers = [line.split(":")[0] for line in caught.value.message.splitlines()]
+    assert numbers == ["line 2", "line 3", "line 5", "line 6"]
+    with pytest.raises(QueryError, match="line 2: unknown attribute 'ages'"):
+        in_text(tmp_path, "age >= 65;\nages\n < 3;")
+
+
+def test_of_very_many_refused_lines_a_hundred_are_told(tmp_path: Path) -> None:
+    with pytest.raises(QueryError) as caught:
+        in_text(tmp_path, "ages < 3\n" * 250)
+    *lines, last = caught.value.message.splitlines()
+    assert (len(lines), last) == (100, "and 150 more")
+
+
+def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answer(tmp_path: Path) -> None:
+    path, reader = tmp_path / "questions.txt", QuestionReader(PLAIN)
+    path.write_text("age >= 65\nSELECT COUNT(*) FROM people GROUP BY sex\n")
+    found = [one.query for one in questions_in_text(path, reader, counts_alone=True)]
+    assert [one.to_json() for one in found if isinstance(one, LinearQuery)] == where(
+        "age >= 65", "sex = 'f'", "sex = 'm'"
+    )
+    path.write_text("age >= 65\nSELECT AVG(age) FROM people\nages > 3\n")
+    with pytest.raises(QueryError, match="line 2: a workload holds counting questions") as caught:
+        questions_in_text(path, reader, counts_alone=True)
+    assert "line 3: unknown attribute" in caught.value.message
+    assert caught.value.code == "unsupported"

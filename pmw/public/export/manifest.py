@@ -49,6 +49,7 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
             else {"person_column": contract.options.person_column}
         ),
         **_prior_facts(state),
+        **_expected_facts(state),
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
         "typical_errors": [
@@ -64,6 +65,14 @@ def _prior_facts(state: PublicState) -> dict[str, Any]:
     """Return which public prior the contract names, and whether the model begins with it."""
     prior = state.contract.options.prior
     return {} if prior is None else {"prior": {"sha256": prior.digest, "used": state.elects_prior}}
+
+
+def _expected_facts(state: PublicState) -> dict[str, Any]:
+    """Return which expected questions the contract names."""
+    expected = state.contract.options.expected
+    if expected is None:
+        return {}
+    return {"expected": {"sha256": expected.digest, "questions": len(expected), "sets": len(expected.scopes)}}
 
 
 def table_manifest(

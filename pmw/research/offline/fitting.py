@@ -22,7 +22,7 @@ from pmw.errors import ReleaseError
 from pmw.loop import draw_opening, settle_opening
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.planning import opening
-from pmw.planning.sizes import check_model_size
+from pmw.planning.refusals import check_model_size, check_neighbors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatable_seed
 from pmw.public.answer import Answer
@@ -230,7 +230,7 @@ def fit_workload(
     domain, policy = agreed(domain, release_policy(domain, chosen))
     budget = Budget.of(epsilon, delta)
     check_model_size(domain, policy)
-    opening.check_neighbors(domain, policy)
+    check_neighbors(domain, policy)
     candidates = candidates_of(domain, workload, chosen.targets)
     planned = replace(policy, update_limit=chosen.rounds)
     ledger = opening.choose_filter(domain, budget, planned, selects=True)

@@ -36,6 +36,7 @@ _OF_SESSIONS = {
     "simultaneous": "",
     "accuracy": ", and records with it",
     "prior": "",
+    "expected": "",
     "drafts": "",
 }
 MOST_CANDIDATES = 100_000

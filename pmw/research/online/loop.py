@@ -32,7 +32,8 @@ from pmw.data import CountSource
 from pmw.errors import BudgetError, SessionError
 from pmw.loop import draw_opening, settle_opening
 from pmw.model import DenseDistribution, MarginalTerm
-from pmw.planning.opening import check_neighbors, choose_filter, plan_opening
+from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.refusals import check_neighbors
 from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, Number
 from pmw.privacy.random_bits import BitSource, repeatable_seed
@@ -50,7 +51,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.plain_values import type_name
 
-_OF_SESSIONS = ("accuracy", "records", "prior", "drafts", "simultaneous", "person_column")
+_OF_SESSIONS = ("accuracy", "records", "prior", "expected", "drafts", "simultaneous", "person_column")
 
 
 @dataclass(frozen=True, slots=True)

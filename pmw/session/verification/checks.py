@@ -11,6 +11,8 @@ from pmw.display.texts import budget_words, counted
 from pmw.loop import Proposal
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.error_quantiles import SHARE
+from pmw.planning.opening import plan_opening
+from pmw.planning.tiers import added_prices, residual_prices
 from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
     MEASURABLE,
@@ -125,6 +127,13 @@ def _plans(contents: Contents) -> str:
     marginals = marginal_tier(test)
     if marginals is not None:
         same("attributes of the widest residuals", opening.order, marginals.order)
+    if options.expected is not None:  # what a session without them opened with may be an older rule's
+        planned = plan_opening(contract.domain, contents.cap, options)
+        require(opening == planned, "the opening is not shared as the expected questions ask for")
+        prices = residual_prices(contract.domain, opening.order)
+        added = added_prices(contract.domain, prices, options.expected, opening.expected)
+        wrong = marginals is not None and marginals.added != added
+        require(not wrong, "residuals are not paid as the expected questions ask for")
     return budget_words(contract.whole.epsilon, contract.whole.delta)
 
 

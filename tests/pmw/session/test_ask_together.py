@@ -95,7 +95,7 @@ def test_a_file_has_a_question_on_each_line(session: pmw.Session, tmp_path: Path
     ("text", "message"),
     [
         ('{"where": ""}\n{"where": "wage > 3"}', "line 2: "),
-        ('{"where": ""}\n\nno json', "line 3: expected JSON"),
+        ('{"where": ""}\n\n{no json', "line 3: expected JSON"),
         ('{"sql": "SELECT AVG(age) FROM people"}', "line 1: a workload holds counting questions"),
     ],
 )

@@ -51,8 +51,9 @@ from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
 from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.expected import ExpectedQuestions
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.quotes import Quote
 from pmw.public.state import Certificate
@@ -248,11 +249,16 @@ VALUES[Certificate] = _over(Certificate, "units")
 VALUES[MarginalRequest] = _over(MarginalRequest, "model_units")
 VALUES[KeptModel] = _built(KeptModel, duals=_array((4,), np.float64))
 for _kind in (
-    NumericSparse, QueryTestPlan, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
+    NumericSparse, QueryTestPlan, AddedPrice, MarginalTestPlan, OpeningPlan, QueryMeasurement, ErrorQuantile,
     QueryRequest, Proposal, CellNumbers, SumNumbers, PersonNumbers, QuantileRequest, OpeningDraws,
     Tie,
 ):  # fmt: skip
     VALUES[_kind] = _built(_kind)
+VALUES[ExpectedQuestions] = st.dictionaries(_SCOPES, st.integers(1, 2**40), min_size=1).map(
+    lambda counts: ExpectedQuestions(
+        tuple(sorted(counts)), tuple(counts[one] for one in sorted(counts)), "0f"
+    )
+)
 VALUES[Quote] = _built(Quote, what=st.none())
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
 VALUES[Released] = _built(
@@ -321,7 +327,7 @@ def _at(form: Any, place: tuple[Any, ...]) -> Any:
     return form
 
 
-_MAY_LACK = ("part", "reserve")  # in forms of before
+_MAY_LACK = ("part", "reserve", "expected", "added")  # in forms of before
 
 
 def test_a_measurement_that_is_in_no_part_is_written_as_before_there_were_parts() -> None:

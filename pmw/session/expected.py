@@ -1,0 +1,78 @@
+"""Expected questions for a session to open with, read against its schema alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Any, TypeAlias
+
+from pmw.public.expected import ExpectedQuestions
+from queries.domain import Domain, require_domain
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+from queries.parsing import Question, is_statement
+from queries.reader import QuestionReader, questions_in_text
+from queries.statements import Statement
+
+_MOST = 10**6  # different questions
+Asked: TypeAlias = Question | LinearQuery | Statement | str | Mapping[str, Any]
+
+
+def expected_questions(source: str | PathLike[str] | Iterable[Asked], domain: Domain) -> ExpectedQuestions:
+    """Return the questions that are expected, for ``Options.expected``.
+
+    A statement stands for one question in each group. Each question counts once, in any order.
+
+    Args:
+        source: the path of a file of conditions, statements and JSON Lines (``questions_in_text``); or
+            queries, statements, conditions, and their texts.
+        domain: the declared attributes.
+
+    Raises:
+        OSError: the file cannot be read.
+        QueryError: questions are refused, there are none, or too many; the message names the lines.
+
+    Privacy: they are declared public, and no table is read. Questions that were written after a look at the
+        table tell of it, such as by naming its rare values: nothing protects that.
+    """
+    require_domain(domain)
+    reader, found = QuestionReader(domain), dict[bytes, tuple[str, ...]]()
+    if isinstance(source, str | PathLike):
+        asked: Iterable[Any] = (one.query for one in questions_in_text(source, reader))
+    else:
+        asked = source
+    for one in asked:
+        for query in _counted(one, reader):
+            found.setdefault(query.key(), query.scope)
+            if len(found) > _MOST:
+                raise QueryError(f"expected at most {_MOST:,} different questions", code="too_large")
+    if not found:
+        raise QueryError(
+            "expected a question, got none; write a condition, a statement or a line of JSON",
+            code="bad_request",
+        )
+    counts = Counter(found.values())
+    scopes = tuple(sorted(counts))
+    digest = hashlib.sha256(b"".join(sorted(found))).hexdigest()
+    return ExpectedQuestions(scopes, tuple(counts[scope] for scope in scopes), digest)
+
+
+def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
+    """Yield the question, or those of the records of a statement's groups.
+
+    Raises:
+        QueryError: it cannot be read, or is about other attributes.
+    """
+    if isinstance(question, Question):
+        question = question.query
+    if is_statement(question):
+        question = reader.statement(str(question))
+    elif isinstance(question, str | Mapping):
+        question = reader.where(question)
+    if question.domain != reader.domain:
+        raise QueryError("the questions are made for another domain", code="bad_request")
+    if isinstance(question, Statement):
+        return (question.counted(group) for group in question.groups())
+    return (question,)
