@@ -2,7 +2,7 @@
 
 The reserve of a session is spent on what is asked. A question is clear where its bar, by scales of noise
 alone, is hardly wider than that of a number of its own; the others pay for one, and are answered within its
-noise. What a number costs falls with the numbers that the same analyst bought, and never ends.
+noise. What a number costs falls, to a quarter, with the numbers that the same analyst bought.
 
 Everything here follows from public numbers: scales, prices, the questions and the ledger.
 """
@@ -37,6 +37,8 @@ from queries.linear import LinearQuery
 from queries.questions import Questions
 
 _GRID = 2**30  # of parts of what is left
+# Of the full price: a number is at most twice as wide as one at that. Wider ones say less than the model does.
+_LEAST = Fraction(1, 4)
 _MARGINAL = 2  # prices of a number, for a marginal that makes all questions about its attributes clear
 _TOGETHER = 3  # attributes of such a marginal: pairs were measured at opening
 
@@ -88,7 +90,10 @@ def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) 
     if not options.reserved or state.closed:
         return None
     left = max(min(left, affordable_price(state) - quantiles_left(state)), Fraction(0))
-    price = floor_price(min(full_price(state), left * next_part(bought, max(1, round(part * FULL)))))
+    full, falling = full_price(state), left * next_part(bought, max(1, round(part * FULL)))
+    price = floor_price(min(full, max(falling, full * _LEAST)))
+    if price > left:
+        return None
     moved = query_sensitivity(options)
     try:
         noise = noise_of_price(state.ledger.composition, price, Moved(moved, moved**2))

@@ -344,6 +344,18 @@ def test_the_next_price_is_the_analysts_own() -> None:
         assert session.verify().holds
 
 
+def test_no_number_costs_less_than_a_quarter_and_none_is_drawn_of_less() -> None:
+    with opened() as session:
+        state, first = session.state, offered(session.state, session.state.ledger.cap, 0)
+        assert first is not None
+        late = offered(state, 100 * first.price, 10_000)
+        assert late is not None
+        assert late.price == pytest.approx(first.price / 4, rel=1e-9)
+        assert late.half_width == pytest.approx(2 * first.half_width, rel=1e-3)
+        assert offered(state, first.price / 4 * Fraction(99, 100), 10_000) is None
+        assert offered(state, late.price, 10_000) == late
+
+
 def test_a_share_buys_as_many_at_the_full_price_as_belong_to_it() -> None:
     with opened() as session:
         state = session.state
