@@ -37,6 +37,7 @@ from queries import (
 )
 from queries.expressions import Linear, Ratio
 from queries.parsing import parse_sql, parse_where
+from queries.person import Person
 from queries.schema import format_schema, load_schema, parse_schema, stored_schema
 from queries.values import values_of
 from tests.worlds import opened
@@ -116,6 +117,15 @@ def test_a_question_of_other_cells_is_still_refused() -> None:
     other = replace(DOMAIN, attributes=(*DOMAIN.attributes[:4], NumericAttribute("cost", (0, 10, 1000))))
     with open_trips() as session, pytest.raises(QueryError, match="made for another domain"):
         session.ask(parse_where("rooms <= 3", other))
+
+
+def test_sessions_that_differ_in_what_persons_are_clipped_to_are_planned_apart() -> None:
+    table = FRAME.assign(id=np.arange(len(FRAME)) // 2)
+    for clips in ((), (("cost", 500),), ()):
+        domain = replace(DOMAIN, person=Person("id", 2, clips=clips))
+        with opened(table, domain, opening=pmw.Opening.PAIRS, seed=4) as session:
+            clipped = [one.summed.attribute for one in session.state.sums if one.summed.clipped]
+            assert clipped == [*dict(clips)]
 
 
 # --- opening -----------------------------------------------------------------------------------------------
