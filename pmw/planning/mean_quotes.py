@@ -56,6 +56,7 @@ from queries.parsing import require_aligned
 from queries.statements import Group, Statement
 
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
+_MOST_UNASKED = 2**10  # numbers of a statement whose widths are looked at before it is answered
 _SQUARED_GAIN = Fraction(GAIN) ** 2  # times a price, for a bar that is narrower by so much
 _Array = NDArray[np.float64]
 
@@ -228,7 +229,7 @@ def unclear_values(
     for leaf in dict.fromkeys(leaf for column in statement.columns for leaf in column.node.leaves()):
         if isinstance(leaf, Linear | Ratio) and (name := _attribute_of(leaf)):
             nodes[name].append(leaf)
-    for name, own in nodes.items():
+    for name, own in nodes.items() if statement.size <= _MOST_UNASKED else ():
         with contextlib.suppress(QueryError, SessionError, NoiseError):  # cells do not decide, or too many
             require_summing(state, name)
             rows = summed_rows(state, statement, own)

@@ -17,6 +17,7 @@ from pmw.errors import DataError, PriceError
 from pmw.loop import Requested
 from pmw.loop.purchases import offered
 from pmw.model import SummedRows
+from pmw.planning import mean_quotes
 from pmw.planning.mean_quotes import unclear_values
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event, SumNumbers
@@ -119,6 +120,13 @@ def test_what_cells_do_not_decide_is_answered_free() -> None:
         assert bought(session) == []
 
 
+def test_a_statement_of_very_many_groups_is_answered_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmw.planning.mean_quotes._MOST_UNASKED", 4)
+    with opened() as session:
+        assert session.sql(GROUPS).spent.charged == 0
+        assert session.sql(ALONE).spent.charged > 0
+
+
 def test_counts_and_means_are_two_purchases_and_both_are_told() -> None:
     with opened() as session:
         before = len(session.ledger().lines)
@@ -177,6 +185,37 @@ def test_however_wide_bars_came_out_they_are_not_bought_again(
         assert len(bought(session)) == 1
         for _ in range(2):
             assert session.sql(statement, fresh=True).spent.charged == 0
+
+
+def test_counts_that_are_known_later_do_not_have_a_mean_bought_again() -> None:
+    """Its sums alone would do then, with less noise than those beside a number of values."""
+    with opened() as session:
+        assert session.sql(THREE).spent.charged > 0
+        assert session.state.sums[-1].summed.count_units > 0
+        session.measure(["hour", "region", "smoker"])
+        before = session.state.ledger.spent
+        assert session.sql(THREE, fresh=True).spent.charged == 0
+        assert (session.state.ledger.spent, len(bought(session))) == (before, 1)
+
+
+def test_means_are_taken_to_be_what_opening_knows_of_them_whatever_was_drawn_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[list[float]] = []
+    present = mean_quotes._present
+
+    def noted(state: Any, statement: Any, asked: Any) -> Any:
+        seen.append([one.value for one in asked])
+        return present(state, statement, asked)
+
+    monkeypatch.setattr(mean_quotes, "_present", noted)
+    with opened() as session:
+        session.sql_within(GROUPS, 20, at_most=1)  # at a lower price, so that it may be paid for again
+        session.sql(GROUPS)
+    with opened() as session:
+        session.sql(GROUPS)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
