@@ -454,7 +454,7 @@ class Engine:
         self._count_down(ledger.spent, account)
         charged = self._state.ledger.spent - ledger.spent
         if charged:
-            owed = self._owed.get((account.name, told), 0.0) if told == _VALUES else 0.0
+            owed = self._owed.get((account.name, told), 0.0)
             self._owed[account.name, told] = owed + float(charged / ledger.cap)
 
     # --- one batch ------------------------------------------------------------------------------------------
