@@ -340,6 +340,17 @@ def test_means_that_were_paid_for_hold_as_often_as_they_say() -> None:
     assert 0.03 * asked < missed < 0.27 * asked  # a fifth at most, but for chance
 
 
+def test_the_mean_of_a_group_that_may_be_empty_stays_that_of_the_model() -> None:
+    for seed in range(6):
+        with opened(seed=seed, epsilon=1) as session:
+            free, paid = session.sql(GROUPS, at_most=0), session.sql(GROUPS)
+            assert paid.spent.charged > 0
+            pairs = [*zip(free.column("a"), paid.column("a"), strict=True)]
+            empty = [(before.value, after.value) for before, after in pairs if after.conditional]
+            assert empty
+            assert all(after == pytest.approx(before) for before, after in empty)
+
+
 @pytest.mark.statistical
 def test_the_noise_has_the_scale_that_is_charged() -> None:
     found: list[NDArray[np.float64]] = []
